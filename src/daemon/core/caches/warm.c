@@ -84,7 +84,7 @@ void warms_drop(struct manager *m)
         warm_free(m->warms);
 }
 
-static void warm_tell(struct warm *w)
+static void warm_report(struct warm *w)
 {
     _cleanup_json_ json_t *result = NULL;
 
@@ -123,7 +123,7 @@ static void warm_removed(void *arg, const struct err *err, const struct sandbox 
     if (err && err->code != ERR_NOT_FOUND)
         manager_warn(w->m, "sandbox %s: cannot be removed now, its lease removes it later: %s",
                      w->name, err->msg);
-    warm_tell(w);
+    warm_report(w);
 }
 
 static void warm_finish(struct warm *w, const struct err *err)
@@ -134,17 +134,17 @@ static void warm_finish(struct warm *w, const struct err *err)
         err_copy(&w->err, err);
     warm_unwatch(w);
     if (manager_remove(w->m, w->name, true, warm_removed, w, NULL) < 0)
-        warm_tell(w);
+        warm_report(w);
 }
 
 /* ---- the new base ---- */
 
-static void warm_published(void *arg, const struct err *err, struct engine_sandbox *box)
+static void warm_published(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct warm *w = arg;
 
-    (void)box;
-    w->m->loose--;
+    (void)info;
+    w->m->background_calls--;
     warm_finish(w, err);
 }
 
@@ -160,7 +160,7 @@ static void warm_publish(struct warm *w)
         warm_finish(w, &err);
         return;
     }
-    w->m->loose++;
+    w->m->background_calls++;
     engine_cache_publish(w->engine, w->plan.tool, TAKE_FD(w->archive), warm_published, w);
 }
 

@@ -43,14 +43,14 @@ struct pending {
 
 struct event_log {
     struct store *store;
-    struct loop_timer *flush_timer, *tell_timer;
+    struct loop_timer *flush_timer, *notify_timer;
     char boot[BOOT_ID_MAX];
     uint64_t next, reserved;
     uint64_t saved; /* all up to this number are in the store, or lost */
     uint64_t keep, stored;
-    bool counted; /* stored is known */
-    bool skipped; /* no number could be had for the last one */
-    bool telling; /* tell_timer is set */
+    bool counted;   /* stored is known */
+    bool skipped;   /* no number could be had for the last one */
+    bool notifying; /* notify_timer is set */
     struct pending *first, **last;
     size_t n_pending;
     struct events_watch *watches;
@@ -197,11 +197,11 @@ void events_flush(struct event_log *ev)
             return;
 }
 
-static void events_tell(void *arg)
+static void events_notify(void *arg)
 {
     struct event_log *ev = arg;
 
-    ev->telling = false;
+    ev->notifying = false;
     for (struct events_watch *w = ev->watches, *next; w; w = next) {
         next = w->next;
         w->fn(w->arg);
@@ -224,7 +224,7 @@ int events_open(struct loop *loop, struct store *store, uint64_t keep, struct ev
         return err_wrap(err, "events");
     }
     ev->flush_timer = loop_timer_new(loop, events_on_timer, ev);
-    ev->tell_timer = loop_timer_new(loop, events_tell, ev);
+    ev->notify_timer = loop_timer_new(loop, events_notify, ev);
     *ret = ev;
     return 0;
 }
@@ -239,18 +239,18 @@ void events_close(struct event_log *ev)
     while (ev->first)
         events_pending_pop(ev);
     loop_timer_free(ev->flush_timer);
-    loop_timer_free(ev->tell_timer);
+    loop_timer_free(ev->notify_timer);
     free(ev);
 }
 
 /* ---- emitting ---- */
 
-static void events_tell_soon(struct event_log *ev)
+static void events_notify_soon(struct event_log *ev)
 {
-    if (!ev->watches || ev->telling)
+    if (!ev->watches || ev->notifying)
         return;
-    ev->telling = true;
-    loop_timer_set(ev->tell_timer, 0, false);
+    ev->notifying = true;
+    loop_timer_set(ev->notify_timer, 0, false);
 }
 
 /* False: none can be had, and what happens now is lost; its number will be seen to be missing. */
@@ -306,7 +306,7 @@ void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_
     ev->last = &p->next;
     if (++ev->n_pending > PENDING_MAX)
         events_pending_pop(ev);
-    events_tell_soon(ev);
+    events_notify_soon(ev);
 }
 
 void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
@@ -358,7 +358,7 @@ static bool events_matches(const struct event_reader *r, const struct event *e)
 }
 
 /* Its own number is that of the last one missing: who has read it goes on behind it. */
-static void events_tell_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
+static void events_send_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
 {
     char data[80];
     struct event gap = {.seq = next - 1, .at = at, .kind = "gap", .data = data};
@@ -371,7 +371,7 @@ static void events_tell_gap(const struct reading *rd, uint64_t after, uint64_t n
 static void events_read_one(const struct reading *rd, const struct event *e)
 {
     if (e->seq > rd->r->after + 1)
-        events_tell_gap(rd, rd->r->after, e->seq, e->at);
+        events_send_gap(rd, rd->r->after, e->seq, e->at);
     rd->r->after = e->seq;
     if (events_matches(rd->r, e))
         rd->fn(rd->arg, e);
@@ -392,7 +392,7 @@ int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, ev
     int n = 0;
 
     if (r->after >= ev->next) { /* of another life: its numbers are not ours */
-        events_tell_gap(&rd, r->after, 1, time_wall());
+        events_send_gap(&rd, r->after, 1, time_wall());
         r->after = 0;
     }
     if (r->after < ev->saved)

@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 
-#include "daemon/core/exec/end-json.h"
+#include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "lib/base/cleanup.h"
@@ -109,7 +109,8 @@ json_t *exec_to_json(const struct exec *x)
     json_object_set_new(o, "detached", json_boolean(x->detached));
     json_object_set_new(o, "tty", json_boolean(x->req.tty));
     json_object_set_new(o, "session", json_boolean(x->req.session));
-    json_object_set_new(o, "end", x->state == EXEC_ENDED ? end_to_json(&x->end) : json_null());
+    json_object_set_new(o, "end",
+                        x->state == EXEC_ENDED ? end_record_to_json(&x->end) : json_null());
     json_object_set_new(o, "journal", json_string("kept"));
     return o;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "daemon/core/events/events.h"
-#include "daemon/core/exec/end-json.h"
+#include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/sandbox/lease.h"
@@ -106,7 +106,7 @@ static void exec_attached(void *arg, const struct err *err, int fd)
     exec_unref(x);
 }
 
-static bool core_exec_is_sent(const struct exec *x)
+static bool exec_is_reachable(const struct exec *x)
 {
     return x->sb && x->sb->conn && exec_is_sent(x);
 }
@@ -123,7 +123,7 @@ static uint64_t exec_slowest(const struct exec *x, int stream)
 
 void exec_ack(struct exec *x)
 {
-    if (core_exec_is_sent(x) && x->attached)
+    if (exec_is_reachable(x) && x->attached)
         supervisor_conn_ack(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
                             exec_slowest(x, JOURNAL_STDERR));
 }
@@ -140,7 +140,7 @@ void exec_watch_add(struct exec *x, struct exec_watch *w)
         return;
     x->attached = true;
     /* Before it is sent, the request itself carries the wish. The reference is the answer's. */
-    if (core_exec_is_sent(x))
+    if (exec_is_reachable(x))
         supervisor_conn_attach(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
                                exec_slowest(x, JOURNAL_STDERR), exec_attached, exec_ref(x));
 }
@@ -162,7 +162,7 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
     if (!w->attached || others || !x->attached)
         return;
     x->attached = false;
-    if (core_exec_is_sent(x))
+    if (exec_is_reachable(x))
         supervisor_conn_detach(x->sb->conn, x->id);
 }
 
@@ -299,11 +299,11 @@ static void exec_drop_from_sandbox(struct exec *x)
 
 static int exec_write_end(struct exec *x, struct err *err)
 {
-    _cleanup_json_ json_t *o = end_to_json(&x->end);
+    _cleanup_json_ json_t *o = end_record_to_json(&x->end);
     _cleanup_free_ char *text = json_to_text(o, false);
 
     return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text,
-                          retain_bytes(x), err);
+                          output_retention_bytes(x), err);
 }
 
 static int exec_write_end_and_totals(struct exec *x, struct err *err)
@@ -407,7 +407,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     usage_totals_add(&x->m->tallies, sb, x);
     if (x->stored && !sb->ephemeral)
         exec_save_end(x);
-    retain_ended(sb, x);
+    output_retention_ended(sb, x);
     if (sb->ephemeral)
         sandbox_expire(sb);
     exec_unref(x);
@@ -418,7 +418,7 @@ void exec_fail(struct exec *x, const struct err *err)
     struct end_record rec;
 
     err_copy(&x->start_err, err);
-    end_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
+    end_record_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
     if (!x->seq && x->sb->state != SANDBOX_ABSENT && x->sb->stored)
         exec_bind_to_sandbox(x);
     exec_end(x, &rec);
@@ -475,8 +475,8 @@ void exec_end_unbegun(struct sandbox *sb)
         next = x->next;
         if (!x->seq || exec_has_folder(x))
             continue;
-        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE, "the daemon ended before the command started",
-                 x->started_at);
+        end_record_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
+                        "the daemon ended before the command started", x->started_at);
         exec_end(x, &rec);
     }
 }
@@ -507,8 +507,8 @@ static void exec_lost(struct exec *x)
         return;
     }
     if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {
-        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
-                 "the sandbox's supervisor ended without an end record", x->started_at);
+        end_record_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
+                        "the sandbox's supervisor ended without an end record", x->started_at);
         exec_count_output(x, JOURNAL_STDOUT, &rec.stdout_bytes, &rec.stdout_dropped);
         exec_count_output(x, JOURNAL_STDERR, &rec.stderr_bytes, &rec.stderr_dropped);
     }

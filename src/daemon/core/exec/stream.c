@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "daemon/core/exec/end-json.h"
+#include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "lib/base/cleanup.h"
@@ -34,7 +34,7 @@ struct output_stream {
 
 static void stream_ended(struct output_stream *s, const struct end_record *rec)
 {
-    _cleanup_json_ json_t *o = end_to_json(rec);
+    _cleanup_json_ json_t *o = end_record_to_json(rec);
 
     s->end = json_to_text(o, false);
     s->sides[JOURNAL_STDOUT].total = rec->stdout_bytes;

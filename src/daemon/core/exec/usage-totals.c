@@ -28,7 +28,7 @@ struct sum {
     struct store_total add;
 };
 
-static void usage_totals_sum_free(struct sum *s)
+static void usage_totals_pending_free(struct sum *s)
 {
     free(s->key);
     free(s);
@@ -73,7 +73,7 @@ void usage_totals_close(struct tallies *t)
 
     usage_totals_flush(t, NULL);
     for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);)
-        usage_totals_sum_free(value);
+        usage_totals_pending_free(value);
     map_done(&t->pending);
     loop_timer_free(t->timer);
 }
@@ -94,7 +94,7 @@ static struct store_total usage_totals_used_by(const struct end_record *e)
     };
 }
 
-static struct sum *usage_totals_sum_get(struct tallies *t, const char *scope, const char *name)
+static struct sum *usage_totals_pending_get(struct tallies *t, const char *scope, const char *name)
 {
     _cleanup_free_ char *key = xasprintf("%s:%s", scope, name);
     struct sum *s = map_get(&t->pending, key);
@@ -109,10 +109,10 @@ static struct sum *usage_totals_sum_get(struct tallies *t, const char *scope, co
     return s;
 }
 
-static void core_usage_totals_add(struct tallies *t, const char *scope, const char *name,
-                                  const struct store_total *more)
+static void usage_totals_add_to(struct tallies *t, const char *scope, const char *name,
+                                const struct store_total *more)
 {
-    struct store_total *a = &usage_totals_sum_get(t, scope, name)->add;
+    struct store_total *a = &usage_totals_pending_get(t, scope, name)->add;
 
     a->execs += more->execs;
     a->failed += more->failed;
@@ -131,11 +131,11 @@ void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct 
 
     if (!t->pending.used)
         loop_timer_set(t->timer, FLUSH_AFTER, false);
-    core_usage_totals_add(t, SCOPE_ALL, "", &used);
+    usage_totals_add_to(t, SCOPE_ALL, "", &used);
     if (x->stored && !sb->ephemeral) /* else it has no receipt either */
-        core_usage_totals_add(t, SCOPE_SANDBOX, sb->id, &used);
+        usage_totals_add_to(t, SCOPE_SANDBOX, sb->id, &used);
     for (char **l = sb->spec.labels; l && *l; l++)
-        core_usage_totals_add(t, SCOPE_LABEL, *l, &used);
+        usage_totals_add_to(t, SCOPE_LABEL, *l, &used);
 }
 
 /* ---- writing ---- */
@@ -179,7 +179,7 @@ void usage_totals_written(struct tallies *t)
         struct sum *s = value;
 
         map_remove(&t->pending, s->key);
-        usage_totals_sum_free(s);
+        usage_totals_pending_free(s);
     }
 }
 
@@ -189,11 +189,11 @@ void usage_totals_forget(struct tallies *t, const char *sandbox_id)
     struct sum *s = map_remove(&t->pending, key);
 
     if (s)
-        usage_totals_sum_free(s);
+        usage_totals_pending_free(s);
     store_total_delete(t->store, SCOPE_SANDBOX, sandbox_id, NULL);
 }
 
-/* ---- telling ---- */
+/* ---- notifying ---- */
 
 static json_t *usage_totals_to_json(const struct store_total *t)
 {

@@ -110,7 +110,7 @@ static void build_on_lines(void *arg, const char *text, size_t len)
         mb->events.lines(mb->arg, text, len);
 }
 
-static void build_tell_done(struct manager_build *mb, const struct err *err, const char *json)
+static void build_report_done(struct manager_build *mb, const struct err *err, const char *json)
 {
     struct build_events events = mb->events;
 
@@ -123,11 +123,11 @@ static void build_on_done(void *arg, const struct err *err, const char *json)
 {
     struct manager_build *mb = arg;
 
-    mb->m->loose--;
+    mb->m->background_calls--;
     *mb->self = mb->next;
     if (mb->next)
         mb->next->self = mb->self;
-    build_tell_done(mb, err, json);
+    build_report_done(mb, err, json);
     mounts_keep_budget(mb->m);
     free(mb);
 }
@@ -142,7 +142,7 @@ static struct manager_build *build_add(struct manager *m, const struct build_eve
     if (mb->next)
         mb->next->self = &mb->next;
     m->builds = mb;
-    m->loose++;
+    m->background_calls++;
     return mb;
 }
 
@@ -207,6 +207,6 @@ void builds_end(struct manager *m)
     err_set(&err, ERR_CONFLICT, "the build was cancelled: the daemon is shutting down");
     for (struct manager_build *mb = m->builds; mb; mb = mb->next) {
         build_cancel(mb->build);
-        build_tell_done(mb, &err, NULL);
+        build_report_done(mb, &err, NULL);
     }
 }

@@ -29,7 +29,7 @@ struct asked {
 
 static void images_finish(struct asked *a, const struct err *err, const char *json)
 {
-    a->m->loose--;
+    a->m->background_calls--;
     a->done(a->arg, err, json);
     loop_timer_free(a->again);
     err_done(&a->refused);
@@ -136,7 +136,7 @@ int manager_image(struct manager *m, const char *engine, const struct image_ask 
     *a = (struct asked){
         .m = m, .engine = e, .done = done, .arg = arg, .by = deadline_in(GOING_WAIT)};
     a->name = ask->name ? xstrdup(ask->name) : NULL;
-    m->loose++;
+    m->background_calls++;
     images_submit(a, ask);
     return 0;
 }

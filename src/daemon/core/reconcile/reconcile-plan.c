@@ -146,7 +146,7 @@ static void reconcile_plan_known(struct reconcile_plan *p, struct sandbox *sb,
 }
 
 /* The engine has nothing of it. With a living supervisor the engine is asked again
- * (daemon/core/sandbox/engine-news.c). */
+ * (daemon/core/sandbox/engine-watch.c). */
 static void reconcile_plan_missing(struct reconcile_plan *p, struct sandbox *sb)
 {
     if (sb->ops || sb->ephemeral || sb->since >= p->lane->listed_at || reconcile_plan_is_marked(sb))

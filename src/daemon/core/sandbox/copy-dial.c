@@ -51,7 +51,7 @@ static void copy_call_finish(struct copy_call *t, const struct err *err,
     copy_call_free(t);
 }
 
-void transfers_lost(struct sandbox *sb, bool all)
+void copy_dial_lost(struct sandbox *sb, bool all)
 {
     const struct copy_result none = {.fd = -1};
 

@@ -169,7 +169,7 @@ static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage
 
     disk_floor_store_usage(w, err ? USAGE_UNKNOWN : usage);
     free(w);
-    m->loose--;
+    m->background_calls--;
     if (--m->floor.pending == 0 && !m->closing && disk_floor_look(m, &s) && s.free < s.floor / 2)
         disk_floor_stop_grower(m, s.free);
 }
@@ -181,7 +181,7 @@ static void disk_floor_measure(struct sandbox *sb)
     w->m = sb->m;
     memcpy(w->name, sb->name, sizeof(w->name));
     memcpy(w->id, sb->id, sizeof(w->id));
-    sb->m->loose++;
+    sb->m->background_calls++;
     sb->m->floor.pending++;
     engine_usage(sb->engine, sb->id, disk_floor_measured, w);
 }

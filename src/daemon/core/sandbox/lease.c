@@ -25,7 +25,7 @@ static bool lease_is_down(enum sandbox_state s)
 
 void lease_moved(struct sandbox *sb, enum sandbox_state from)
 {
-    uint64_t now = uptime_now(&sb->m->uptime);
+    uint64_t now = lease_clock_now(&sb->m->lease_clock);
 
     if (lease_is_up(sb->state) && !lease_is_up(from))
         sb->up_at = sb->idle_at = now;
@@ -38,7 +38,7 @@ void lease_touch(struct sandbox *sb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    sb->idle_at = uptime_now(&sb->m->uptime);
+    sb->idle_at = lease_clock_now(&sb->m->lease_clock);
     if (!sb->spec.idle_stop || !sb->stored || sb->ephemeral)
         return;
     if (store_sandbox_set_idle(sb->m->store, sb->id, sb->idle_at, &err) < 0)
@@ -48,7 +48,7 @@ void lease_touch(struct sandbox *sb)
 
 void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t down_at)
 {
-    uint64_t now = uptime_now(&sb->m->uptime);
+    uint64_t now = lease_clock_now(&sb->m->lease_clock);
 
     sb->up_at = up_at ? up_at : now;
     sb->idle_at = idle_at ? idle_at : now;
@@ -91,11 +91,11 @@ static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, str
 }
 
 /* The store has it: what is noted beside the sandbox counts when that is lost. */
-static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *box)
+static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err)
         manager_warn(op->sb->m, "sandbox %s: the engine cannot save its leases: %s", op->sb->name,
                      err->msg);
@@ -124,7 +124,7 @@ void lease_apply(struct op *op, op_step_fn then)
 static void lease_consider(struct due *d, const struct sandbox *sb, const char *by, uint64_t lease,
                            uint64_t from, bool remove)
 {
-    uint64_t gone = uptime_since(&sb->m->uptime, from);
+    uint64_t gone = lease_clock_since(&sb->m->lease_clock, from);
     uint64_t in = lease - MIN(lease, gone);
 
     if (lease && (!d->by || in < d->in))
@@ -185,7 +185,7 @@ void lease_tick(struct manager *m)
 {
     struct sandbox *sb = NULL;
 
-    uptime_tick(&m->uptime);
+    lease_clock_tick(&m->lease_clock);
     for (size_t i = 0; !m->closing && manager_next(m, &i, &sb);)
         if (!sb->ops)
             lease_carry_out(sb);

@@ -77,7 +77,7 @@ void sandbox_free(struct sandbox *sb)
     supervisor_conn_close(sb->conn);
     sandbox_packages_unlinked(sb);
     op_drop_all(sb);
-    transfers_lost(sb, true);
+    copy_dial_lost(sb, true);
     sandbox_spec_done(&sb->spec);
     strv_free(sb->warnings);
     free(sb->reason);
@@ -170,22 +170,22 @@ static const struct supervisor_events supervisor_events = {
     .refused = manager_on_refused,
 };
 
-void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *box)
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *info)
 {
-    for (char **w = box->warnings; w && *w; w++)
+    for (char **w = info->warnings; w && *w; w++)
         if (!strv_contains(sb->warnings, *w))
             manager_warn(sb->m, "sandbox %s: %s", sb->name, *w);
     strv_free(sb->warnings);
-    sb->warnings = strv_copy(box->warnings);
+    sb->warnings = strv_copy(info->warnings);
 }
 
-void sandbox_connect(struct sandbox *sb, struct engine_sandbox *box)
+void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info)
 {
-    sb->unenforced = box->unenforced;
+    sb->unenforced = info->unenforced;
     sb->unsettled = false;
-    sandbox_take_warnings(sb, box);
+    sandbox_take_warnings(sb, info);
     sb->conn =
-        supervisor_conn_open(sb->m->loop, TAKE_FD(box->supervisor_fd), &supervisor_events, sb);
+        supervisor_conn_open(sb->m->loop, TAKE_FD(info->supervisor_fd), &supervisor_events, sb);
     sandbox_packages_linked(sb);
 }
 
@@ -195,7 +195,7 @@ void sandbox_unlink(struct sandbox *sb)
     sandbox_packages_unlinked(sb);
     exec_all_lost(sb);
     exec_start_waiting(sb);
-    transfers_lost(sb, false);
+    copy_dial_lost(sb, false);
 }
 
 /* ---- the manager ---- */
@@ -211,13 +211,13 @@ struct manager *manager_new(const struct manager_config *config)
     usage_totals_open(&m->tallies, m->loop, m->store);
     reconcile_init(m);
     for (size_t i = 0; i < config->n_engines; i++)
-        engine_listen(config->engines[i], news_on_engine, m);
+        engine_listen(config->engines[i], engine_watch_on_news, m);
     return m;
 }
 
 int manager_start(struct manager *m, struct err *err)
 {
-    int r = uptime_open(m->store, &m->uptime, err);
+    int r = lease_clock_open(m->store, &m->lease_clock, err);
 
     return r < 0 ? r : recovery_start(m, err);
 }
@@ -277,7 +277,7 @@ bool manager_busy(const struct manager *m)
         if (sb->ops && sb->ops->running)
             return true;
     }
-    return m->loose > 0;
+    return m->background_calls > 0;
 }
 
 void manager_when_recovered(struct manager *m, uint64_t limit, manager_fn fn, void *arg)
@@ -307,7 +307,7 @@ bool manager_next(struct manager *m, size_t *iter, struct sandbox **ret)
     return false;
 }
 
-static void manager_tell_not_found(struct manager *m, const char *name, struct err *err)
+static void manager_set_not_found(struct manager *m, const char *name, struct err *err)
 {
     const char **names = xcalloc(m->sandboxes.used + 1, sizeof(*names));
     const char *near;
@@ -338,7 +338,7 @@ static int manager_lookup(struct manager *m, const char *name, struct sandbox **
     sb = map_get(&m->sandboxes, name);
     /* One that is about to be made counts: the caller's wish is queued behind that. */
     if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops)) {
-        manager_tell_not_found(m, name, err);
+        manager_set_not_found(m, name, err);
         return -ERR_NOT_FOUND;
     }
     *ret = sb;
@@ -384,10 +384,10 @@ void manager_tick(struct manager *m)
     }
     lease_tick(m);
     recovery_tick(m->recovery);
-    retain_tick(m);
+    output_retention_tick(m);
     exec_retry_unsaved(m);
     disk_floor_tick(m);
-    news_tick(m);
+    engine_watch_tick(m);
     reconcile_tick(m);
 }
 

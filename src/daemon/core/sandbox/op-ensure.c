@@ -61,7 +61,7 @@ static void op_ensure_start_failed(struct op *op, const struct err *err)
     op_fail(op, err);
 }
 
-static void op_ensure_started(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_started(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -71,14 +71,14 @@ static void op_ensure_started(void *arg, const struct err *err, struct engine_sa
         return;
     }
     sb->want_running = true;
-    sandbox_connect(sb, box);
-    if (box->first_sent)
+    sandbox_connect(sb, info);
+    if (info->first_sent)
         exec_first_sent(sb);
     sandbox_set_state(sb, SANDBOX_RUNNING, NULL, NULL);
     op_done(op, op->action);
 }
 
-static void op_ensure_recreated(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_recreated(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox_request req;
@@ -87,7 +87,7 @@ static void op_ensure_recreated(void *arg, const struct err *err, struct engine_
         op_ensure_start_failed(op, err);
         return;
     }
-    (void)box;
+    (void)info;
     if (op->down) {
         sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was out of date",
                           NULL);
@@ -153,11 +153,11 @@ static void op_ensure_start_again(struct op *op)
     engine_start(op->sb->engine, &req, op_ensure_started, op);
 }
 
-static void op_ensure_replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err) {
         sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
         op_fail(op, err);
@@ -269,7 +269,7 @@ static int op_ensure_wanted(struct op *op, struct err *err)
 }
 
 /* Who asks for it wants to use it. */
-static void op_ensure_in_use(struct op *op)
+static void op_ensure_used(struct op *op)
 {
     lease_touch(op->sb);
     op_done(op, ACTION_UNCHANGED);
@@ -282,7 +282,7 @@ static void op_ensure_up(struct op *op)
     if (sb->state == SANDBOX_PAUSED)
         supervisor_conn_pause(sb->conn, false, op_ensure_resumed, op);
     else if (sb->state == SANDBOX_RUNNING)
-        op_ensure_in_use(op);
+        op_ensure_used(op);
     else
         op_ensure_start_again(op);
 }
@@ -342,11 +342,11 @@ static void op_ensure_resolved(void *arg, const struct err *err, const char *dig
     op_ensure_go(op);
 }
 
-static void op_ensure_prepared(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_prepared(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err)
         op_fail(op, err);
     else
@@ -399,7 +399,7 @@ int op_renew_check(const struct sandbox *sb, struct err *err)
     return 0;
 }
 
-static void op_ensure_renew_go(struct op *op)
+static void op_renew_go(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -415,7 +415,7 @@ static void op_ensure_renew_go(struct op *op)
     }
 }
 
-static void op_ensure_renew_run(struct op *op)
+static void op_renew_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -435,9 +435,9 @@ static void op_ensure_renew_run(struct op *op)
     if (engine_is_open(sb->engine) && engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
     else if (sb->conn)
-        sandbox_packages_require(op, op_ensure_renew_go);
+        sandbox_packages_require(op, op_renew_go);
     else
-        op_ensure_renew_go(op);
+        op_renew_go(op);
 }
 
-const struct op_type op_renew = {"renew", op_ensure_renew_run};
+const struct op_type op_renew = {"renew", op_renew_run};

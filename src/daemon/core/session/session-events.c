@@ -9,7 +9,7 @@
  */
 #include <stdlib.h>
 
-#include "daemon/core/exec/end-json.h"
+#include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/stream.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/session/session-index.h"

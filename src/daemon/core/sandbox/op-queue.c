@@ -1,4 +1,4 @@
-#include "daemon/core/sandbox/op.h"
+#include "daemon/core/sandbox/op-queue.h"
 
 #include <stdlib.h>
 
@@ -201,12 +201,12 @@ int op_conn_closed(struct sandbox *sb)
     return 1;
 }
 
-static void op_forced_down(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_forced_down(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct manager *m = arg;
 
-    (void)box;
-    m->loose--;
+    (void)info;
+    m->background_calls--;
     if (err)
         manager_warn(m, "cannot kill a supervisor: %s", err->msg);
 }
@@ -229,6 +229,6 @@ void op_check_deadline(struct sandbox *sb)
     manager_warn(sb->m, "sandbox %s: its supervisor does not end, killing it", sb->name);
     op->forced = true;
     op->deadline = time_mono() + DOWN_SLACK;
-    sb->m->loose++;
+    sb->m->background_calls++;
     engine_cleanup(sb->engine, sb->id, op_forced_down, sb->m);
 }

@@ -49,13 +49,13 @@ bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to)
     return (moves[from] & (1U << to)) != 0;
 }
 
-static const char *state_wanted_name(const struct sandbox *sb)
+static const char *sandbox_state_wanted_name(const struct sandbox *sb)
 {
     return sb->want_running ? "running" : "stopped";
 }
 
 /* spec: its text, or NULL where that is not written. */
-static struct store_sandbox state_to_row(const struct sandbox *sb, const char *spec)
+static struct store_sandbox sandbox_state_to_row(const struct sandbox *sb, const char *spec)
 {
     return (struct store_sandbox){
         .id = sb->id,
@@ -64,7 +64,7 @@ static struct store_sandbox state_to_row(const struct sandbox *sb, const char *s
         .spec = spec,
         .hash = sb->hash,
         .ephemeral = sb->ephemeral,
-        .wanted = state_wanted_name(sb),
+        .wanted = sandbox_state_wanted_name(sb),
         .state = sandbox_state_name(sb->state),
         .reason = sb->reason,
         .since = sb->since,
@@ -78,7 +78,7 @@ static struct store_sandbox state_to_row(const struct sandbox *sb, const char *s
 int sandbox_save(struct sandbox *sb, struct err *err)
 {
     _cleanup_free_ char *spec = spec_to_text(&sb->spec);
-    const struct store_sandbox row = state_to_row(sb, spec);
+    const struct store_sandbox row = sandbox_state_to_row(sb, spec);
     int r = store_sandbox_put(sb->m->store, &row, err);
 
     if (r < 0)
@@ -96,7 +96,7 @@ void sandbox_forget_hash(struct sandbox *sb)
         manager_warn(sb->m, "sandbox %s: cannot be saved: %s", sb->name, err.msg);
 }
 
-static int state_save(struct sandbox *sb, struct err *err)
+static int sandbox_state_save(struct sandbox *sb, struct err *err)
 {
     struct store_sandbox row;
 
@@ -105,13 +105,13 @@ static int state_save(struct sandbox *sb, struct err *err)
     /* An ephemeral one: whatever it has come to, the next daemon removes it. */
     if (!sb->stored || sb->ephemeral || sb->state == SANDBOX_ABSENT)
         return 0;
-    row = state_to_row(sb, NULL);
+    row = sandbox_state_to_row(sb, NULL);
     return store_sandbox_set_state(sb->m->store, &row, err);
 }
 
 /* Of one that goes. What the store still has would come back with the next daemon, and until then
  * its name could not be given again: then it has not gone. */
-static int state_forget(struct sandbox *sb, struct err *err)
+static int sandbox_state_forget(struct sandbox *sb, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -128,7 +128,7 @@ static int state_forget(struct sandbox *sb, struct err *err)
     return 0;
 }
 
-static void state_emit(const struct sandbox *sb, enum sandbox_state from)
+static void sandbox_state_emit(const struct sandbox *sb, enum sandbox_state from)
 {
     json_t *data = json_pack("{s:s}", "from", sandbox_state_name(from));
     char kind[EVENT_KIND_MAX];
@@ -151,7 +151,7 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
     if (!sandbox_state_may(from, to))
         return err_set(err, ERR_CONFLICT, "sandbox '%s' is %s, cannot become %s", sb->name,
                        sandbox_state_name(from), sandbox_state_name(to));
-    if (to == SANDBOX_ABSENT && state_forget(sb, err) < 0)
+    if (to == SANDBOX_ABSENT && sandbox_state_forget(sb, err) < 0)
         return err_wrap(err, "remove sandbox '%s' from the store", sb->name);
     sb->state = to;
     sb->since = time_wall();
@@ -159,7 +159,7 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
     free(sb->reason);
     sb->reason = reason;
     lease_moved(sb, from);
-    if (state_save(sb, &save) < 0) {
+    if (sandbox_state_save(sb, &save) < 0) {
         if (from == SANDBOX_ABSENT) {
             sb->state = from;
             return err_move(err, &save);
@@ -167,7 +167,7 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
         manager_warn(sb->m, "sandbox %s: cannot save state '%s': %s", sb->name,
                      sandbox_state_name(to), save.msg);
     }
-    state_emit(sb, from);
+    sandbox_state_emit(sb, from);
     log_debug("sandbox %s: %s -> %s%s%s", sb->name, sandbox_state_name(from),
               sandbox_state_name(to), why ? ": " : "", why ? why : "");
     if (sb->m->config.on_state)
