@@ -21,7 +21,7 @@ class Leases(TestCase):
         self.assertGreater(box["expires"]["at"], box["since"])
         wait_until(lambda: self.state("a") == "stopped", 30, "the end of its life")
         box = self.root.sandbox("a")
-        self.assertEqual(box["reason"], "up for 2s, its max life")
+        self.assertEqual(box["reason"], "reached its max life of 2s")
         self.assertEqual(self.root.exec_info("a", x)["end"]["cause"], "sandbox_stopped")
         self.assertEqual((box["expires"]["action"], box["expires"]["by"]), ("remove", "rm_after"))
         self.root.kill_daemon()  # its clock goes on

@@ -79,7 +79,7 @@ static const struct {
     {"engine: native\nengine: fake\n", "twice", NULL},
     {"defaults:\n  cpus: 0\n", "defaults.cpus", NULL},
     {"defaults:\n  network: wild\n", "wild", NULL},
-    {"defaults:\n  cache: shared\n", "tool by tool", NULL},
+    {"defaults:\n  cache: shared\n", "each tool by name", NULL},
     {"defaults:\n  cache: shred\n", "shred", NULL},
     {"log.level: loud\n", "log.level", NULL},
     {"log.json: perhaps\n", "perhaps", NULL},

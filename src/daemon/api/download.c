@@ -21,7 +21,7 @@ static char scratch[DOWNLOAD_PIECE];
 
 static void api_download_free(struct api_download *d)
 {
-    stream_free(d->stream);
+    output_stream_free(d->stream);
     free(d);
 }
 
@@ -39,23 +39,23 @@ static void api_download_finish(struct api_download *d)
 static void api_download_pump(struct api_download *d)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct stream_chunk chunk;
+    struct output_chunk chunk;
 
     while (http_stream_pending(d->req) < DOWNLOAD_PENDING_MAX) {
         /* A hole in the middle has no place in raw bytes: the peer must see that it is not whole.
          */
-        if (stream_read(d->stream, scratch, sizeof(scratch), &chunk, &err) < 0 ||
-            chunk.kind == STREAM_GAP) {
+        if (output_stream_read(d->stream, scratch, sizeof(scratch), &chunk, &err) < 0 ||
+            chunk.kind == OUTPUT_GAP) {
             log_debug("download: %s", err.msg ? err.msg : "bytes were dropped meanwhile");
             http_stream_abort(d->req);
             api_download_free(d);
             return;
         }
-        if (chunk.kind == STREAM_DATA)
+        if (chunk.kind == OUTPUT_DATA)
             http_stream_write(d->req, scratch, chunk.len);
-        if (chunk.kind == STREAM_NOTHING && d->follow)
+        if (chunk.kind == OUTPUT_NOTHING && d->follow)
             return;
-        if (chunk.kind == STREAM_END || chunk.kind == STREAM_NOTHING) {
+        if (chunk.kind == OUTPUT_END || chunk.kind == OUTPUT_NOTHING) {
             api_download_finish(d);
             return;
         }
@@ -74,9 +74,9 @@ static void api_download_on_news(void *arg)
 
 /* Bytes that are asked for but gone: said before the first byte, where there still is a status. */
 static int api_download_check_gap(struct output_stream *s, enum journal_stream which,
-                                  const struct stream_config *c, struct err *err)
+                                  const struct output_stream_config *c, struct err *err)
 {
-    uint64_t first = stream_first(s, which);
+    uint64_t first = output_stream_first(s, which);
 
     if (first <= c->offsets[which])
         return 0;
@@ -86,7 +86,7 @@ static int api_download_check_gap(struct output_stream *s, enum journal_stream w
 }
 
 int download_start(struct api_call *c, struct sandbox *sb, const char *id,
-                   struct stream_config *stream, struct err *err)
+                   struct output_stream_config *stream, struct err *err)
 {
     enum journal_stream which = stream->want[JOURNAL_STDOUT] ? JOURNAL_STDOUT : JOURNAL_STDERR;
     struct api_download *d = xnew0(struct api_download);
@@ -95,7 +95,7 @@ int download_start(struct api_call *c, struct sandbox *sb, const char *id,
     stream->notify = api_download_on_news;
     stream->arg = d;
     d->follow = stream->follow;
-    r = stream_new(c->manager, sb, id, stream, &d->stream, err);
+    r = output_stream_new(c->manager, sb, id, stream, &d->stream, err);
     if (r >= 0)
         r = api_download_check_gap(d->stream, which, stream, err);
     if (r < 0) {

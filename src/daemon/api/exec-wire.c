@@ -64,7 +64,7 @@ static void exec_wire_free(struct exec_wire *s)
     exec_wire_stdin_drop(s);
     package_counts_free(s->package_counts);
     json_decref(s->packages);
-    stream_free(s->stream);
+    output_stream_free(s->stream);
     exec_unref(s->exec);
     buf_done(&s->in);
     free(s);
@@ -115,7 +115,7 @@ static void exec_wire_send_error(struct exec_wire *s, const struct err *err)
     exec_wire_send_json(s, FRAME_ERROR, text);
 }
 
-static void exec_wire_send_gap(struct exec_wire *s, const struct stream_chunk *chunk)
+static void exec_wire_send_gap(struct exec_wire *s, const struct output_chunk *chunk)
 {
     char frame[FRAME_HEAD_SIZE + 17];
 
@@ -126,7 +126,7 @@ static void exec_wire_send_gap(struct exec_wire *s, const struct stream_chunk *c
     http_raw_write(s->req, frame, sizeof(frame));
 }
 
-static void exec_wire_send_data(struct exec_wire *s, char *block, const struct stream_chunk *chunk)
+static void exec_wire_send_data(struct exec_wire *s, char *block, const struct output_chunk *chunk)
 {
     frame_put_head(block, chunk->which == JOURNAL_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
                    (uint32_t)chunk->len + 8);
@@ -172,7 +172,7 @@ static void exec_wire_finish(struct exec_wire *s)
 /* The record as it is, and beside it what only this client has asked for. */
 static void exec_wire_send_record(struct exec_wire *s)
 {
-    const char *record = stream_end_text(s->stream);
+    const char *record = output_stream_end_text(s->stream);
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *text = NULL;
 
@@ -229,22 +229,22 @@ static void exec_wire_stop_package_counts(struct exec_wire *s)
 static bool exec_wire_pump_one(struct exec_wire *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    size_t room = MIN(stream_available(s->stream), (size_t)PIECE_MAX);
+    size_t room = MIN(output_stream_available(s->stream), (size_t)PIECE_MAX);
     _cleanup_free_ char *block = room ? xmalloc(DATA_HEAD + room) : NULL;
-    struct stream_chunk chunk;
+    struct output_chunk chunk;
 
-    if (stream_read(s->stream, block ? block + DATA_HEAD : NULL, room, &chunk, &err) < 0) {
+    if (output_stream_read(s->stream, block ? block + DATA_HEAD : NULL, room, &chunk, &err) < 0) {
         exec_wire_send_error(s, &err);
         exec_wire_finish(s);
         return false;
     }
-    if (chunk.kind == STREAM_DATA)
+    if (chunk.kind == OUTPUT_DATA)
         exec_wire_send_data(s, TAKE_PTR(block), &chunk);
-    else if (chunk.kind == STREAM_GAP)
+    else if (chunk.kind == OUTPUT_GAP)
         exec_wire_send_gap(s, &chunk);
-    else if (chunk.kind == STREAM_END)
+    else if (chunk.kind == OUTPUT_END)
         exec_wire_send_end(s);
-    return chunk.kind == STREAM_DATA || chunk.kind == STREAM_GAP;
+    return chunk.kind == OUTPUT_DATA || chunk.kind == OUTPUT_GAP;
 }
 
 static void exec_wire_pump(struct exec_wire *s)
@@ -517,9 +517,10 @@ static struct exec_wire *exec_wire_new(const struct wire_config *config)
     return s;
 }
 
-void wire_stream_config(struct stream_config *c)
+void wire_stream_config(struct output_stream_config *c)
 {
-    *c = (struct stream_config){.want = {true, true}, .follow = true, .notify = exec_wire_on_news};
+    *c = (struct output_stream_config){
+        .want = {true, true}, .follow = true, .notify = exec_wire_on_news};
 }
 
 static const struct http_raw_events raw_events = {exec_wire_on_data, exec_wire_on_eof,
@@ -537,13 +538,13 @@ static void exec_wire_upgrade(struct exec_wire *s, struct http_req *req)
 void wire_start(struct http_req *req, struct exec *x, const struct wire_config *config)
 {
     struct exec_wire *s = exec_wire_new(config);
-    struct stream_config stream;
+    struct output_stream_config stream;
 
     wire_stream_config(&stream);
     stream.arg = s;
     s->exec = x;
     exec_wire_start_package_counts(s);
-    s->stream = stream_new_live(x, &stream);
+    s->stream = output_stream_new_live(x, &stream);
     if (req)
         exec_wire_upgrade(s, req);
     else
@@ -551,19 +552,20 @@ void wire_start(struct http_req *req, struct exec *x, const struct wire_config *
 }
 
 int wire_attach(struct api_call *c, struct sandbox *sb, const char *id,
-                struct stream_config *stream, const struct wire_config *config, struct err *err)
+                struct output_stream_config *stream, const struct wire_config *config,
+                struct err *err)
 {
     struct exec_wire *s = exec_wire_new(config);
     struct http_req *req;
     int r;
 
     stream->arg = s;
-    r = stream_new(c->manager, sb, id, stream, &s->stream, err);
+    r = output_stream_new(c->manager, sb, id, stream, &s->stream, err);
     if (r < 0) {
         exec_wire_free(s);
         return r;
     }
-    s->exec = stream_exec(s->stream) ? exec_ref(stream_exec(s->stream)) : NULL;
+    s->exec = output_stream_exec(s->stream) ? exec_ref(output_stream_exec(s->stream)) : NULL;
     req = call_take_request(c);
     if (req)
         exec_wire_upgrade(s, req);

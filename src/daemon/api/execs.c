@@ -160,7 +160,7 @@ void handle_exec_attach(struct api_call *c)
     _cleanup_err_ struct err err = ERR_INIT;
     struct wire_config config = {.loop = api_settings(c->api)->loop, .manager = c->manager};
     struct sandbox *sb = call_sandbox(c);
-    struct stream_config stream;
+    struct output_stream_config stream;
     int r;
 
     if (!sb)
@@ -181,7 +181,7 @@ static void execs_output(struct api_call *c, enum journal_stream which)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
-    struct stream_config stream = {0};
+    struct output_stream_config stream = {0};
     int r;
 
     if (!sb)

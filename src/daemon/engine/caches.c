@@ -78,11 +78,12 @@ int cache_tool_find(const char *name, const struct cache_tool **ret, struct err 
         *ret = &tools[i];
         return 0;
     }
-    err_set(err, ERR_INVALID, "'%.40s' is no tool with a cache", name);
+    err_set(
+        err, ERR_INVALID,
+        "unknown cache tool '%.40s'; supported: pip, npm, uv, yarn, pnpm, go, cargo, maven, apt",
+        name);
     near = strv_nearest(name, names, ARRAY_SIZE(tools));
-    return near ? err_hint(err, "Did you mean '%s'?", near)
-                : err_hint(err, "Those with one are: pip, npm, uv, yarn, pnpm, go, cargo, maven "
-                                "and apt.");
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
 const char *cache_mode_name(enum spec_cache_mode m)

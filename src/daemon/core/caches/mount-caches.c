@@ -26,7 +26,7 @@ static void mount_caches_answered(void *arg, const struct err *err, const char *
 {
     struct cache_mount_call *c = arg;
 
-    c->m->loose--;
+    c->m->background_calls--;
     c->done(c->arg, err, json);
     free(c);
 }
@@ -43,7 +43,7 @@ static int mount_caches_ask(struct manager *m, const struct cache_mount_op *req,
         return err_set(err, ERR_CONFLICT, "the daemon is ending");
     c = xnew0(struct cache_mount_call);
     *c = (struct cache_mount_call){.m = m, .done = done, .arg = arg};
-    m->loose++;
+    m->background_calls++;
     engine_cache_mounts(e, req, mount_caches_answered, c);
     return 0;
 }
@@ -85,7 +85,7 @@ static void mount_caches_kept(void *arg, const struct err *err, const char *json
     (void)json;
     m->trimming = false;
     if (err)
-        manager_warn(m, "the budget of cache mounts is not kept until the next build: %s",
+        manager_warn(m, "cannot trim the cache mounts, trying again after the next build: %s",
                      err->msg);
     if (m->trim_again)
         mounts_keep_budget(m);

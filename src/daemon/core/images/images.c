@@ -31,7 +31,7 @@ struct asked {
 
 static void images_finish(struct asked *a, const struct err *err, const char *json)
 {
-    a->m->loose--;
+    a->m->background_calls--;
     a->done(a->arg, err, json);
     loop_timer_free(a->again);
     err_done(&a->refused);
@@ -116,14 +116,14 @@ static struct engine *images_engine_with_images(struct manager *m, struct err *e
     for (size_t i = 0; i < m->config.n_engines; i++)
         if (m->config.engines[i]->ops->image)
             return m->config.engines[i];
-    err_set(err, ERR_UNSUPPORTED, "no engine of this daemon keeps images");
+    err_set(err, ERR_UNSUPPORTED, "no engine of this daemon stores images");
     return NULL;
 }
 
 static int images_check(struct manager *m, const struct image_op *req, struct err *err)
 {
     if (m->closing)
-        return err_set(err, ERR_CONFLICT, "the daemon is ending");
+        return err_set(err, ERR_CONFLICT, "the daemon is shutting down");
     return req->verb == IMAGE_IMPORT || req->verb == IMAGE_PULL ? disk_floor_check(m, err) : 0;
 }
 
@@ -141,7 +141,7 @@ int manager_image(struct manager *m, const char *engine, const struct image_op *
     *a = (struct asked){
         .m = m, .engine = e, .done = done, .arg = arg, .by = deadline_in(GOING_WAIT)};
     a->name = req->verb == IMAGE_REMOVE ? xstrdup(req->remove.name) : NULL;
-    m->loose++;
+    m->background_calls++;
     images_submit(a, req);
     return 0;
 }

@@ -41,7 +41,7 @@ struct recovery {
     struct waiter *waiters;
 };
 
-static void recover_tell_waiters(struct recovery *r)
+static void recovery_notify_waiters(struct recovery *r)
 {
     while (!r->pending && r->waiters) {
         struct waiter *w = r->waiters;
@@ -52,7 +52,7 @@ static void recover_tell_waiters(struct recovery *r)
     }
 }
 
-static void recover_free_now(struct recovery *r)
+static void recovery_destroy(struct recovery *r)
 {
     while (r->waiters) {
         struct waiter *w = r->waiters;
@@ -66,26 +66,26 @@ static void recover_free_now(struct recovery *r)
 }
 
 /* A deferred call has come: false when the manager has gone since (the last one then frees). */
-static bool recover_take_turn(struct recovery *r)
+static bool recovery_take_turn(struct recovery *r)
 {
     r->due--;
     if (r->m)
         return true;
     if (!r->due)
-        recover_free_now(r);
+        recovery_destroy(r);
     return false;
 }
 
-static void recover_defer(struct recovery *r, loop_fn fn)
+static void recovery_defer(struct recovery *r, loop_fn fn)
 {
     r->due++;
     loop_defer(r->m->loop, fn, r);
 }
 
-static void recover_tell_later(void *arg)
+static void recovery_notify_later(void *arg)
 {
-    if (recover_take_turn(arg))
-        recover_tell_waiters(arg);
+    if (recovery_take_turn(arg))
+        recovery_notify_waiters(arg);
 }
 
 bool recovery_is_done(const struct recovery *r)
@@ -104,10 +104,10 @@ void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg)
         at = &(*at)->next;
     *at = w;
     if (!r->pending)
-        recover_defer(r, recover_tell_later);
+        recovery_defer(r, recovery_notify_later);
 }
 
-static struct waiter *recover_take_late(struct recovery *r)
+static struct waiter *recovery_take_late(struct recovery *r)
 {
     for (struct waiter **at = &r->waiters; *at; at = &(*at)->next) {
         struct waiter *w = *at;
@@ -124,7 +124,7 @@ void recovery_tick(struct recovery *r)
 {
     struct waiter *w;
 
-    while (r && (w = recover_take_late(r))) {
+    while (r && (w = recovery_take_late(r))) {
         w->fn(w->arg);
         free(w);
     }
@@ -135,7 +135,7 @@ bool sandbox_is_unsure(const struct sandbox *sb)
     return sb->ops && sb->ops->type == &op_recover;
 }
 
-static void recover_look_at_next(struct recovery *r)
+static void recovery_start_next(struct recovery *r)
 {
     struct sandbox *sb;
 
@@ -149,11 +149,11 @@ static void recover_look_at_next(struct recovery *r)
     }
 }
 
-static void recover_recovery_done_one(struct recovery *r)
+static void recovery_done_one(struct recovery *r)
 {
     r->pending--;
-    recover_look_at_next(r);
-    recover_tell_waiters(r);
+    recovery_start_next(r);
+    recovery_notify_waiters(r);
 }
 
 void recovery_free(struct recovery *r)
@@ -162,23 +162,23 @@ void recovery_free(struct recovery *r)
         return;
     r->m = NULL;
     if (!r->due)
-        recover_free_now(r);
+        recovery_destroy(r);
 }
 
 /* ---- one sandbox ---- */
 
-static void recover_adopt_open_exec(void *arg, const struct store_exec *row)
+static void recovery_adopt_open_exec(void *arg, const struct store_exec *row)
 {
     exec_adopt(arg, row);
 }
 
 /* After this each open exec is either live, or ended with the record on disk or engine_lost. */
-static void recover_settle_execs(struct sandbox *sb)
+static void recovery_settle_execs(struct sandbox *sb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (store_exec_each_open(sb->m->store, sb->id, recover_adopt_open_exec, sb, &err) < 0)
-        manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
+    if (store_exec_each_open(sb->m->store, sb->id, recovery_adopt_open_exec, sb, &err) < 0)
+        manager_warn(sb->m, "sandbox %s: cannot read its execs: %s", sb->name, err.msg);
     for (struct exec *x = sb->execs, *next; x; x = next) {
         struct end_record rec;
 
@@ -191,19 +191,19 @@ static void recover_settle_execs(struct sandbox *sb)
         exec_all_lost(sb);
 }
 
-static void recover_finish(struct op *op, enum sandbox_state state, const char *why)
+static void recovery_finish(struct op *op, enum sandbox_state state, const char *why)
 {
     struct recovery *r = op->sb->m->recovery;
 
     if (op->sb->state != state)
         sandbox_set_state(op->sb, state, why, NULL);
     op_done(op, ACTION_UNCHANGED);
-    recover_recovery_done_one(r);
+    recovery_done_one(r);
 }
 
 /* What was a run's, or half removed, goes: whoever ran it has gone with the last daemon. Its execs
  * were settled before, so that a client that comes back is told their end. */
-static bool recover_removes(struct op *op)
+static bool recovery_removes(struct op *op)
 {
     struct sandbox *sb = op->sb;
     struct recovery *r = sb->m->recovery;
@@ -212,12 +212,12 @@ static bool recover_removes(struct op *op)
         return false;
     op_push_front(sb, &op_remove)->force = true;
     op_done(op, ACTION_UNCHANGED);
-    recover_recovery_done_one(r);
+    recovery_done_one(r);
     return true;
 }
 
 /* It was being stopped when the last daemon ended: what was asked for is carried out. */
-static bool recover_stops(struct op *op)
+static bool recovery_stops(struct op *op)
 {
     struct sandbox *sb = op->sb;
     struct recovery *r = sb->m->recovery;
@@ -229,77 +229,77 @@ static bool recover_stops(struct op *op)
     stop->grace = sb->m->config.stop_grace;
     stop->why = xstrdup(sb->reason ? sb->reason : STOPPED_ON_REQUEST);
     op_done(op, ACTION_UNCHANGED);
-    recover_recovery_done_one(r);
+    recovery_done_one(r);
     return true;
 }
 
-static const char *recover_why_stopped(const struct sandbox *sb)
+static const char *recovery_why_stopped(const struct sandbox *sb)
 {
     if (sb->state == SANDBOX_STOPPING)
         return sb->reason ? sb->reason : STOPPED_ON_REQUEST;
-    return sb->state == SANDBOX_FAILED ? "cleaned up after it had failed"
-                                       : "found gone when the daemon started";
+    return sb->state == SANDBOX_FAILED ? "cleaned up after a failure"
+                                       : "not running when the daemon started";
 }
 
-static void recover_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
+static void recovery_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
-    (void)box;
-    recover_settle_execs(sb);
-    if (recover_removes(op))
+    (void)info;
+    recovery_settle_execs(sb);
+    if (recovery_removes(op))
         return;
     if (err) {
-        recover_finish(op, SANDBOX_FAILED, err->msg);
+        recovery_finish(op, SANDBOX_FAILED, err->msg);
     } else if (sb->state == SANDBOX_CREATING) {
         sandbox_forget_hash(sb);
-        recover_finish(op, SANDBOX_FAILED, "the daemon ended while it was being created");
+        recovery_finish(op, SANDBOX_FAILED, "the daemon ended during the creation");
     } else {
-        recover_finish(op, SANDBOX_STOPPED, recover_why_stopped(sb));
+        recovery_finish(op, SANDBOX_STOPPED, recovery_why_stopped(sb));
     }
 }
 
-static void recover_connected(void *arg, const struct err *err, struct engine_sandbox *box)
+static void recovery_connected(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
     if (err && err->code == ERR_NOT_FOUND && engine_is_open(sb->engine)) {
-        engine_cleanup(sb->engine, sb->id, recover_cleaned, op);
+        engine_cleanup(sb->engine, sb->id, recovery_cleaned, op);
         return;
     }
     if (err && err->code == ERR_NOT_FOUND) {
-        /* An engine that may be out of reach holds up nobody: daemon/core/sandbox/engine-news.c
+        /* An engine that may be out of reach holds up nobody: daemon/core/sandbox/engine-watch.c
          * sees to the rest. */
         sb->unsettled = true;
-        recover_cleaned(op, NULL, NULL);
+        recovery_cleaned(op, NULL, NULL);
         return;
     }
     if (!err) {
-        sandbox_connect(sb, box);
-        recover_settle_execs(sb);
+        sandbox_connect(sb, info);
+        recovery_settle_execs(sb);
     }
-    if (recover_removes(op))
+    if (recovery_removes(op))
         return;
     if (err) { /* it may well live: nothing is touched but by the user's word */
         sb->unsettled = true;
-        manager_warn(sb->m, "sandbox %s cannot be reached: %s", sb->name, err->msg);
-        recover_finish(op, SANDBOX_FAILED, err->msg);
+        manager_warn(sb->m, "sandbox %s: cannot be reached: %s", sb->name, err->msg);
+        recovery_finish(op, SANDBOX_FAILED, err->msg);
         return;
     }
-    if (recover_stops(op))
+    if (recovery_stops(op))
         return;
-    recover_finish(op, box->state == ENGINE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING,
-                   NULL);
+    recovery_finish(op, info->state == ENGINE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING,
+                    NULL);
 }
 
-static void recover_run(struct op *op)
+static void recovery_op_run(struct op *op)
 {
-    engine_connect(op->sb->engine, op->sb->id, recover_connected, op);
+    engine_connect(op->sb->engine, op->sb->id, recovery_connected, op);
 }
 
-const struct op_type op_recover = {"recover", recover_run};
+const struct op_type op_recover = {"recover", recovery_op_run};
 
 struct op *recovery_add(struct sandbox *sb)
 {
@@ -314,7 +314,7 @@ char **recovery_unread(const struct recovery *r)
 
 /* ---- the store's rows ---- */
 
-static void recover_load_row(void *arg, const struct store_sandbox *row)
+static void recovery_load_row(void *arg, const struct store_sandbox *row)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct manager *m = arg;
@@ -323,7 +323,7 @@ static void recover_load_row(void *arg, const struct store_sandbox *row)
     struct sandbox *sb;
 
     if (!engine || spec_from_text(row->spec, &spec, &err) < 0) {
-        manager_warn(m, "sandbox %s is left alone: %s", row->name, err.msg);
+        manager_warn(m, "sandbox %s: left unchanged: %s", row->name, err.msg);
         strv_add(&m->recovery->unread, row->id);
         return;
     }
@@ -347,7 +347,7 @@ static void recover_load_row(void *arg, const struct store_sandbox *row)
     m->recovery->pending++;
 }
 
-static void recover_load_seqs(struct manager *m)
+static void recovery_load_seqs(struct manager *m)
 {
     struct sandbox *sb;
 
@@ -356,22 +356,22 @@ static void recover_load_seqs(struct manager *m)
 
         store_exec_last_seq(m->store, sb->id, &last, NULL);
         sb->next_seq = last + 1;
-        retain_load(sb);
+        output_retention_load(sb);
     }
 }
 
 /* ---- the beginning ---- */
 
 /* Engines that somebody would miss are opened now, not at the first tick. */
-static void recover_reach_engines(void *arg)
+static void recovery_reach_engines(void *arg)
 {
     struct recovery *r = arg;
 
-    if (recover_take_turn(r) && !r->m->closing)
-        news_tick(r->m);
+    if (recovery_take_turn(r) && !r->m->closing)
+        engine_watch_tick(r->m);
 }
 
-static void recover_reconcile(void *arg)
+static void recovery_reconcile(void *arg)
 {
     reconcile_soon(arg, "start");
 }
@@ -383,13 +383,13 @@ int recovery_start(struct manager *m, struct err *err)
 
     r->m = m;
     m->recovery = r;
-    n = store_sandbox_each(m->store, recover_load_row, m, err);
+    n = store_sandbox_each(m->store, recovery_load_row, m, err);
     if (n < 0)
         return err_wrap(err, "load sandboxes");
-    recover_load_seqs(m);
+    recovery_load_seqs(m);
     for (int i = 0; i < RECOVER_AT_ONCE; i++)
-        recover_look_at_next(r);
-    recover_defer(r, recover_reach_engines);
-    recovery_wait(r, 0, recover_reconcile, m);
+        recovery_start_next(r);
+    recovery_defer(r, recovery_reach_engines);
+    recovery_wait(r, 0, recovery_reconcile, m);
     return 0;
 }

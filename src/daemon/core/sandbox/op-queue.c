@@ -1,4 +1,4 @@
-#include "daemon/core/sandbox/op.h"
+#include "daemon/core/sandbox/op-queue.h"
 
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ static void op_free(struct op *op)
 
 static const struct err closing_err = {.code = ERR_ENGINE,
                                        .msg = (char *)"the daemon is shutting down",
-                                       .hint = (char *)"Try again: the next one takes over."};
+                                       .hint = (char *)"Try again when the daemon has restarted."};
 
 static void op_kick_cb(void *arg)
 {
@@ -201,14 +201,14 @@ int op_conn_closed(struct sandbox *sb)
     return 1;
 }
 
-static void op_forced_down(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_forced_down(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct manager *m = arg;
 
-    (void)box;
-    m->loose--;
+    (void)info;
+    m->background_calls--;
     if (err)
-        manager_warn(m, "a supervisor cannot be killed: %s", err->msg);
+        manager_warn(m, "cannot kill a supervisor: %s", err->msg);
 }
 
 void op_check_deadline(struct sandbox *sb)
@@ -218,15 +218,17 @@ void op_check_deadline(struct sandbox *sb)
     if (!op || !op->deadline || time_mono() < op->deadline)
         return;
     if (op->forced) {
-        manager_warn(sb->m, "sandbox %s: its line does not end, it is cut", sb->name);
+        manager_warn(sb->m,
+                     "sandbox %s: the connection to its supervisor does not close, cutting it",
+                     sb->name);
         sandbox_unlink(sb);
         op_conn_closed(sb);
         return;
     }
     /* The engine kills what is there; the line then ends by itself, with all its news. */
-    manager_warn(sb->m, "sandbox %s: its supervisor does not end, it is killed", sb->name);
+    manager_warn(sb->m, "sandbox %s: its supervisor does not end, killing it", sb->name);
     op->forced = true;
     op->deadline = time_mono() + DOWN_SLACK;
-    sb->m->loose++;
+    sb->m->background_calls++;
     engine_cleanup(sb->engine, sb->id, op_forced_down, sb->m);
 }

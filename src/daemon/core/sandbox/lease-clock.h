@@ -12,15 +12,15 @@
 
 struct store;
 
-struct uptime {
+struct lease_clock {
     struct store *store; /* borrowed */
     uint64_t base;       /* what time_mono() is added to; of this boot */
     uint64_t saved;      /* the reading that the store has */
 };
 
-int uptime_open(struct store *store, struct uptime *ret, struct err *err);
-uint64_t uptime_now(const struct uptime *u); /* microseconds; never 0 */
+int lease_clock_open(struct store *store, struct lease_clock *ret, struct err *err);
+uint64_t lease_clock_now(const struct lease_clock *u); /* microseconds; never 0 */
 /* Microseconds since a reading; 0 when it is of the future. */
-uint64_t uptime_since(const struct uptime *u, uint64_t reading);
+uint64_t lease_clock_since(const struct lease_clock *u, uint64_t reading);
 /* To be called now and then: puts the reading into the store once a minute. */
-void uptime_tick(struct uptime *u);
+void lease_clock_tick(struct lease_clock *u);

@@ -1,9 +1,9 @@
-#include "daemon/core/exec/stream.h"
+#include "daemon/core/exec/output-stream.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "daemon/core/exec/end-json.h"
+#include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "lib/base/cleanup.h"
@@ -12,7 +12,7 @@
 /* Acknowledge in steps, so that a reader who lags behind lets the writer go on in time. */
 enum { ACK_STEP = 8 << 20, AVAILABLE_UNKNOWN = 64 << 10 };
 
-struct stream_side {
+struct output_side {
     struct journal_reader reader;
     bool open, want;
     bool fresh; /* there may be more than was read */
@@ -20,7 +20,7 @@ struct stream_side {
 };
 
 struct output_stream {
-    struct stream_config config;
+    struct output_stream_config config;
     struct exec *exec; /* or NULL */
     struct exec_watch watch;
     bool watching;
@@ -28,20 +28,20 @@ struct output_stream {
     char *end;    /* END document, or NULL */
     bool ack_due; /* an OUTPUT waits for our word */
     uint64_t unacked;
-    struct stream_side sides[JOURNAL_STREAMS];
+    struct output_side sides[JOURNAL_STREAMS];
     int turn; /* which side is asked first: neither starves */
 };
 
-static void stream_ended(struct output_stream *s, const struct end_record *rec)
+static void output_stream_ended(struct output_stream *s, const struct end_record *rec)
 {
-    _cleanup_json_ json_t *o = end_to_json(rec);
+    _cleanup_json_ json_t *o = end_record_to_json(rec);
 
     s->end = json_to_text(o, false);
     s->sides[JOURNAL_STDOUT].total = rec->stdout_bytes;
     s->sides[JOURNAL_STDERR].total = rec->stderr_bytes;
 }
 
-static void stream_on_event(void *arg, enum exec_event event)
+static void output_stream_on_event(void *arg, enum exec_event event)
 {
     struct output_stream *s = arg;
 
@@ -49,11 +49,11 @@ static void stream_on_event(void *arg, enum exec_event event)
         s->sides[i].fresh |= event == EXEC_EVENT_ENDED || s->exec->end_of[i] > s->sides[i].offset;
     s->ack_due |= event == EXEC_EVENT_OUTPUT;
     if (event == EXEC_EVENT_ENDED && !s->end)
-        stream_ended(s, &s->exec->end);
+        output_stream_ended(s, &s->exec->end);
     s->config.notify(s->config.arg);
 }
 
-static struct output_stream *stream_alloc(const struct stream_config *c)
+static struct output_stream *output_stream_alloc(const struct output_stream_config *c)
 {
     struct output_stream *s = xnew0(struct output_stream);
 
@@ -67,17 +67,17 @@ static struct output_stream *stream_alloc(const struct stream_config *c)
     return s;
 }
 
-struct output_stream *stream_new_live(struct exec *x, const struct stream_config *c)
+struct output_stream *output_stream_new_live(struct exec *x, const struct output_stream_config *c)
 {
-    struct output_stream *s = stream_alloc(c);
+    struct output_stream *s = output_stream_alloc(c);
 
     s->exec = exec_ref(x);
-    s->watch.fn = stream_on_event;
+    s->watch.fn = output_stream_on_event;
     s->watch.arg = s;
     s->watch.attached = c->follow;
     s->watching = c->follow;
     if (x->state == EXEC_ENDED)
-        stream_ended(s, &x->end);
+        output_stream_ended(s, &x->end);
     if (s->watching)
         exec_watch_add(x, &s->watch);
     if (!x->seq) /* just made: nothing can be there */
@@ -85,21 +85,21 @@ struct output_stream *stream_new_live(struct exec *x, const struct stream_config
     return s;
 }
 
-struct stream_found {
+struct output_found {
     struct output_stream *s;
     const struct sandbox *sb;
 };
 
-static void stream_on_row(void *arg, const struct store_exec *row)
+static void output_stream_on_row(void *arg, const struct store_exec *row)
 {
-    struct stream_found *f = arg;
+    struct output_found *f = arg;
     _cleanup_json_ json_t *end = NULL;
     const struct exec *unsaved;
 
     f->s->dir = xasprintf("%s/%s/%s", f->sb->engine->exec_root, row->sandbox_id, row->id);
     unsaved = row->end ? NULL : exec_find_unsaved(f->sb->m, row->id);
     if (unsaved)
-        stream_ended(f->s, &unsaved->end);
+        output_stream_ended(f->s, &unsaved->end);
     if (!row->end || json_parse("stored end", row->end, strlen(row->end), &end, NULL) < 0)
         return;
     f->s->end = xstrdup(row->end);
@@ -109,32 +109,33 @@ static void stream_on_row(void *arg, const struct store_exec *row)
         (uint64_t)json_integer_value(json_object_get(end, "stderr_bytes"));
 }
 
-int stream_new(struct manager *m, struct sandbox *sb, const char *id, const struct stream_config *c,
-               struct output_stream **ret, struct err *err)
+int output_stream_new(struct manager *m, struct sandbox *sb, const char *id,
+                      const struct output_stream_config *c, struct output_stream **ret,
+                      struct err *err)
 {
     struct exec *live = exec_find_live(sb, id);
-    struct stream_found f = {.sb = sb};
+    struct output_found f = {.sb = sb};
     int r;
 
     if (live) {
-        *ret = stream_new_live(live, c);
+        *ret = output_stream_new_live(live, c);
         return 0;
     }
-    f.s = stream_alloc(c);
-    r = store_exec_get(m->store, sb->id, id, stream_on_row, &f, err);
+    f.s = output_stream_alloc(c);
+    r = store_exec_get(m->store, sb->id, id, output_stream_on_row, &f, err);
     if (r < 0) {
-        stream_free(f.s);
+        output_stream_free(f.s);
         return err_wrap(err, "sandbox '%s'", sb->name);
     }
     if (!f.s->end) { /* neither live nor ended: nobody would ever wake its reader */
-        stream_free(f.s);
+        output_stream_free(f.s);
         return err_set(err, ERR_CONFLICT, "the end of exec '%s' is not known yet", id);
     }
     *ret = f.s;
     return 0;
 }
 
-void stream_free(struct output_stream *s)
+void output_stream_free(struct output_stream *s)
 {
     if (!s)
         return;
@@ -149,19 +150,19 @@ void stream_free(struct output_stream *s)
     free(s);
 }
 
-const char *stream_end_text(const struct output_stream *s)
+const char *output_stream_end_text(const struct output_stream *s)
 {
     return s->end;
 }
 
-struct exec *stream_exec(const struct output_stream *s)
+struct exec *output_stream_exec(const struct output_stream *s)
 {
     return s->exec;
 }
 
 /* 1 when the journal is open; 0 when the exec has no folder (yet, or never had one). */
-static int stream_side_open(struct output_stream *s, struct stream_side *side,
-                            enum journal_stream which, struct err *err)
+static int output_stream_side_open(struct output_stream *s, struct output_side *side,
+                                   enum journal_stream which, struct err *err)
 {
     if (side->open)
         return 1;
@@ -182,16 +183,16 @@ static int stream_side_open(struct output_stream *s, struct stream_side *side,
     return 1;
 }
 
-static void stream_side_gap(struct stream_side *side, enum journal_stream which, uint64_t to,
-                            struct stream_chunk *ret)
+static void output_stream_side_gap(struct output_side *side, enum journal_stream which, uint64_t to,
+                                   struct output_chunk *ret)
 {
-    *ret = (struct stream_chunk){STREAM_GAP, which, side->offset, to, 0};
+    *ret = (struct output_chunk){OUTPUT_GAP, which, side->offset, to, 0};
     side->offset = to;
 }
 
 /* The offset is below what is kept: on to the first byte that is. */
-static int stream_side_dropped(struct stream_side *side, enum journal_stream which,
-                               struct stream_chunk *ret, struct err *err)
+static int output_stream_side_dropped(struct output_side *side, enum journal_stream which,
+                                      struct output_chunk *ret, struct err *err)
 {
     uint64_t start, end;
     int r = journal_reader_extent(&side->reader, &start, &end, err);
@@ -201,31 +202,31 @@ static int stream_side_dropped(struct stream_side *side, enum journal_stream whi
     if (start <= side->offset)
         return err_set(err, ERR_SYSTEM, "journal: offset %llu is neither kept nor dropped",
                        (unsigned long long)side->offset);
-    stream_side_gap(side, which, start, ret);
+    output_stream_side_gap(side, which, start, ret);
     return 1;
 }
 
-static int stream_side_read(struct output_stream *s, enum journal_stream which, void *data,
-                            size_t max, struct stream_chunk *ret, struct err *err)
+static int output_stream_side_read(struct output_stream *s, enum journal_stream which, void *data,
+                                   size_t max, struct output_chunk *ret, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
-    struct stream_side *side = &s->sides[which];
+    struct output_side *side = &s->sides[which];
     ssize_t n = 0;
     int r;
 
     if (!side->want || !side->fresh || (s->end && side->offset >= side->total))
         return 0;
-    r = stream_side_open(s, side, which, err);
+    r = output_stream_side_open(s, side, which, err);
     if (r < 0)
         return r;
     if (r > 0)
         n = journal_reader_read(&side->reader, side->offset, data, max, &why);
     if (n == -ERR_NOT_FOUND)
-        return stream_side_dropped(side, which, ret, err);
+        return output_stream_side_dropped(side, which, ret, err);
     if (n < 0)
         return err_move(err, &why);
     if (n > 0) {
-        *ret = (struct stream_chunk){STREAM_DATA, which, side->offset, 0, (size_t)n};
+        *ret = (struct output_chunk){OUTPUT_DATA, which, side->offset, 0, (size_t)n};
         side->offset += (uint64_t)n;
         return 1;
     }
@@ -233,11 +234,11 @@ static int stream_side_read(struct output_stream *s, enum journal_stream which, 
     if (!s->end)
         return 0;
     /* The record counts bytes that the files do not hold: say so, do not pass over it. */
-    stream_side_gap(side, which, side->total, ret);
+    output_stream_side_gap(side, which, side->total, ret);
     return 1;
 }
 
-static void stream_acknowledge(struct output_stream *s, size_t read)
+static void output_stream_acknowledge(struct output_stream *s, size_t read)
 {
     s->unacked += read;
     if (!s->watching || s->end || (!s->ack_due && s->unacked < ACK_STEP))
@@ -252,33 +253,33 @@ static void stream_acknowledge(struct output_stream *s, size_t read)
     exec_ack(s->exec);
 }
 
-int stream_read(struct output_stream *s, void *data, size_t max, struct stream_chunk *ret,
-                struct err *err)
+int output_stream_read(struct output_stream *s, void *data, size_t max, struct output_chunk *ret,
+                       struct err *err)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         enum journal_stream which = (enum journal_stream)((s->turn + i) % JOURNAL_STREAMS);
-        int r = stream_side_read(s, which, data, max, ret, err);
+        int r = output_stream_side_read(s, which, data, max, ret, err);
 
         if (r < 0)
             return r;
         if (r == 0)
             continue;
         s->turn = (int)(which + 1) % JOURNAL_STREAMS;
-        stream_acknowledge(s, ret->len);
+        output_stream_acknowledge(s, ret->len);
         return 0;
     }
-    stream_acknowledge(s, 0);
-    *ret = (struct stream_chunk){.kind = s->end ? STREAM_END : STREAM_NOTHING};
+    output_stream_acknowledge(s, 0);
+    *ret = (struct output_chunk){.kind = s->end ? OUTPUT_END : OUTPUT_NOTHING};
     return 0;
 }
 
 /* How far a side reaches is known when the exec has ended or has told; else "plenty". */
-size_t stream_available(const struct output_stream *s)
+size_t output_stream_available(const struct output_stream *s)
 {
     size_t most = 0;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        const struct stream_side *side = &s->sides[i];
+        const struct output_side *side = &s->sides[i];
         uint64_t end = s->end ? side->total : s->exec ? s->exec->end_of[i] : 0;
 
         if (!side->want || !side->fresh || (s->end && side->offset >= side->total))
@@ -288,11 +289,11 @@ size_t stream_available(const struct output_stream *s)
     return most;
 }
 
-uint64_t stream_first(struct output_stream *s, enum journal_stream which)
+uint64_t output_stream_first(struct output_stream *s, enum journal_stream which)
 {
-    struct stream_side *side = &s->sides[which];
+    struct output_side *side = &s->sides[which];
     uint64_t start = 0, end = 0;
-    int r = stream_side_open(s, side, which, NULL);
+    int r = output_stream_side_open(s, side, which, NULL);
 
     if (r == 0 && s->end) /* ended and no folder: nothing is kept any more */
         return side->total;

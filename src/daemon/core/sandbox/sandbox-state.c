@@ -49,13 +49,13 @@ bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to)
     return (moves[from] & (1U << to)) != 0;
 }
 
-static const char *state_wanted_name(const struct sandbox *sb)
+static const char *sandbox_state_wanted_name(const struct sandbox *sb)
 {
     return sb->want_running ? "running" : "stopped";
 }
 
 /* spec: its text, or NULL where that is not written. */
-static struct store_sandbox state_to_row(const struct sandbox *sb, const char *spec)
+static struct store_sandbox sandbox_state_to_row(const struct sandbox *sb, const char *spec)
 {
     return (struct store_sandbox){
         .id = sb->id,
@@ -64,7 +64,7 @@ static struct store_sandbox state_to_row(const struct sandbox *sb, const char *s
         .spec = spec,
         .hash = sb->hash,
         .ephemeral = sb->ephemeral,
-        .wanted = state_wanted_name(sb),
+        .wanted = sandbox_state_wanted_name(sb),
         .state = sandbox_state_name(sb->state),
         .reason = sb->reason,
         .since = sb->since,
@@ -78,12 +78,13 @@ static struct store_sandbox state_to_row(const struct sandbox *sb, const char *s
 int sandbox_save(struct sandbox *sb, struct err *err)
 {
     _cleanup_free_ char *spec = spec_to_text(&sb->spec);
-    const struct store_sandbox row = state_to_row(sb, spec);
+    const struct store_sandbox row = sandbox_state_to_row(sb, spec);
     int r = store_sandbox_put(sb->m->store, &row, err);
 
-    if (r >= 0)
-        sb->stored = true;
-    return r;
+    if (r < 0)
+        return r;
+    sb->stored = true;
+    return 0;
 }
 
 void sandbox_forget_hash(struct sandbox *sb)
@@ -92,10 +93,10 @@ void sandbox_forget_hash(struct sandbox *sb)
 
     sb->hash[0] = '\0';
     if (sandbox_save(sb, &err) < 0)
-        manager_warn(sb->m, "sandbox %s: not saved: %s", sb->name, err.msg);
+        manager_warn(sb->m, "sandbox %s: cannot be saved: %s", sb->name, err.msg);
 }
 
-static int state_save(struct sandbox *sb, struct err *err)
+static int sandbox_state_save(struct sandbox *sb, struct err *err)
 {
     struct store_sandbox row;
 
@@ -104,13 +105,13 @@ static int state_save(struct sandbox *sb, struct err *err)
     /* An ephemeral one: whatever it has come to, the next daemon removes it. */
     if (!sb->stored || sb->ephemeral || sb->state == SANDBOX_ABSENT)
         return 0;
-    row = state_to_row(sb, NULL);
+    row = sandbox_state_to_row(sb, NULL);
     return store_sandbox_set_state(sb->m->store, &row, err);
 }
 
 /* Of one that goes. What the store still has would come back with the next daemon, and until then
  * its name could not be given again: then it has not gone. */
-static int state_forget(struct sandbox *sb, struct err *err)
+static int sandbox_state_forget(struct sandbox *sb, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -119,7 +120,7 @@ static int state_forget(struct sandbox *sb, struct err *err)
     if (store_sandbox_delete(sb->m->store, sb->id, &why) < 0) {
         if (!sb->ephemeral) /* of those the next daemon removes what it finds */
             return err_move(err, &why);
-        manager_warn(sb->m, "sandbox %s: not removed from the store: %s", sb->name, why.msg);
+        manager_warn(sb->m, "sandbox %s: cannot be removed from the store: %s", sb->name, why.msg);
     }
     sb->stored = false;
     if (!sb->ephemeral)
@@ -127,7 +128,7 @@ static int state_forget(struct sandbox *sb, struct err *err)
     return 0;
 }
 
-static void state_emit(const struct sandbox *sb, enum sandbox_state from)
+static void sandbox_state_emit(const struct sandbox *sb, enum sandbox_state from)
 {
     json_t *data = json_pack("{s:s}", "from", sandbox_state_name(from));
     char kind[EVENT_KIND_MAX];
@@ -150,23 +151,23 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
     if (!sandbox_state_may(from, to))
         return err_set(err, ERR_CONFLICT, "sandbox '%s' is %s, cannot become %s", sb->name,
                        sandbox_state_name(from), sandbox_state_name(to));
-    if (to == SANDBOX_ABSENT && state_forget(sb, err) < 0)
-        return err_wrap(err, "sandbox '%s' cannot be removed from the store", sb->name);
+    if (to == SANDBOX_ABSENT && sandbox_state_forget(sb, err) < 0)
+        return err_wrap(err, "remove sandbox '%s' from the store", sb->name);
     sb->state = to;
     sb->since = time_wall();
     reason = why ? xstrdup(why) : NULL; /* may well be the old one's own text */
     free(sb->reason);
     sb->reason = reason;
     lease_moved(sb, from);
-    if (state_save(sb, &save) < 0) {
+    if (sandbox_state_save(sb, &save) < 0) {
         if (from == SANDBOX_ABSENT) {
             sb->state = from;
             return err_move(err, &save);
         }
-        manager_warn(sb->m, "sandbox %s: state '%s' is not saved: %s", sb->name,
+        manager_warn(sb->m, "sandbox %s: cannot save state '%s': %s", sb->name,
                      sandbox_state_name(to), save.msg);
     }
-    state_emit(sb, from);
+    sandbox_state_emit(sb, from);
     log_debug("sandbox %s: %s -> %s%s%s", sb->name, sandbox_state_name(from),
               sandbox_state_name(to), why ? ": " : "", why ? why : "");
     if (sb->m->config.on_state)

@@ -13,7 +13,7 @@
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
 
-static void engine_news_finish(struct op *op)
+static void engine_watch_finish(struct op *op)
 {
     struct sandbox *sb = op->sb;
 
@@ -23,27 +23,27 @@ static void engine_news_finish(struct op *op)
         sandbox_expire(sb);
 }
 
-static void engine_news_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
+static void engine_watch_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
-    (void)box;
+    (void)info;
     sb->unsettled = err != NULL;
     if (err)
         sandbox_set_state(sb, SANDBOX_FAILED, err->msg, NULL);
     else if (sb->state != SANDBOX_STOPPED || op->why)
         sandbox_set_state(sb, SANDBOX_STOPPED, op->why, NULL);
-    engine_news_finish(op);
+    engine_watch_finish(op);
 }
 
-static void engine_news_clean(struct op *op)
+static void engine_watch_clean(struct op *op)
 {
-    engine_cleanup(op->sb->engine, op->sb->id, engine_news_cleaned, op);
+    engine_cleanup(op->sb->engine, op->sb->id, engine_watch_cleaned, op);
 }
 
 /* Whether its reason is one that tells how it went down. */
-static bool engine_news_is_explained(const struct sandbox *sb, enum engine_sandbox_state state)
+static bool engine_watch_is_explained(const struct sandbox *sb, enum engine_sandbox_state state)
 {
     if (sb->state != SANDBOX_STOPPED)
         return true; /* a failure has a reason of its own */
@@ -52,7 +52,7 @@ static bool engine_news_is_explained(const struct sandbox *sb, enum engine_sandb
     return !sb->reason || !STREQ(sb->reason, SANDBOX_ENDED_ITSELF);
 }
 
-static char *engine_news_why_down(enum engine_sandbox_state state)
+static char *engine_watch_why_down(enum engine_sandbox_state state)
 {
     char when[TIME_FORMAT_MAX];
 
@@ -62,81 +62,81 @@ static char *engine_news_why_down(enum engine_sandbox_state state)
 }
 
 /* The engine says that it does not run. */
-static void engine_news_found_down(struct op *op, enum engine_sandbox_state state)
+static void engine_watch_found_down(struct op *op, enum engine_sandbox_state state)
 {
     struct sandbox *sb = op->sb;
 
     if (sb->conn) {
-        op->why = engine_news_why_down(state);
+        op->why = engine_watch_why_down(state);
         sandbox_set_state(sb, SANDBOX_STOPPING, op->why, NULL);
-        op_down(op, 0, engine_news_clean); /* its supervisor knows, or is about to */
+        op_down(op, 0, engine_watch_clean); /* its supervisor knows, or is about to */
         return;
     }
-    if (!engine_news_is_explained(sb, state))
-        op->why = engine_news_why_down(state);
+    if (!engine_watch_is_explained(sb, state))
+        op->why = engine_watch_why_down(state);
     if (sb->unsettled || op->why)
-        engine_news_clean(op);
+        engine_watch_clean(op);
     else
-        engine_news_finish(op);
+        engine_watch_finish(op);
 }
 
-static void engine_news_found_up(struct op *op, enum engine_sandbox_state state)
+static void engine_watch_found_up(struct op *op, enum engine_sandbox_state state)
 {
     struct sandbox *sb = op->sb;
     enum sandbox_state now = state == ENGINE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 
     if (!sb->conn) { /* nobody could run a command in it: it goes down, as we say it is */
         if (sb->state == SANDBOX_STOPPED || sb->unsettled)
-            engine_news_clean(op);
+            engine_watch_clean(op);
         else
-            engine_news_finish(op);
+            engine_watch_finish(op);
         return;
     }
     if (sb->state != now && (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED))
         sandbox_set_state(sb, now, state == ENGINE_SANDBOX_PAUSED ? "paused outside ripcord" : NULL,
                           NULL);
-    engine_news_finish(op);
+    engine_watch_finish(op);
 }
 
-static void engine_news_looked(void *arg, const struct err *err, struct engine_sandbox *box)
+static void engine_watch_inspected(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
     if (err) { /* the engine has gone again; there will be news when it is back */
-        log_debug("sandbox %s: cannot be looked at: %s", sb->name, err->msg);
-        engine_news_finish(op);
+        log_debug("sandbox %s: cannot be inspected: %s", sb->name, err->msg);
+        engine_watch_finish(op);
         return;
     }
     if (sb->conn)
-        sandbox_take_warnings(sb, box);
-    if (box->state == ENGINE_SANDBOX_ABSENT || box->state == ENGINE_SANDBOX_STOPPED)
-        engine_news_found_down(op, box->state);
+        sandbox_take_warnings(sb, info);
+    if (info->state == ENGINE_SANDBOX_ABSENT || info->state == ENGINE_SANDBOX_STOPPED)
+        engine_watch_found_down(op, info->state);
     else
-        engine_news_found_up(op, box->state);
+        engine_watch_found_up(op, info->state);
 }
 
-static void engine_news_look_run(struct op *op)
+static void engine_watch_inspect_run(struct op *op)
 {
     const struct sandbox *sb = op->sb;
 
     if (sb->state == SANDBOX_ABSENT)
         op_done(op, ACTION_UNCHANGED);
     else if (sb->engine->ops->look)
-        engine_look(sb->engine, sb->id, engine_news_looked, op);
+        engine_look(sb->engine, sb->id, engine_watch_inspected, op);
     else if (sb->unsettled && !sb->conn)
-        engine_news_clean(op);
+        engine_watch_clean(op);
     else
         op_done(op, ACTION_UNCHANGED);
 }
 
-static const struct op_type op_look = {"look", engine_news_look_run};
+static const struct op_type op_inspect = {"inspect", engine_watch_inspect_run};
 
-struct op *news_look_at(struct sandbox *sb)
+struct op *engine_watch_inspect(struct sandbox *sb)
 {
     struct op *last = op_last(sb);
 
-    return last && last->type == &op_look && !last->running ? last : op_push(sb, &op_look);
+    return last && last->type == &op_inspect && !last->running ? last : op_push(sb, &op_inspect);
 }
 
 /* ---- engines out of reach ---- */
@@ -149,31 +149,31 @@ struct reach {
 };
 
 /* Said once, not at each try. */
-static void engine_news_reached(void *arg, const struct err *err, struct engine_sandbox *box)
+static void engine_watch_reached(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct reach *r = arg;
 
-    (void)box;
-    r->m->loose--;
+    (void)info;
+    r->m->background_calls--;
     r->m->reaching--;
     if (err && (!r->before || !STREQ(r->before, err->msg)))
-        manager_warn(r->m, "%s; it is tried again", err->msg);
+        manager_warn(r->m, "%s; trying again", err->msg);
     free(r->before);
     free(r);
 }
 
-static void engine_news_reach(struct manager *m, struct engine *e)
+static void engine_watch_reach(struct manager *m, struct engine *e)
 {
     struct reach *r = xnew0(struct reach);
 
     r->m = m;
     r->before = engine_trouble(e) ? xstrdup(engine_trouble(e)->msg) : NULL;
-    m->loose++;
+    m->background_calls++;
     m->reaching++;
-    engine_prepare(e, engine_news_reached, r);
+    engine_prepare(e, engine_watch_reached, r);
 }
 
-bool news_is_wanted(struct manager *m, const struct engine *e)
+bool engine_watch_is_wanted(struct manager *m, const struct engine *e)
 {
     struct sandbox *sb = NULL;
 
@@ -185,7 +185,7 @@ bool news_is_wanted(struct manager *m, const struct engine *e)
     return false;
 }
 
-void news_tick(struct manager *m)
+void engine_watch_tick(struct manager *m)
 {
     if (m->closing || m->reaching || time_mono() < m->reach_at)
         return;
@@ -193,14 +193,14 @@ void news_tick(struct manager *m)
     for (size_t i = 0; i < m->config.n_engines; i++) {
         struct engine *e = m->config.engines[i];
 
-        if (!engine_is_open(e) && news_is_wanted(m, e))
-            engine_news_reach(m, e);
+        if (!engine_is_open(e) && engine_watch_is_wanted(m, e))
+            engine_watch_reach(m, e);
     }
 }
 
 /* ---- news ---- */
 
-static struct sandbox *engine_news_find_id(struct manager *m, const char *id)
+static struct sandbox *engine_watch_find_id(struct manager *m, const char *id)
 {
     struct sandbox *sb = NULL;
 
@@ -210,7 +210,7 @@ static struct sandbox *engine_news_find_id(struct manager *m, const char *id)
     return NULL;
 }
 
-static void engine_back(struct manager *m, struct engine *e)
+static void engine_watch_on_back(struct manager *m, struct engine *e)
 {
     struct sandbox *sb = NULL;
 
@@ -220,12 +220,12 @@ static void engine_back(struct manager *m, struct engine *e)
         if (sb->unsettled && sb->ephemeral)
             sandbox_expire(sb);
         else if (sb->conn || sb->unsettled)
-            news_look_at(sb);
+            engine_watch_inspect(sb);
     }
     reconcile_soon(m, "engine");
 }
 
-void news_on_engine(void *arg, struct engine *e, const struct engine_news *news)
+void engine_watch_on_news(void *arg, struct engine *e, const struct engine_news *news)
 {
     struct manager *m = arg;
     struct sandbox *sb;
@@ -233,14 +233,14 @@ void news_on_engine(void *arg, struct engine *e, const struct engine_news *news)
     if (m->closing)
         return;
     if (news->kind == ENGINE_NEWS_BACK) {
-        engine_back(m, e);
+        engine_watch_on_back(m, e);
         return;
     }
     if (news->kind == ENGINE_NEWS_PACKAGES) {
         sandbox_packages_build(m, news->id, news->fd);
         return;
     }
-    sb = engine_news_find_id(m, news->id);
+    sb = engine_watch_find_id(m, news->id);
     if (sb && sb->engine == e)
-        news_look_at(sb);
+        engine_watch_inspect(sb);
 }
