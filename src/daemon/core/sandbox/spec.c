@@ -585,9 +585,10 @@ static int spec_apply_lease(uint64_t *lease, const char *field, uint64_t ms, str
 
     if (ms == NUMBER_ABSENT)
         return 0;
-    if (ms > UINT64_MAX / USEC_PER_MSEC / 1000)
-        return err_set(err, ERR_INVALID, "field '%s': %llu is too large", field,
-                       (unsigned long long)ms);
+    snprintf(name, sizeof(name), "field '%s'", field);
+    r = parse_check_range(name, ms, 0, SPEC_LEASE_MAX_MS, PARSE_MSEC, err);
+    if (r < 0)
+        return r;
     *lease = ms * USEC_PER_MSEC;
     return 0;
 }
