@@ -324,7 +324,7 @@ def test_stdin(d):
     frames = []
     while f := w.frame():
         frames.append(f)
-    assert frames[-1][0] == ERROR and b"without stdin" in frames[-1][1], frames
+    assert frames[-1][0] == ERROR and b"started without it" in frames[-1][1], frames
     expect(d.call("POST", "/v1/sandboxes/i/execs", {"argv": ["cat"], "stdin": True}), 400, "invalid", "stdin")
     expect(d.call("DELETE", "/v1/sandboxes/i?force=1"), 200)
 

@@ -137,7 +137,7 @@ bool call_wants_upgrade(const struct api_call *c)
     return up && STREQ(up, api_route_protocol(c->route));
 }
 
-/* 1 and the value; 0 when it is not there. */
+/* Returns 1 and the value, or 0 if the key is absent. */
 static int api_query_value(const struct api_call *c, const char *key, char **ret, struct err *err)
 {
     int r;
