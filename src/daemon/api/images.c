@@ -1,4 +1,4 @@
-/* Images of an engine: thin calls, as its answers are JSON of our own make. */
+/* Images of an engine: each handler asks the manager and sends its JSON answer unchanged. */
 #include <string.h>
 
 #include "daemon/api/call.h"
@@ -8,7 +8,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
 
-/* ?engine=NAME, else the one that keeps images. */
+/* Asks the engine of ?engine=NAME, or the default engine for images. */
 static void api_images_ask(struct api_call *c, const struct image_op *what)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -23,9 +23,11 @@ static int api_images_name_of(const struct api_call *c, bool needed, char **ret,
 {
     int r = call_query_text(c, "name", ret, err);
 
-    if (r >= 0 && needed && (!*ret || !**ret))
+    if (r < 0)
+        return r;
+    if (needed && (!*ret || !**ret))
         return err_set(err, ERR_INVALID, "query parameter 'name' is missing");
-    return r;
+    return 0;
 }
 
 void handle_image_list(struct api_call *c)
@@ -80,7 +82,7 @@ void handle_image_import(struct api_call *c)
     struct upload *u = NULL;
 
     if (!type || strcasecmp(type, "application/x-tar") != 0) {
-        err_set(&err, ERR_INVALID, "the body's Content-Type must be application/x-tar");
+        err_set(&err, ERR_INVALID, "request body: Content-Type must be application/x-tar");
         call_reply_status(c, 415, &err);
         return;
     }
@@ -113,7 +115,7 @@ void handle_image_export(struct api_call *c)
     if (api_images_name_of(c, true, &name, &err) >= 0 &&
         call_query_text(c, "engine", &engine, &err) >= 0 &&
         call_query_text(c, "format", &format, &err) >= 0) {
-        config.what = text = xasprintf("the export of image '%.200s'", name);
+        config.what = text = xasprintf("export of image '%.200s'", name);
         d = drain_start(c, &config, &what.export.archive, &err);
     }
     if (!d) {
@@ -128,13 +130,13 @@ void handle_image_export(struct api_call *c)
 
 /* ---- registries ---- */
 
-/* What of a request's body goes on to the engine. */
+/* The fields of a pull or push. Borrowed from the body. */
 struct copy_fields {
     const char *name, *other, *platform, *username, *password;
     bool plain_http;
 };
 
-/* other: what a pulled image is called here, or where a pushed one goes to. */
+/* `other` is the local name of a pulled image, or the destination of a pushed one. */
 static int api_images_read_transfer(const json_t *body, bool push, struct copy_fields *f,
                                     struct err *err)
 {
@@ -144,16 +146,18 @@ static int api_images_read_transfer(const json_t *body, bool push, struct copy_f
         {"plain_http", JSON_FIELD_BOOL, &f->plain_http},
         {"username", JSON_FIELD_STRING, &f->username},
         {"password", JSON_FIELD_STRING, &f->password},
-        {"platform", JSON_FIELD_STRING, &f->platform}, /* last: of a pull alone */
+        {"platform", JSON_FIELD_STRING, &f->platform}, /* last: only a pull has it */
     };
     int r = json_read(body, NULL, fields, ARRAY_SIZE(fields) - push, err);
 
-    if (r >= 0 && (!f->name || !*f->name))
-        r = err_set(err, ERR_INVALID, "field 'name' is missing");
-    return r;
+    if (r < 0)
+        return r;
+    if (!f->name || !*f->name)
+        return err_set(err, ERR_INVALID, "field 'name' is missing");
+    return 0;
 }
 
-/* remote: its name in the registry. */
+/* remote: the name of the image in the registry. */
 static char *api_images_copy_text(const struct copy_fields *f, const char *remote)
 {
     _cleanup_json_ json_t *doc =
@@ -171,7 +175,7 @@ static void api_images_transferred(void *arg, const struct err *err, const char 
 static void api_images_transfer(struct api_call *c, bool push)
 {
     const struct drain_config config = {
-        .type = "application/x-ndjson", .what = push ? "a push" : "a pull", .lines = true};
+        .type = "application/x-ndjson", .what = push ? "image push" : "image pull", .lines = true};
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *here = NULL, *text = NULL, *engine = NULL;
     struct copy_fields f = {0};
