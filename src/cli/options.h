@@ -42,6 +42,10 @@ const char *args_get(const struct cli_args *a, const char *name);
 /* for (size_t i = 0; (v = args_next(a, "env", &i));): each value in order. */
 const char *args_next(const struct cli_args *a, const char *name, size_t *iter);
 
+/* Puts the name of an option in front of an error about its value; returns -err->code. err may be
+ * NULL. */
+int args_wrap(const char *name, struct err *err);
+
 /* With the option's name in the error. An option that is absent leaves *ret untouched. */
 int args_size(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err);
 int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err);

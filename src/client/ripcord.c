@@ -86,7 +86,7 @@ void ripcord_close(struct ripcord *r)
 
 static int client_ripcord_parse_body(const char *body, json_t **ret, struct err *err)
 {
-    return body ? json_parse("the request's body", body, strlen(body), ret, err) : 0;
+    return body ? json_parse("the request body", body, strlen(body), ret, err) : 0;
 }
 
 int ripcord_request(struct ripcord *r, const char *method, const char *target, const char *body,
