@@ -264,8 +264,7 @@ const struct cli_command cmd_cp = {
         "links are copied as links. If DST is an existing folder, SRC is copied into it; "
         "otherwise DST is the new name. Modes and times are kept, except set-user-id and "
         "set-group-id. In the sandbox, files are read and written as the sandbox's user and "
-        "belong to that user.\n"
-        "\n"
+        "belong to that user.\n\n"
         "'-' as SRC reads a tar archive from standard input; '-' as DST writes one to standard "
         "output. A stopped sandbox is started. Files from a sandbox are written only below DST, "
         "even if their names or links point elsewhere.",

@@ -52,8 +52,7 @@ const struct cli_command cmd_daemon = {
     .usage = "daemon [--listen ADDR] [options of ripcordd]",
     .details =
         "Runs ripcordd in this terminal with the given options. You rarely need this: the first "
-        "command that needs the daemon starts it. 'ripcordd --help' lists all options.\n"
-        "\n"
+        "command that needs the daemon starts it. 'ripcordd --help' lists all options.\n\n"
         "With --listen (or http.listen in ripcord.yaml) the daemon also serves the API over TCP. "
         "Clients must send the token that 'ripcord token' prints: use 'ripcord --host ADDR' with "
         "RIPCORD_TOKEN, or an Authorization header. The connection is not encrypted. An address "

@@ -183,8 +183,7 @@ const struct cli_command cmd_events = {
     .details =
         "Prints the stored events, oldest first. With --follow it prints new events as they "
         "happen; with --follow and --since it first prints the stored events after number N. "
-        "Each event is one line: readable text on a terminal, otherwise a JSON object.\n"
-        "\n"
+        "Each event is one line: readable text on a terminal, otherwise a JSON object.\n\n"
         "Events are numbered, and no number is used twice. Where events are missing, an event of "
         "kind 'gap' takes their place: the log has a maximum length (events.keep in "
         "ripcord.yaml(5)), and a crash loses the events of the last moment before it. With "

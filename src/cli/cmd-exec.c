@@ -31,8 +31,7 @@ const struct cli_command cmd_exec = {
     .details =
         "Runs CMD in the sandbox NAME and starts the sandbox if it is stopped. Standard output, "
         "standard error and the exit status are the command's. Exit status 125 means that "
-        "ripcord failed, 126 that CMD cannot be run, 127 that CMD was not found.\n"
-        "\n"
+        "ripcord failed, 126 that CMD cannot be run, 127 that CMD was not found.\n\n"
         "The output is stored. If this program or the daemon ends, the command continues, and "
         "you can return to it with 'ripcord logs' or 'ripcord attach'. Ctrl-C is sent to the "
         "command; a second Ctrl-C within two seconds kills it.",

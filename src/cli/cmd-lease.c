@@ -27,8 +27,7 @@ const struct cli_command cmd_lease = {
     .details =
         "Changes the given leases. The change itself does not start, stop or re-create a "
         "sandbox. 'ripcord show' prints the next deadline. --idle-stop never stops a sandbox "
-        "while a command runs in it; --max-life does. Neither removes the sandbox.\n"
-        "\n"
+        "while a command runs in it; --max-life does. Neither removes the sandbox.\n\n"
         "Leases count the time that this machine is on, including the time it is suspended. The "
         "time it is off, and changes of its clock, do not count.",
     .examples =

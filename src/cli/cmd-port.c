@@ -184,8 +184,7 @@ const struct cli_command cmd_port = {
         "This also works for a sandbox without a network. Without LOCALPORT, a free port is "
         "used; the first line of output names it. Every TCP protocol works, for example HTTP, "
         "WebSocket or a database. The command runs until it is interrupted. The first connection "
-        "starts a stopped sandbox.\n"
-        "\n"
+        "starts a stopped sandbox.\n\n"
         "While the command runs, every user who can connect to 127.0.0.1 on this machine can use "
         "the port.",
     .examples =

@@ -66,8 +66,7 @@ const struct cli_command cmd_ps = {
         "Lists the running execs of one sandbox or of all sandboxes, newest first. With --all it "
         "includes ended execs, how they ended, and their usage: processor time, peak memory, "
         "bytes read from and written to disk, and bytes of output. With --all, --json includes "
-        "the totals.\n"
-        "\n"
+        "the totals.\n\n"
         "Totals count all ended execs of a sandbox or of a label, including those of throw-away "
         "and removed sandboxes. The total of a sandbox is removed with the sandbox.",
     .examples = "ripcord ps box --all\tlist every exec of a sandbox\n"

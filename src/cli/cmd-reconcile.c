@@ -175,13 +175,10 @@ const struct cli_command cmd_reconcile = {
         "Leftovers of crashes and objects of an earlier system (keys 'legacy.*' in ripcord.yaml) "
         "are removed. A sandbox that was removed without ripcord is marked as stopped. An object "
         "in which a command runs is deferred. A failure is reported with the reason of the "
-        "engine and retried later.\n"
-        "\n"
-        "The daemon does the same when it starts and then at intervals (reconcile.interval).\n"
-        "\n"
+        "engine and retried later.\n\n"
+        "The daemon does the same when it starts and then at intervals (reconcile.interval).\n\n"
         "With --from-engine, sandboxes of this root that are missing in the database are added "
-        "to it instead of being removed. Use it after the database was lost.\n"
-        "\n"
+        "to it instead of being removed. Use it after the database was lost.\n\n"
         "The exit status is 1 if an action failed or an engine could not be reached.",
     .examples =
         "ripcord reconcile --dry-run\tprint the plan\n"

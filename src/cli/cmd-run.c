@@ -30,8 +30,7 @@ const struct cli_command cmd_run = {
     .details =
         "Creates a sandbox, runs CMD in it and removes the sandbox. Standard output, standard "
         "error and the exit status are the command's. Exit status 125 means that ripcord failed, "
-        "126 that CMD cannot be run, 127 that CMD was not found.\n"
-        "\n"
+        "126 that CMD cannot be run, 127 that CMD was not found.\n\n"
         "The command starts at the first word that is not an option.",
     .examples = "ripcord run -- python3 -c 'print(6 * 7)'\trun one command\n"
                 "echo hi | ripcord run -i -- cat\tsend input to it\n"

@@ -139,12 +139,10 @@ const struct cli_command cmd_session = {
         "Each line of its standard output that is a JSON object is printed unchanged. Other "
         "lines, and all lines of standard error, become {\"type\":\"log\",...}. The last event "
         "is {\"type\":\"exit\",...} with the end record. The exit status is the status of CMD; "
-        "125 means that ripcord failed.\n"
-        "\n"
+        "125 means that ripcord failed.\n\n"
         "Events are numbered and stored. If this program or the daemon ends, the session "
         "continues; --resume with --since prints the events after the last one you saw. With "
-        "--json, each event has its number. Ctrl-C cancels the session.\n"
-        "\n"
+        "--json, each event has its number. Ctrl-C cancels the session.\n\n"
         "Pass credentials in the payload or with --secret. A secret becomes a file in the folder "
         "$RIPCORD_SECRETS that only the agent can read.",
     .examples =

@@ -72,8 +72,7 @@ const struct cli_command cmd_token = {
         "Prints the token that clients need to connect over TCP to a daemon with a listen "
         "address ('ripcord daemon --listen', or http.listen in ripcord.yaml). The unix socket "
         "needs no token. The token is created if it does not exist. It gives full access to "
-        "ripcord: treat it like a password.\n"
-        "\n"
+        "ripcord: treat it like a password.\n\n"
         "With --rotate, a new token replaces the old one. A running daemon uses it at once and "
         "closes the connections that were opened with the old token.",
     .examples =

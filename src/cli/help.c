@@ -127,9 +127,30 @@ static void help_print_examples(const char *text)
     }
 }
 
+const char *help_usage_next(const char **usage, size_t *ret_len)
+{
+    const char *at = *usage, *bar = strstr(at, " | ");
+
+    *ret_len = bar ? (size_t)(bar - at) : strlen(at);
+    *usage = bar ? bar + 3 : at + *ret_len;
+    return *ret_len ? at : NULL;
+}
+
+/* One line for each action of the command; the first one in the text holds the command's name. */
+static void help_print_usage(const struct cli_command *cmd)
+{
+    const char *rest = cmd->usage, *part;
+    size_t len;
+
+    for (bool first = true; (part = help_usage_next(&rest, &len)); first = false)
+        printf("%s ripcord %s%s%.*s\n", first ? "Usage:" : "      ", first ? "" : cmd->name,
+               first ? "" : " ", (int)len, part);
+    putchar('\n');
+}
+
 void help_command(const struct cli_command *cmd)
 {
-    printf("Usage: ripcord %s\n\n", cmd->usage);
+    help_print_usage(cmd);
     if (cmd->details) {
         help_paragraphs(cmd->details);
     } else {
