@@ -115,3 +115,13 @@ class Generated(TestCase):
             page = self.root.ok("help", "--format=man", command).out
             p = subprocess.run(["mandoc", "-T", "lint", "-W", "error"], input=page, capture_output=True, check=False)
             self.assertEqual((p.returncode, p.stdout), (0, b""), command)
+
+
+class Library(TestCase):
+    """The public C library (include/ripcord.h)."""
+
+    def test_example(self):
+        self.root.start()
+        done = subprocess.run([Config.bin / "test/unit/example-hello"], env={**self.root.env(), "RIPCORD_ROOT": str(self.root.path)},
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"hello from a sandbox\n", b""))
