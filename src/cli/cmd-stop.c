@@ -18,7 +18,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"grace", 0, "DURATION", "time between SIGTERM and SIGKILL (default 10s)", NULL},
+    {"grace", 0, "DURATION", "time between SIGTERM and SIGKILL (default: 10s)", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -26,13 +26,15 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_stop = {
     .name = "stop",
-    .summary = "stop sandboxes; their files stay",
+    .summary = "stop sandboxes and keep their files",
     .usage = "stop [options] NAME...",
-    .details = "Ends all processes of the sandboxes: with SIGTERM, then, after a grace, with "
-               "SIGKILL. The next 'up' or 'exec' starts them again. Several are done in parallel, "
-               "each with its own result; the exit status is that of the worst.",
-    .examples = "ripcord stop a b c\tseveral at once\n"
-                "ripcord stop --grace 1s box\timpatiently",
+    .details =
+        "Ends all processes of the sandboxes, with SIGTERM and, after a grace period, with "
+        "SIGKILL. The next 'up' or 'exec' starts a stopped sandbox again. Several sandboxes are "
+        "stopped in parallel, and each has its own result; the exit status is the highest of "
+        "them.",
+    .examples = "ripcord stop a b c\tstop several sandboxes\n"
+                "ripcord stop --grace 1s box\twait at most one second",
     .groups = groups,
     .complete = "sandbox+",
     .min_args = 1,

@@ -36,7 +36,7 @@ int execute_spec(const struct cli_args *args, char *const *argv, json_t **ret, s
     if (r < 0)
         return r;
     if (args_has(args, "detach") && (args_has(args, "interactive")))
-        return err_set(err, ERR_INVALID, "--detach and --interactive exclude each other");
+        return err_set(err, ERR_INVALID, "--detach cannot be combined with --interactive");
     if (args_has(args, "tty")) {
         execute_add_term(spec);
         if (term_size(&rows, &cols)) {
@@ -52,8 +52,8 @@ static int execute_check_terminal(const struct cli_args *args, struct err *err)
 {
     if (!args_has(args, "tty") || !args_has(args, "interactive") || isatty(STDIN_FILENO))
         return 0;
-    err_set(err, ERR_INVALID, "standard input is no terminal");
-    return err_hint(err, "Leave out -t to pass input from a file or a pipe.");
+    err_set(err, ERR_INVALID, "standard input is not a terminal");
+    return err_hint(err, "Leave out -t to send input from a file or a pipe.");
 }
 
 static int execute_print_started(const struct cli *cli, const char *sandbox, const char *exec)
@@ -96,10 +96,9 @@ static int execute_start_detached(struct cli *cli, struct client *c, const char 
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *exec;
-    int r = client_call(c, "POST", target, body, &doc, err);
 
-    if (r < 0)
-        return r;
+    if (client_call(c, "POST", target, body, &doc, err) < 0)
+        return spec_name_option(err);
     exec = json_object_get(doc, "exec");
     if (cli->json)
         output_json(doc);
@@ -131,8 +130,7 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
         return r;
     if (detach && kind == EXECUTE_EXEC)
         return execute_start_detached(cli, c, target, body, err);
-    r = stream_open(&s, c, target, body, err);
-    if (r < 0)
-        return r;
+    if (stream_open(&s, c, target, body, err) < 0)
+        return spec_name_option(err);
     return detach ? execute_leave(cli, &s, err) : follow(&s, &o, err);
 }

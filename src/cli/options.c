@@ -62,9 +62,9 @@ static int cli_options_unknown_option(const struct cli_command *cmd, const char 
     near = strv_nearest(name, names, n);
     err_set(err, ERR_INVALID, "unknown option '--%s' for 'ripcord %s'", name, cmd->name);
     if (near)
-        return err_hint(err, "Did you mean '--%s'? 'ripcord %s --help' lists the options.", near,
-                        cmd->name);
-    return err_hint(err, "'ripcord %s --help' lists the options.", cmd->name);
+        return err_hint(err, "Did you mean '--%s'? Run 'ripcord %s --help' to list the options.",
+                        near, cmd->name);
+    return err_hint(err, "Run 'ripcord %s --help' to list the options.", cmd->name);
 }
 
 static void cli_options_add_value(struct cli_args *a, const struct cli_option *o, const char *value)
@@ -112,7 +112,7 @@ static int cli_options_parse_short(const struct cli_command *cmd, int argc, char
 
         if (!o) {
             err_set(err, ERR_INVALID, "unknown option '-%c' for 'ripcord %s'", *p, cmd->name);
-            return err_hint(err, "'ripcord %s --help' lists the options.", cmd->name);
+            return err_hint(err, "Run 'ripcord %s --help' to list the options.", cmd->name);
         }
         if (!o->arg) {
             cli_options_add_value(a, o, NULL);
@@ -136,7 +136,7 @@ static int cli_options_check_count(const struct cli_command *cmd, const struct c
     if (!a->words || a->n_words < cmd->min_args)
         err_set(err, ERR_INVALID, "'ripcord %s' needs more arguments", cmd->name);
     else
-        err_set(err, ERR_INVALID, "'ripcord %s' does not take '%s'", cmd->name,
+        err_set(err, ERR_INVALID, "'ripcord %s': unexpected argument '%s'", cmd->name,
                 a->words[cmd->max_args]);
     return err_hint(err, "Usage: ripcord %s", cmd->usage);
 }
@@ -190,8 +190,8 @@ int args_check_action(const struct cli_command *cmd, const char *action, const c
 
         snprintf(word, sizeof(word), " %s ", o->name);
         if (!cli_options_is_global(o) && !strstr(options, word))
-            return err_set(err, ERR_INVALID, "'ripcord %s %s' has no option '--%s'", cmd->name,
-                           action, o->name);
+            return err_set(err, ERR_INVALID, "'ripcord %s %s' does not take option '--%s'",
+                           cmd->name, action, o->name);
     }
     return 0;
 }

@@ -345,7 +345,7 @@ class Login(BuildCase):
         address = self.root.get("/v1/version")["listen"]
         result = self.try_build(f"FROM {hub.host}/team/base:1\n", "--host", address, env=env)
         self.assertEqual(result.code, 5, result)
-        self.assertIn("credentials for registries are not sent", result.err.decode())
+        self.assertIn("registry credentials are not sent", result.err.decode())
         self.assert_not_told(secrets, result.err + result.out)
 
     def test_a_file_that_is_broken_is_told_of(self):
@@ -353,7 +353,7 @@ class Login(BuildCase):
             env, _ = self.config("x.io")
             (self.root.path / "docker/config.json").write_text(text, encoding="utf-8")
             said, _ = self.build("FROM base:1\n", env=env)
-            self.assertIn("without credentials for registries", said)
+            self.assertIn("registry credentials are not used", said)
             self.assertNotIn("dTpodXNo", said)
 
     def test_they_are_in_nobodys_arguments(self):

@@ -201,7 +201,7 @@ class TestHostile(PullCase):
         self.hub.files["/token"] = b'{"token":"abc.def"}'
         self.refused("wants credentials", code=5)
         self.refused("wants credentials", argv=["--username", "someone", "--password-stdin"], stdin=b"wrong\n", code=5)
-        self.refused("belong together", argv=["--username", "someone"], code=2)
+        self.refused("must be given together", argv=["--username", "someone"], code=2)
         folder = Path(self.root.path) / "docker"
         folder.mkdir()
         auth = base64.b64encode(self.hub.user.encode()).decode()

@@ -179,9 +179,9 @@ class Settings(PackagesCase):
         self.up.add_wheel("demo", "1.5", os.urandom(200000))
         command = ("--stats", "--", "/usr/bin/python3", "-c", FETCH_FILE)
         said = self.root.ok("run", *command).err.decode()
-        self.assertRegex(said, r"packages: 0 hits, 1 miss, .* from the store, 19\d(\.\d)? KiB from upstream\n")
+        self.assertRegex(said, r"packages: 0 hits, 1 miss, .* from the cache, 19\d(\.\d)? KiB downloaded\n")
         said = self.root.ok("run", *command).err.decode()
-        self.assertRegex(said, r"packages: 1 hit, 0 misses, 19\d(\.\d)? KiB from the store, 0 B from upstream\n")
+        self.assertRegex(said, r"packages: 1 hit, 0 misses, 19\d(\.\d)? KiB from the cache, 0 B downloaded\n")
         self.root.ok("up", "a")
         self.assertNotIn("packages:", self.root.ok("exec", "a", "--stats", "--", "true").err.decode())
         self.fetch("a")
@@ -224,7 +224,7 @@ class Cache(PackagesCase):
         self.root.ok("cache", "verify")
         self.spoil(kept[file]["digest"])
         self.assertEqual(self.root.run("cache", "verify").code, 1)
-        self.assertIn("0 wrong", self.root.ok("cache", "verify").text)
+        self.assertIn("0 corrupt", self.root.ok("cache", "verify").text)
         self.root.ok("cache", "prune", "--keep", "0")
         self.assertEqual(self.root.ok("cache", "ls", "--json").json()["files"], [])
         self.shell("a", f"{PIP} download -q --no-cache-dir -d /tmp/e demo")
@@ -238,11 +238,11 @@ class Cache(PackagesCase):
         self.root.start()
         for args in (["cache"], ["cache", "lst"], ["cache", "ls", "x"], ["cache", "prune", "--keep", "much"]):
             self.assert_exit(self.root.run(*args), 2)
-        for words, *args in (("'ripcord cache ls' has no option '--keep'", "ls", "--keep", "0"),
-                             ("'ripcord cache verify' has no option '--tool'", "verify", "--tool", "pip"),
-                             ("'ripcord cache warm' has no option '--mounts'", "warm", "--tool", "pip", "demo", "--mounts"),
-                             ("'ripcord cache prune' has no option '--image'", "prune", "--image", "host"),
-                             ("--tool goes without", "prune", "--tool", "pip", "--unused", "30d"),
+        for words, *args in (("'ripcord cache ls' does not take option '--keep'", "ls", "--keep", "0"),
+                             ("'ripcord cache verify' does not take option '--tool'", "verify", "--tool", "pip"),
+                             ("'ripcord cache warm' does not take option '--mounts'", "warm", "--tool", "pip", "demo", "--mounts"),
+                             ("'ripcord cache prune' does not take option '--image'", "prune", "--image", "host"),
+                             ("--tool cannot be combined with", "prune", "--tool", "pip", "--unused", "30d"),
                              ("Did you mean '--unused'", "prune", "--unusd", "30d")):
             done = self.root.run("cache", *args)
             self.assertIn(words, done.err.decode())
