@@ -170,13 +170,6 @@ TEST(errors_about_values_name_the_option)
         CHECK_STR(err.msg, cases[i][1]);
         err_done(&err);
     }
-    err_set(&err, ERR_INVALID, "must be between 1 and 2");
-    CHECK(args_wrap("pids", &err) == -ERR_INVALID);
-    CHECK_STR(err.msg, "--pids must be between 1 and 2");
-    err_done(&err);
-    err_set(&err, ERR_INVALID, "'x' is not a number");
-    CHECK(args_wrap("pids", &err) == -ERR_INVALID);
-    CHECK_STR(err.msg, "--pids: 'x' is not a number");
 }
 
 TEST(exec_spec)
