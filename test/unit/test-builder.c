@@ -10,8 +10,8 @@
 
 #include "image/build/add-source.h"
 #include "image/build/base-image.h"
-#include "image/build/config-json.h"
 #include "image/build/cache-key.h"
+#include "image/build/config-json.h"
 #include "image/build/copy.h"
 #include "image/build/history.h"
 #include "image/build/layer-cleanup.h"
@@ -740,11 +740,12 @@ static bool first_is_needed(void *arg, size_t stage, size_t earlier)
     return stage > 0 && earlier == 0;
 }
 
-static int stage_build(void *arg, size_t stage, struct daemon_conn *f, json_t **ret, struct err *e)
+static int stage_build(void *arg, size_t stage, struct daemon_conn *conn, json_t **ret,
+                       struct err *e)
 {
     const struct told *t = arg;
 
-    daemon_conn_send_event(f, json_pack("{s:s}", "step", "a step"));
+    daemon_conn_send_event(conn, json_pack("{s:s}", "step", "a step"));
     if ((long)stage == t->failing)
         return err_set(e, ERR_INVALID, "stage %zu has failed", stage);
     if (t->failing >= 0 && stage) /* goes on until it is ended */
@@ -753,7 +754,7 @@ static int stage_build(void *arg, size_t stage, struct daemon_conn *f, json_t **
     return 0;
 }
 
-static int stage_took(void *arg, size_t stage, const json_t *state, struct err *e)
+static int stage_on_result(void *arg, size_t stage, const json_t *state, struct err *e)
 {
     struct told *t = arg;
 
@@ -767,8 +768,8 @@ static int run_stages(struct told *t, struct json_lines *heard)
 {
     struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(-1, -1)};
     int in[2], out[2], r;
-    const struct stages s = {&daemon_conn,    t,           4,         three_are_needed,
-                             first_is_needed, stage_build, stage_took};
+    const struct stages s = {&daemon_conn,   t, 4, three_are_needed, first_is_needed, stage_build,
+                             stage_on_result};
 
     if (pipe(in) < 0 || pipe(out) < 0)
         abort();
@@ -792,7 +793,7 @@ TEST(stages_wait_for_what_they_need)
     CHECK(run_stages(&t, &heard) >= 0);
     CHECK(strlen(t.order) == 3 && t.order[0] == '0');
     for (int i = 1; i <= 3; i++) { /* each step has a number of its own */
-        CHECK(json_lines_next(&heard, &doc, &err) > 0);
+        CHECK(json_lines_next(&heard, &doc, &err) == 0);
         CHECK(json_integer_value(json_object_get(doc, "id")) == i);
         json_decref(doc);
     }
