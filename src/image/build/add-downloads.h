@@ -1,8 +1,8 @@
 /*
- * Files of an ADD that come from servers. The cache key of the step contains their digests, so these
- * are found first. Either the Dockerfile gives the digest (--checksum), or the server confirms that
- * the digest of an earlier build is still right (ETag), or the file is downloaded. In the first two
- * cases the file is downloaded only if the step is not in the cache.
+ * Files of an ADD that come from servers. The cache key of the step contains their digests, so
+ * these are found first. Either the Dockerfile gives the digest (--checksum), or the server
+ * confirms that the digest of an earlier build is still right (ETag), or the file is downloaded. In
+ * the first two cases the file is downloaded only if the step is not in the cache.
  *
  * ripcord-transfer does the requests (daemon-conn.h). Its answers are not trusted: the digest is
  * computed here.

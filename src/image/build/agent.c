@@ -75,7 +75,9 @@ int agent_check(const char *id, const char *path, struct err *err)
 
 /* ---- the relay ---- */
 
-/* The agent accepts only its own user. Root would be accepted too, but could do more than needed. */
+/*
+ * The agent accepts only its own user. Root would be accepted too, but could do more than needed.
+ */
 static int agent_become_owner(const struct stat *st, struct err *err)
 {
     if (st->st_uid != geteuid())
@@ -217,21 +219,32 @@ static int agent_make_socket(struct workspace *w, const struct mount *m, char **
     return 0;
 }
 
-int agent_start(struct workspace *w, const struct mount *m, const char *path, char **ret_source,
-                pid_t *ret, struct err *err)
+static int agent_serve(struct workspace *w, const struct mount *m, const char *path,
+                       char **ret_source, pid_t *ret, struct err *err)
 {
     _cleanup_place_ struct agent_place at = PLACE_INIT;
     _cleanup_free_ char *source = NULL;
     _cleanup_close_ int listener = -1;
-    int r = agent_place_find(path, &at, err);
+    int r;
 
-    if (r >= 0)
-        r = agent_make_socket(w, m, &source, &listener, err);
-    if (r >= 0)
-        r = agent_start_relay(listener, &at, ret, err);
+    r = agent_place_find(path, &at, err);
     if (r < 0)
-        return err_wrap(err, "ssh mount at '%.200s'", m->target);
+        return r;
+    r = agent_make_socket(w, m, &source, &listener, err);
+    if (r < 0)
+        return r;
+    r = agent_start_relay(listener, &at, ret, err);
+    if (r < 0)
+        return r;
     *ret_source = TAKE_PTR(source);
+    return 0;
+}
+
+int agent_start(struct workspace *w, const struct mount *m, const char *path, char **ret_source,
+                pid_t *ret, struct err *err)
+{
+    if (agent_serve(w, m, path, ret_source, ret, err) < 0)
+        return err_wrap(err, "ssh mount at '%.200s'", m->target);
     return 0;
 }
 

@@ -1,8 +1,8 @@
 /*
  * An ssh agent for RUN --mount=type=ssh. The command's sandbox mounts a listening socket in the
- * workspace; behind it a process of ours relays to the agent (agent-relay.h). The agent's own socket
- * is never mounted. The relay runs as the agent's user without any privilege. It ends with the step,
- * or with us.
+ * workspace; behind it a process of ours relays to the agent (agent-relay.h). The agent's own
+ * socket is never mounted. The relay runs as the agent's user without any privilege. It ends with
+ * the step, or with us.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * The cache key of a step: a digest of named texts. Each text is hashed with its name and length, so
- * two different lists never give the same bytes.
+ * The cache key of a step: a digest of named texts. Each text is hashed with its name and length,
+ * so two different lists never give the same bytes.
  */
 #pragma once
 

@@ -53,14 +53,6 @@ static int content_stream_push(struct content_stream_walk *w, const char *name, 
     return 0;
 }
 
-static int content_stream_read_digest(const struct content_stream_walk *w, int fd,
-                                      char value[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
-{
-    int r = digest_context_read(fd, w->piece, PIECE, value);
-
-    return r < 0 ? err_sys(err, -r, "read '%.200s'", w->entry.path) : 0;
-}
-
 /* A file that was left out has the digest of its contents in an attribute. */
 static bool content_stream_file_is_left_out(int fd, char value[static DIGEST_CONTEXT_VALUE_MAX])
 {
@@ -85,9 +77,9 @@ static int content_stream_put_file(struct content_stream_walk *w, int fd, const 
     if (w->left_out)
         return 0;
     if (!left_out) {
-        r = content_stream_read_digest(w, fd, value, err);
+        r = digest_context_read(fd, w->piece, PIECE, value);
         if (r < 0)
-            return r;
+            return err_sys(err, -r, "read '%.200s'", w->entry.path);
     }
     x.len = strlen(value);
     w->entry.xattrs = &x;

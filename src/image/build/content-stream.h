@@ -14,6 +14,8 @@
 int content_stream_write(int root, const char *path, const char *name, const struct filter *filter,
                          tar_write_fn write, void *arg, struct err *err);
 
-/* Adds the digests of files that were left out of the context as keys to *set. Reads no contents. */
+/*
+ * Adds the digests of files that were left out of the context as keys to *set. Reads no contents.
+ */
 int content_stream_left_out(int root, const char *path, const struct filter *filter, json_t *set,
                             struct err *err);

@@ -52,21 +52,11 @@ static int context_read_text(int context, const char *path, size_t max, char **r
 
 static int context_prune(const struct ignore *ig, int dir, struct buf *path, struct err *err);
 
-static int context_prune_folder(const struct ignore *ig, int dir, const char *name,
-                                struct buf *path, struct err *err)
-{
-    _cleanup_close_ int fd = -1;
-    int r = dir_open(dir, name, &fd, err);
-
-    if (r < 0)
-        return r;
-    return context_prune(ig, fd, path, err);
-}
-
 static int context_prune_one(const struct ignore *ig, int dir, const char *name, struct buf *path,
                              struct err *err)
 {
     bool ignored = ignore_matches(ig, buf_data(path));
+    _cleanup_close_ int fd = -1;
     struct stat st;
     int r;
 
@@ -76,7 +66,10 @@ static int context_prune_one(const struct ignore *ig, int dir, const char *name,
         return rmtree(dir, name, err);
     if (!S_ISDIR(st.st_mode))
         return 0;
-    r = context_prune_folder(ig, dir, name, path, err);
+    r = dir_open(dir, name, &fd, err);
+    if (r < 0)
+        return r;
+    r = context_prune(ig, fd, path, err);
     if (r < 0)
         return r;
     if (ignored)

@@ -1,7 +1,7 @@
 /*
- * The connection from a build to the daemon: events, and questions that the daemon answers. They are
- * JSON lines (json-lines.h). Each has the number of its step as "id", because several steps may run
- * at once (stages.h).
+ * The connection from a build to the daemon: events, and questions that the daemon answers. They
+ * are JSON lines (json-lines.h). Each has the number of its step as "id", because several steps may
+ * run at once (stages.h).
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /*
  * An image's history: one line for each instruction, in the words of BuildKit, so that `docker
- * history` and scanners read both alike. The texts are made with the plan. Which lines have a layer,
- * and its time, is added when the build has ended.
+ * history` and scanners read both alike. The texts are made with the plan. Which lines have a
+ * layer, and its time, is added when the build has ended.
  */
 #pragma once
 
@@ -12,17 +12,17 @@
 enum { HISTORY_MAX = 256 << 10 };
 
 /*
- * The line of an instruction; the caller frees it. c: the configuration after the instruction. step:
- * its step in the plan, or NULL. args: the ARGs of the stage so far. NULL: the instruction has no
- * line.
+ * The line of an instruction; the caller frees it. c: the configuration after the instruction.
+ * step: its step in the plan, or NULL. args: the ARGs of the stage so far. NULL: the instruction
+ * has no line.
  */
 char *history_text(const struct dockerfile *df, const struct dockerfile_instruction *in,
                    const struct dockerfile_config *c, const struct build_plan_step *step,
                    char *const *args);
 
 /*
- * The history of a base image; the caller owns it. An image's own lines count only if they are valid
- * and match its number of layers; otherwise there is one line for each layer.
+ * The history of a base image; the caller owns it. An image's own lines count only if they are
+ * valid and match its number of layers; otherwise there is one line for each layer.
  */
 json_t *history_of_base(const json_t *history, size_t n_layers);
 
@@ -34,6 +34,7 @@ void history_fill_times(json_t *list);
 
 /*
  * The build argument SOURCE_DATE_EPOCH, the time for all layers, as in BuildKit
- * (https://reproducible-builds.org/specs/source-date-epoch). The caller frees *ret; NULL: not given.
+ * (https://reproducible-builds.org/specs/source-date-epoch). The caller frees *ret; NULL: not
+ * given.
  */
 int history_epoch(char *const *args, char **ret, struct err *err);

@@ -1,7 +1,7 @@
 /*
- * Mount points of a RUN that its image does not have. The sandbox makes them in the new layer, where
- * they do not belong. They are noted before the command runs, and removed after it if they are still
- * empty.
+ * Mount points of a RUN that its image does not have. The sandbox makes them in the new layer,
+ * where they do not belong. They are noted before the command runs, and removed after it if they
+ * are still empty.
  */
 #pragma once
 

@@ -216,8 +216,10 @@ static int build_stages_await(struct stage_run *x, struct err *err)
 
 /* ---- all stages ---- */
 
-/* Ends all children and waits for the daemon. After a success there is nothing to do. The error that
- * caused it is already set. */
+/*
+ * Ends all children and waits for the daemon. After a success there is nothing to do. The error
+ * that caused it is already set.
+ */
 static void build_stages_give_up(struct stage_run *x)
 {
     struct daemon_conn *daemon = x->s->daemon_conn;
