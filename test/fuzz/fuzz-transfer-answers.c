@@ -1,5 +1,5 @@
-/* What a registry of images and its token server say before anything is trusted: a challenge in a
- * header, a token in a document. A token goes into a header of ours: nothing may end its line. */
+/* Answers of an image registry and its token server: a challenge in a header, a token in a document.
+ * The token goes into a header that we send, so it must not contain a line end. */
 #include <stdlib.h>
 #include <string.h>
 

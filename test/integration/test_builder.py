@@ -1,4 +1,4 @@
-"""The native builder: what its images hold, what is done again and what is not, what is refused, what is left."""
+"""The native builder: contents of its images, its cache, refused instructions, and clean-up after a build."""
 import io
 import json
 import os
@@ -51,7 +51,7 @@ class BuildCase(TestCase):
         return self.root.run("image", "build", "--progress", "plain", *self.engine, *options, self.context, **kwargs)
 
     def build(self, dockerfile, *options, tag="made:1", **kwargs):
-        """(what was done, the image's id)"""
+        """(output of the build, the image's id)"""
         result = self.try_build(dockerfile, "-t", tag, *options, **kwargs)
         self.assertEqual(result.code, 0, result)
         return result.err.decode(), result.text.split()[0]
@@ -70,7 +70,7 @@ class BuildCase(TestCase):
 
 
 def content(path):
-    """Of a file, if it is one and still there."""
+    """The bytes of a file; empty if it is not a file or does not exist."""
     try:
         return path.read_bytes() if path.is_file() else b""
     except OSError:
@@ -257,7 +257,7 @@ class Cache(BuildCase):
 @only_on("native")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class CacheMounts(BuildCase):
-    """They are counted, removed one by one or by a budget, and never while a build uses one."""
+    """Cache mounts are counted, and removed one by one or by a budget, but never while a build uses them."""
 
     def mounts(self):
         return {m["id"]: m for m in self.root.ok("cache", "ls", "--json").json()["mounts"]}
@@ -308,7 +308,7 @@ class CacheMounts(BuildCase):
 @only_on("native")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Packages(BuildCase):
-    """Packages come through the registry: what was fetched once is not fetched again."""
+    """Packages come through the package cache: each is downloaded once."""
 
     # What an installer does, by one that any image has.
     FETCH = ("wget -q -O /tmp/page ${PIP_INDEX_URL}demo/ && "

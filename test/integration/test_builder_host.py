@@ -1,4 +1,4 @@
-"""FROM host: images of layers above the machine's own programs, which are in no layer and cannot be written to."""
+"""FROM host: layers above the machine's own programs, which are read-only and in no layer."""
 import hashlib
 import io
 import json

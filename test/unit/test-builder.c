@@ -10,8 +10,8 @@
 
 #include "image/build/add-source.h"
 #include "image/build/base-image.h"
-#include "image/build/config-json.h"
 #include "image/build/cache-key.h"
+#include "image/build/config-json.h"
 #include "image/build/copy.h"
 #include "image/build/history.h"
 #include "image/build/layer-cleanup.h"
@@ -34,7 +34,7 @@
 
 static struct err err;
 static char folder[] = "/tmp/test-builder-XXXXXX";
-static int top = -1; /* of that folder */
+static int top = -1; /* descriptor of that folder */
 
 static int forget(int r)
 {
@@ -76,7 +76,7 @@ static bool has(const char *path, const char *text)
 
 /* ---- the plan ---- */
 
-/* Images: "base" has a variable and a trigger, "above" is built on "host", there is no other. */
+/* Images: "base" has a variable and a trigger, "above" is built on "host"; no others exist. */
 static int image(void *arg, const char *name, struct dockerfile_config *ret, bool *on_host,
                  struct err *e)
 {
@@ -130,7 +130,7 @@ TEST(plan_has_steps_with_everything_expanded)
     build_plan_done(&p);
 }
 
-TEST(history_is_worded_as_buildkit_words_it)
+TEST(history_matches_buildkit)
 {
     static const char text[] =
         "FROM scratch AS a\nARG X=1\nFROM a\nARG Y\nENV P=a Q=\"b $X\" P=$P:c\n"
@@ -225,7 +225,7 @@ TEST(history_has_times_and_is_utf8)
               "ENV \xef\xbf\xbd");
 }
 
-TEST(plan_needs_only_what_the_target_needs)
+TEST(plan_has_only_the_stages_of_the_target)
 {
     static const char text[] = "FROM scratch AS a\nCOPY x /\nFROM nowhere AS b\nRUN x\n"
                                "FROM a AS c\nCOPY --from=a /x /y\nFROM b AS d\n";
@@ -238,7 +238,7 @@ TEST(plan_needs_only_what_the_target_needs)
     CHECK(forget(make(text, NULL, &p)) == -ERR_NOT_FOUND);
 }
 
-TEST(plan_takes_heredocs_apart)
+TEST(plan_splits_heredocs)
 {
     struct build_plan p;
     const struct build_plan_step *s;
@@ -257,7 +257,7 @@ TEST(plan_takes_heredocs_apart)
     build_plan_done(&p);
 }
 
-TEST(plan_refuses_what_it_cannot_do_with_its_place)
+TEST(plan_refuses_unsupported_instructions_with_their_place)
 {
     static const struct {
         const char *text, *place;
@@ -322,7 +322,7 @@ TEST(plan_refuses_what_it_cannot_do_with_its_place)
     forget(0);
 }
 
-TEST(plan_knows_what_is_built_on_the_machine)
+TEST(plan_knows_stages_built_on_host)
 {
     struct build_plan p;
 
@@ -336,7 +336,7 @@ TEST(plan_knows_what_is_built_on_the_machine)
     build_plan_done(&p);
 }
 
-TEST(files_of_servers_have_names)
+TEST(urls_give_file_names)
 {
     static const struct {
         const char *url, *name;
@@ -365,7 +365,7 @@ TEST(files_of_servers_have_names)
     CHECK(add_source_kind("https://h/a.gitx") == ADD_SOURCE_URL);
 }
 
-TEST(plan_keeps_addresses_apart)
+TEST(plan_separates_urls_from_paths)
 {
     struct build_plan p;
     const struct build_plan_step *s;
@@ -399,7 +399,7 @@ TEST(plan_names_an_agent_that_may_be_missing)
     build_plan_done(&p);
 }
 
-TEST(plan_puts_destinations_right)
+TEST(plan_normalizes_destinations)
 {
     static const char *const cases[][2] = {{"x", "/w/x"},   {".", "/w/"},   {"./", "/w/"},
                                            {"/", "/"},      {"../y", "/y"}, {"/a//b/../c", "/a/c"},
@@ -455,7 +455,7 @@ static int copy(const char *source, const char *dest, int mode)
     return forget(copy_files(&job, &err));
 }
 
-TEST(copy_lays_files_as_buildkit_does)
+TEST(copy_matches_buildkit)
 {
     struct stat st;
 
@@ -546,7 +546,7 @@ TEST(keys_follow_names_modes_and_contents_but_not_times)
     CHECK(!STREQ(first, other));
 }
 
-TEST(keys_tell_lists_apart)
+TEST(keys_of_different_lists_differ)
 {
     char *const ab[] = {(char *)"a", (char *)"b", NULL}, *const joined[] = {(char *)"ab", NULL};
     char x[DIGEST_MAX], y[DIGEST_MAX], z[DIGEST_MAX];
@@ -564,7 +564,7 @@ TEST(keys_tell_lists_apart)
     CHECK(!STREQ(x, y) && !STREQ(y, z));
 }
 
-/* ---- the store's side ---- */
+/* ---- the store ---- */
 
 TEST(cache_entries_need_their_layer)
 {
@@ -575,7 +575,7 @@ TEST(cache_entries_need_their_layer)
     CHECK(images_open(folder, &s, &err) >= 0);
     CHECK(step_cache_get(&s, A, &got) == 0);
     CHECK(step_cache_put(&s, A, &e, &err) >= 0);
-    CHECK(step_cache_get(&s, A, &got) == 0); /* the layer is not there */
+    CHECK(step_cache_get(&s, A, &got) == 0); /* the layer does not exist */
     put("layers/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/fs/f", "");
     CHECK(step_cache_get(&s, A, &got) == 1);
     CHECK_STR(got.layer, B);
@@ -586,7 +586,7 @@ TEST(cache_entries_need_their_layer)
     free(got.created);
 }
 
-TEST(configurations_come_back_as_they_went)
+TEST(configurations_round_trip)
 {
     static const char text[] =
         "{\"config\":{\"Env\":[\"A=1\"],\"Cmd\":[\"c\"],\"Entrypoint\":[\"e\"],\"Labels\":{\"l\":"
@@ -610,8 +610,8 @@ TEST(configurations_come_back_as_they_went)
     config_done(&again);
 }
 
-/* Else the one would be taken for the other by its id. */
-TEST(an_image_on_the_machine_says_so)
+/* Otherwise both images would have the same id. */
+TEST(an_image_on_host_names_its_base)
 {
     char *above[] = {(char *)IMAGES_HOST_LAYER, (char *)A, NULL}, *plain[] = {(char *)A, NULL};
     struct dockerfile_config c = {0};
@@ -629,7 +629,7 @@ TEST(an_image_on_the_machine_says_so)
     CHECK(!images_begin_with_host(own) && !images_begin_with_host(NULL));
 }
 
-TEST(names_of_one_file_stay_names_of_one_file)
+TEST(hard_links_stay_hard_links)
 {
     struct stat a, b, c;
 
@@ -655,7 +655,7 @@ TEST(equal_layers_are_mounted_once)
     CHECK_STR(stack[1], B);
 }
 
-TEST(layers_are_tidied)
+TEST(layers_are_cleaned_up)
 {
     _cleanup_close_ int dir = -1;
     uint64_t bytes = 0;
@@ -681,7 +681,7 @@ TEST(layers_are_tidied)
     CHECK(fstatat(dir, "d/pipe", &st, 0) < 0 && fstatat(dir, "gone", &st, 0) == 0);
 }
 
-TEST(stubs_are_what_the_layers_do_not_have)
+TEST(placeholders_are_paths_that_the_layers_lack)
 {
     static const char low[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     static const char high[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -722,8 +722,8 @@ TEST(stubs_are_what_the_layers_do_not_have)
 
 /* ---- stages ---- */
 
-/* Four: 1 and 2 need 0, nobody needs 3. */
-struct told {
+/* Four stages: 1 and 2 need 0, and nothing needs 3. */
+struct stages_seen {
     char order[8];
     long failing;
 };
@@ -740,22 +740,23 @@ static bool first_is_needed(void *arg, size_t stage, size_t earlier)
     return stage > 0 && earlier == 0;
 }
 
-static int stage_build(void *arg, size_t stage, struct daemon_conn *f, json_t **ret, struct err *e)
+static int stage_build(void *arg, size_t stage, struct daemon_conn *conn, json_t **ret,
+                       struct err *e)
 {
-    const struct told *t = arg;
+    const struct stages_seen *t = arg;
 
-    daemon_conn_send_event(f, json_pack("{s:s}", "step", "a step"));
+    daemon_conn_send_event(conn, json_pack("{s:s}", "step", "a step"));
     if ((long)stage == t->failing)
         return err_set(e, ERR_INVALID, "stage %zu has failed", stage);
-    if (t->failing >= 0 && stage) /* goes on until it is ended */
+    if (t->failing >= 0 && stage) /* runs until it is killed */
         pause();
     *ret = json_pack("{s:s}", "seen", t->order);
     return 0;
 }
 
-static int stage_took(void *arg, size_t stage, const json_t *state, struct err *e)
+static int stage_on_result(void *arg, size_t stage, const json_t *state, struct err *e)
 {
-    struct told *t = arg;
+    struct stages_seen *t = arg;
 
     if (stage && strchr(json_string_value(json_object_get(state, "seen")), '0') == NULL)
         return err_set(e, ERR_SYSTEM, "stage %zu did not wait", stage);
@@ -763,12 +764,12 @@ static int stage_took(void *arg, size_t stage, const json_t *state, struct err *
     return 0;
 }
 
-static int run_stages(struct told *t, struct json_lines *heard)
+static int run_stages(struct stages_seen *t, struct json_lines *heard)
 {
     struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(-1, -1)};
     int in[2], out[2], r;
-    const struct stages s = {&daemon_conn,    t,           4,         three_are_needed,
-                             first_is_needed, stage_build, stage_took};
+    const struct stages s = {&daemon_conn,   t, 4, three_are_needed, first_is_needed, stage_build,
+                             stage_on_result};
 
     if (pipe(in) < 0 || pipe(out) < 0)
         abort();
@@ -783,16 +784,16 @@ static int run_stages(struct told *t, struct json_lines *heard)
     return r;
 }
 
-TEST(stages_wait_for_what_they_need)
+TEST(stages_wait_for_the_stages_they_need)
 {
-    struct told t = {.failing = -1};
+    struct stages_seen t = {.failing = -1};
     struct json_lines heard;
     json_t *doc;
 
     CHECK(run_stages(&t, &heard) >= 0);
     CHECK(strlen(t.order) == 3 && t.order[0] == '0');
-    for (int i = 1; i <= 3; i++) { /* each step has a number of its own */
-        CHECK(json_lines_next(&heard, &doc, &err) > 0);
+    for (int i = 1; i <= 3; i++) { /* each step has its own number */
+        CHECK(json_lines_next(&heard, &doc, &err) == 0);
         CHECK(json_integer_value(json_object_get(doc, "id")) == i);
         json_decref(doc);
     }
@@ -803,7 +804,7 @@ TEST(stages_wait_for_what_they_need)
 
 TEST(a_stage_that_fails_ends_the_others)
 {
-    struct told t = {.failing = 1};
+    struct stages_seen t = {.failing = 1};
     struct json_lines heard;
 
     CHECK(forget(run_stages(&t, &heard)) == -ERR_INVALID);

@@ -1,5 +1,7 @@
-/* What ripcord-transfer reads: challenges, tokens, names, settings. Transfers are tested by
- * test/integration/test_image_pull.py. */
+/*
+ * Input of ripcord-transfer: challenges, tokens, names, settings.
+ * test/integration/test_image_pull.py tests the transfers.
+ */
 #include <string.h>
 
 #include "image/transfer/challenge.h"
@@ -11,7 +13,7 @@
 #include "lib/base/xalloc.h"
 #include "tap.h"
 
-/* "scheme realm service scope", or NULL where it is refused. */
+/* "scheme realm service scope", or NULL if the challenge is refused. */
 static char *read_challenge(const char *text)
 {
     struct challenge c = {0};
@@ -43,7 +45,7 @@ TEST(challenges_are_read)
     CHECK(challenge_is("Basic ", "basic - - -"));
 }
 
-TEST(what_is_no_challenge_is_refused)
+TEST(invalid_challenges_are_refused)
 {
     static const char *const bad[] = {"",
                                       "Digest realm=\"x\"",

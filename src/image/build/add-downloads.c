@@ -13,10 +13,10 @@
 
 enum { PIECE = 256 << 10 };
 
-/* What it is called until all of it is here; the hub's writer makes it. */
+/* The file's name until it is complete. ripcord-transfer writes it. */
 static const char part[] = "part";
 
-/* ---- what is known of an address ---- */
+/* ---- notes about URLs ---- */
 
 static void add_downloads_note_key(const char *url, char ret[static DIGEST_MAX])
 {
@@ -27,8 +27,8 @@ static void add_downloads_note_key(const char *url, char ret[static DIGEST_MAX])
     cache_key_end(&k, ret);
 }
 
-/* *ret_etag: new, or NULL for nothing that could be asked about. */
-static void add_downloads_recall(const struct add_downloads *f, const char *url,
+/* *ret_etag: the caller frees it. It stays unchanged if nothing is known about the URL. */
+static void add_downloads_recall(const struct add_downloads *d, const char *url,
                                  struct add_download *file, char **ret_etag)
 {
     _cleanup_json_ json_t *doc = NULL;
@@ -36,7 +36,7 @@ static void add_downloads_recall(const struct add_downloads *f, const char *url,
     char key[DIGEST_MAX];
 
     add_downloads_note_key(url, key);
-    if (f->no_cache || step_cache_get_note(f->workspace->store, key, &doc) <= 0)
+    if (d->no_cache || step_cache_get_note(d->workspace->store, key, &doc) <= 0)
         return;
     etag = json_string_value(json_object_get(doc, "etag"));
     digest = json_string_value(json_object_get(doc, "digest"));
@@ -47,7 +47,7 @@ static void add_downloads_recall(const struct add_downloads *f, const char *url,
     file->modified = json_integer_value(json_object_get(doc, "modified"));
 }
 
-static int add_downloads_remember(const struct add_downloads *f, const char *url,
+static int add_downloads_remember(const struct add_downloads *d, const char *url,
                                   const struct add_download *file, const json_t *answer,
                                   struct err *err)
 {
@@ -57,140 +57,151 @@ static int add_downloads_remember(const struct add_downloads *f, const char *url
     if (!json_is_string(etag))
         return 0;
     add_downloads_note_key(url, key);
-    return step_cache_put_note(f->workspace->store, key,
+    return step_cache_put_note(d->workspace->store, key,
                                json_pack("{s:O, s:s, s:I}", "etag", etag, "digest", file->digest,
                                          "modified", (json_int_t)file->modified),
                                err);
 }
 
-/* ---- the bytes ---- */
+/* ---- downloads ---- */
 
 static int add_downloads_digest(int fd, char ret[static DIGEST_MAX], struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
-    struct digest_state *d = digest_begin();
+    struct digest_state *state = digest_begin();
     ssize_t n;
 
     while ((n = fd_read_full(fd, piece, PIECE)) > 0)
-        digest_add(d, piece, (size_t)n);
-    digest_end(d, ret);
-    return n < 0 ? err_sys(err, (int)-n, "read what was fetched") : 0;
+        digest_add(state, piece, (size_t)n);
+    digest_end(state, ret);
+    return n < 0 ? err_sys(err, (int)-n, "read the download") : 0;
 }
 
-/* Under its name, readable for the helper that copies it. */
+/* Gives the file its name, and lets the child that copies it read it. */
 static int add_downloads_finish(struct add_download *file, int dir, const char *name,
                                 struct err *err)
 {
     const struct timespec times[2] = {{.tv_sec = file->modified}, {.tv_sec = file->modified}};
     _cleanup_close_ int fd = openat(dir, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    int r = fd < 0 ? err_sys(err, errno, "open what was fetched") : 0;
+    int r;
 
-    if (r >= 0)
-        r = add_downloads_digest(fd, file->digest, err);
+    if (fd < 0)
+        return err_sys(err, errno, "open the download");
+    r = add_downloads_digest(fd, file->digest, err);
     if (r < 0)
         return r;
     if (fchmod(fd, 0644) < 0 || futimens(fd, times) < 0 || renameat(dir, part, dir, name) < 0)
-        return err_sys(err, errno, "keep what was fetched");
+        return err_sys(err, errno, "save the download");
     return 0;
 }
 
-static int add_downloads_check(const struct add_downloads *f, const char *url,
+static int add_downloads_check(const struct add_downloads *d, const char *url,
                                const struct add_download *file, struct err *err)
 {
-    const char *wanted = f->step->checksum;
+    const char *wanted = d->step->checksum;
 
     if (!wanted || STREQ(wanted, file->digest))
         return 0;
-    err_set(err, ERR_INVALID, "the file at '%.300s' has the checksum '%s', not '%s'", url,
-            file->digest, wanted);
-    return err_hint(err, "It is not what the Dockerfile was written for: look at it before you "
-                         "change --checksum.");
+    err_set(err, ERR_INVALID, "'%.300s': checksum is '%s', expected '%s'", url, file->digest,
+            wanted);
+    return err_hint(err, "The file has changed since --checksum was written: inspect the file "
+                         "before you change --checksum.");
 }
 
-/* 1: it is here; 0: what `etag` says still holds. */
-static int add_downloads_get(struct add_downloads *f, const struct build_url *u, const char *etag,
+/* 1: downloaded; 0: the file still has this ETag. */
+static int add_downloads_get(struct add_downloads *d, const struct build_url *u, const char *etag,
                              struct add_download *file, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *to = NULL;
     _cleanup_json_ json_t *answer = NULL;
     _cleanup_close_ int dir = -1;
-    int r = workspace_folder(f->workspace, 0755, &folder, err);
+    int r;
 
-    if (r >= 0)
-        r = dir_open(f->workspace->dir, folder, &dir, err);
+    r = workspace_folder(d->workspace, 0755, &folder, err);
     if (r < 0)
         return r;
-    to = xasprintf("%s/%s/%s", f->workspace->path, folder, part);
-    r = daemon_conn_fetch(f->daemon_conn,
+    r = dir_open(d->workspace->dir, folder, &dir, err);
+    if (r < 0)
+        return r;
+    to = xasprintf("%s/%s/%s", d->workspace->path, folder, part);
+    r = daemon_conn_fetch(d->daemon_conn,
                           json_pack("{s:s, s:s, s:s*}", "url", u->url, "to", to, "etag", etag),
                           &answer, err);
-    if (r < 0 || json_is_true(json_object_get(answer, "same")))
+    if (r < 0)
         return r;
+    if (json_is_true(json_object_get(answer, "same")))
+        return 0;
     file->modified = json_integer_value(json_object_get(answer, "modified"));
     r = add_downloads_finish(file, dir, u->name, err);
-    if (r >= 0)
-        r = add_downloads_check(f, u->url, file, err);
-    if (r >= 0)
-        r = add_downloads_remember(f, u->url, file, answer, err);
+    if (r < 0)
+        return r;
+    r = add_downloads_check(d, u->url, file, err);
+    if (r < 0)
+        return r;
+    r = add_downloads_remember(d, u->url, file, answer, err);
     if (r < 0)
         return r;
     file->folder = TAKE_PTR(folder);
     return 1;
 }
 
-/* ---- the whole ---- */
+/* ---- all files of a step ---- */
 
-int add_downloads_identify(struct add_downloads *f, struct err *err)
+int add_downloads_identify(struct add_downloads *d, struct err *err)
 {
-    const struct build_plan_step *s = f->step;
-    int r = 0;
+    const struct build_plan_step *s = d->step;
+    int r;
 
-    f->files = xcalloc(s->n_urls, sizeof(*f->files));
-    for (size_t i = 0; r >= 0 && i < s->n_urls; i++) {
+    d->files = xcalloc(s->n_urls, sizeof(*d->files));
+    for (size_t i = 0; i < s->n_urls; i++) {
         _cleanup_free_ char *etag = NULL;
 
         if (s->checksum) {
-            memcpy(f->files[i].digest, s->checksum, DIGEST_MAX);
+            memcpy(d->files[i].digest, s->checksum, DIGEST_MAX);
             continue;
         }
-        add_downloads_recall(f, s->urls[i].url, &f->files[i], &etag);
-        r = add_downloads_get(f, &s->urls[i], etag, &f->files[i], err);
+        add_downloads_recall(d, s->urls[i].url, &d->files[i], &etag);
+        r = add_downloads_get(d, &s->urls[i], etag, &d->files[i], err);
+        if (r < 0)
+            return r;
     }
-    return MIN(r, 0);
+    return 0;
 }
 
-void add_downloads_key(const struct add_downloads *f, struct cache_key *k)
+void add_downloads_key(const struct add_downloads *d, struct cache_key *k)
 {
-    for (size_t i = 0; i < f->step->n_urls; i++) {
+    for (size_t i = 0; i < d->step->n_urls; i++) {
         _cleanup_free_ char *modified =
-            xasprintf("%lld", (long long)(f->step->checksum ? 0 : f->files[i].modified));
+            xasprintf("%lld", (long long)(d->step->checksum ? 0 : d->files[i].modified));
 
-        cache_key_text(k, "fetched", f->step->urls[i].name);
-        cache_key_text(k, "digest", f->files[i].digest);
+        cache_key_text(k, "fetched", d->step->urls[i].name);
+        cache_key_text(k, "digest", d->files[i].digest);
         cache_key_text(k, "modified", modified);
     }
 }
 
-int add_downloads_fetch(struct add_downloads *f, struct err *err)
+int add_downloads_fetch(struct add_downloads *d, struct err *err)
 {
-    bool other = false;
-    int r = 0;
+    bool changed = false;
+    int r;
 
-    for (size_t i = 0; r >= 0 && i < f->step->n_urls; i++) {
-        struct add_download *file = &f->files[i], known = *file;
+    for (size_t i = 0; i < d->step->n_urls; i++) {
+        struct add_download *file = &d->files[i], known = *file;
 
         if (file->folder)
             continue;
-        r = add_downloads_get(f, &f->step->urls[i], NULL, file, err);
-        other |= !STREQ(known.digest, file->digest) || known.modified != file->modified;
+        r = add_downloads_get(d, &d->step->urls[i], NULL, file, err);
+        if (r < 0)
+            return r;
+        changed |= !STREQ(known.digest, file->digest) || known.modified != file->modified;
     }
-    return r < 0 ? r : other && !f->step->checksum;
+    return changed && !d->step->checksum;
 }
 
-void add_downloads_done(struct add_downloads *f)
+void add_downloads_done(struct add_downloads *d)
 {
-    for (size_t i = 0; f->files && i < f->step->n_urls; i++)
-        free(f->files[i].folder);
-    free(f->files);
-    f->files = NULL;
+    for (size_t i = 0; d->files && i < d->step->n_urls; i++)
+        free(d->files[i].folder);
+    free(d->files);
+    d->files = NULL;
 }

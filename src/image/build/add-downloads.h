@@ -1,11 +1,11 @@
 /*
- * Files of an ADD that servers have. What a file is, its digest, is part of the step's key, so it
- * is found out first: the Dockerfile says it (--checksum), or the server says that what is known
- * from an earlier build still holds (ETag), or the file is fetched. The bytes of the first two are
- * fetched only when the step is not in the cache.
+ * Files of an ADD that come from servers. The cache key of the step contains their digests, so
+ * these are found first. Either the Dockerfile gives the digest (--checksum), or the server
+ * confirms that the digest of an earlier build is still right (ETag), or the file is downloaded. In
+ * the first two cases the file is downloaded only if the step is not in the cache.
  *
- * Servers are asked by ripcord-transfer (daemon-conn.h), which may say what it likes: the digest is
- * counted here.
+ * ripcord-transfer does the requests (daemon-conn.h). Its answers are not trusted: the digest is
+ * computed here.
  */
 #pragma once
 
@@ -19,21 +19,22 @@
 
 struct add_download {
     char digest[DIGEST_MAX];
-    int64_t modified; /* seconds since the epoch, as the server says */
-    char *folder;     /* owned: of the build, where it lies under its name; NULL: not here */
+    int64_t modified; /* seconds since the epoch, from the server */
+    char *folder;     /* owned: the file's folder in the workspace; NULL: not downloaded */
 };
 
 struct add_downloads {
-    const struct build_plan_step *step; /* borrowed, as are: */
-    struct workspace *workspace;
-    struct daemon_conn *daemon_conn;
+    const struct build_plan_step *step; /* borrowed */
+    struct workspace *workspace;        /* borrowed */
+    struct daemon_conn *daemon_conn;    /* borrowed */
     bool no_cache;
     struct add_download *files; /* owned: one for each of the step's urls */
 };
 
-/* Finds out what they are. The four that are borrowed have been set. */
-int add_downloads_identify(struct add_downloads *f, struct err *err);
-void add_downloads_key(const struct add_downloads *f, struct cache_key *k);
-/* Has them all here. 1: one has become another since it was looked at. */
-int add_downloads_fetch(struct add_downloads *f, struct err *err);
-void add_downloads_done(struct add_downloads *f);
+/* Finds the digests. The caller has set the fields before `files`. */
+int add_downloads_identify(struct add_downloads *d, struct err *err);
+/* Adds the digests to the key of the step. */
+void add_downloads_key(const struct add_downloads *d, struct cache_key *k);
+/* Downloads the files that are not here yet. 1: a file has changed since it was identified. */
+int add_downloads_fetch(struct add_downloads *d, struct err *err);
+void add_downloads_done(struct add_downloads *d);

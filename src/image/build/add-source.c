@@ -10,7 +10,7 @@
 
 enum { URL_MAX = 8 << 10 };
 
-/* For a path that ends at the address's own root; BuildKit's word. */
+/* The name for a URL without a path; the same as in BuildKit. */
 static const char unnamed[] = "__unnamed__";
 
 static bool add_source_begins(const char *s, const char *with)
@@ -23,13 +23,13 @@ static bool add_source_is_http(const char *s)
     return add_source_begins(s, "http://") || add_source_begins(s, "https://");
 }
 
-/* Where the path ends: before its query or fragment. */
+/* The path ends before the query or fragment. */
 static size_t add_source_path_end(const char *url)
 {
     return strcspn(url, "?#");
 }
 
-/* An http address is that of a repository when its path says so. */
+/* An http URL is a repository if its path ends with ".git". */
 static bool add_source_is_git(const char *s)
 {
     size_t end = add_source_path_end(s);
@@ -56,7 +56,7 @@ static int add_source_hex(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* In place; false: it is not well formed, or there would be a NUL in it. */
+/* Decodes "%41" in place. False: a sequence is not valid, or is a NUL. */
 static bool add_source_decode(char *s)
 {
     char *to = s;
@@ -87,7 +87,7 @@ static bool add_source_is_plain(const char *url)
     return true;
 }
 
-/* The last part that is not empty, cut out of the path; "" for none. */
+/* The last part that is not empty; "" if all are. Cuts slashes off the end of `path`. */
 static const char *add_source_last_part(char *path)
 {
     size_t len = strlen(path);
@@ -106,16 +106,16 @@ int add_source_file_name(const char *url, char **ret, struct err *err)
     _cleanup_free_ char *path = xstrndup(host + host_len, add_source_path_end(host + host_len));
 
     if (!host_len || strlen(url) > URL_MAX || !add_source_decode(path))
-        return err_set(err, ERR_INVALID, "'%.200s' is no address of a file", url);
+        return err_set(err, ERR_INVALID, "'%.200s': not a valid URL of a file", url);
     if (!add_source_is_plain(url)) {
-        err_set(err, ERR_INVALID, "'%.200s' is no address of a file", url);
-        return err_hint(err, "Blanks and characters beyond ASCII are written as '%%20'.");
+        err_set(err, ERR_INVALID, "'%.200s': not a valid URL of a file", url);
+        return err_hint(err, "Write blanks and characters beyond ASCII as '%%20'.");
     }
     name = add_source_last_part(path);
     if (!*name || STREQ(name, "."))
         name = unnamed;
     if (STREQ(name, "..") || strlen(name) > NAME_MAX)
-        return err_set(err, ERR_INVALID, "the last part of '%.200s' cannot be a file's name", url);
+        return err_set(err, ERR_INVALID, "'%.200s': its last part cannot be a file name", url);
     *ret = xstrdup(name);
     return 0;
 }

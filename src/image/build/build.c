@@ -1,6 +1,7 @@
 /*
- * Stages are built in parallel (stages.h), the steps of a stage in order (step.h). A step enters the
- * cache as soon as its layer is in the store, so the next build continues where a failed one ended.
+ * Stages are built in parallel (stages.h), the steps of a stage in order (step.h). A step enters
+ * the cache as soon as its layer is in the store, so the next build continues where a failed one
+ * ended.
  */
 #include "image/build/build.h"
 
@@ -77,13 +78,6 @@ static int build_send_end(const struct builder *b, int r, const struct err *err)
     return r;
 }
 
-static void build_begin_on_stage(struct builder_state *st, const struct builder_state *base)
-{
-    st->layers = strv_copy(base->layers);
-    st->created = base->created ? xstrdup(base->created) : NULL;
-    memcpy(st->key, base->key, DIGEST_MAX);
-}
-
 static int build_begin_on_image(struct builder *b, const char *image, struct builder_state *st,
                                 struct err *err)
 {
@@ -115,7 +109,11 @@ static int build_stage(struct builder *b, size_t i, struct err *err)
 
     st->done = json_array();
     if (stage->base >= 0) {
-        build_begin_on_stage(st, &b->states[stage->base]);
+        const struct builder_state *base = &b->states[stage->base];
+
+        st->layers = strv_copy(base->layers);
+        st->created = base->created ? xstrdup(base->created) : NULL;
+        memcpy(st->key, base->key, DIGEST_MAX);
     } else {
         _cleanup_free_ char *text = xasprintf("FROM %s", stage->image ? stage->image : "scratch");
 

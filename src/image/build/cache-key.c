@@ -41,21 +41,28 @@ static int cache_key_add_bytes(void *arg, const void *data, size_t len)
     return 0;
 }
 
-/* Under its own name only where that decides what it is called: a folder's contents have none. */
 static int cache_key_add_source(struct cache_key *k, int dir, const char *source,
                                 const struct filter_want *want, struct err *err)
 {
     _cleanup_(filter_freep) struct filter *filter = NULL;
     _cleanup_strv_ char **found = NULL;
     _cleanup_close_ int context = -1;
-    int r = dir_open(dir, "context", &context, err);
+    int r;
 
-    if (r >= 0)
-        r = filter_find(context, source, want, &found, &filter, err);
-    for (char **f = found; r >= 0 && f && *f; f++)
-        r = content_stream_write(context, *f, *sources_name(*f) ? sources_name(*f) : ".", filter,
-                                 cache_key_add_bytes, k->d, err);
-    return r;
+    r = dir_open(dir, "context", &context, err);
+    if (r < 0)
+        return r;
+    r = filter_find(context, source, want, &found, &filter, err);
+    if (r < 0)
+        return r;
+    for (char **f = found; f && *f; f++) {
+        const char *name = *sources_name(*f) ? sources_name(*f) : ".";
+
+        r = content_stream_write(context, *f, name, filter, cache_key_add_bytes, k->d, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int cache_key_source(struct cache_key *k, int dir, const char *source, struct err *err)
@@ -67,11 +74,14 @@ int cache_key_sources(struct cache_key *k, int dir, const struct build_plan_step
                       struct err *err)
 {
     const struct filter_want want = {.parents = s->parents, .exclude = s->exclude};
-    int r = 0;
+    int r;
 
-    for (char **p = s->sources; r >= 0 && p && *p; p++)
+    for (char **p = s->sources; p && *p; p++) {
         r = cache_key_add_source(k, dir, *p, &want, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 void cache_key_end(struct cache_key *k, char ret[static DIGEST_MAX])

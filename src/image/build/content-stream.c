@@ -21,12 +21,12 @@ enum { PIECE = 256 << 10 };
 
 struct content_stream_walk {
     struct tar_writer tar;
-    struct tar_entry entry; /* its path is the stack of names */
+    struct tar_entry entry; /* its path grows and shrinks with the walk */
     char *piece;            /* owned */
     const struct filter *filter;
-    size_t root;      /* length of the name of what is walked, in front of every path */
+    size_t root;      /* length of the source's name in front of every path */
     uint64_t put;     /* entries so far */
-    json_t *left_out; /* what was; NULL: nobody asks. Borrowed */
+    json_t *left_out; /* borrowed: collects files that were left out; NULL: write the stream */
 };
 
 static int content_stream_walk_folder(struct content_stream_walk *w, int fd, struct err *err);
@@ -48,19 +48,12 @@ static int content_stream_push(struct content_stream_walk *w, const char *name, 
 
     *ret_len = len;
     if (n < 0 || (size_t)n + 1 >= room)
-        return err_set(err, ERR_LIMIT, "'%.100s…/%.100s' is too long a path", w->entry.path, name);
+        return err_set(err, ERR_LIMIT, "'%.100s…/%.100s': the path is too long", w->entry.path,
+                       name);
     return 0;
 }
 
-static int content_stream_read_digest(const struct content_stream_walk *w, int fd,
-                                      char value[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
-{
-    int r = digest_context_read(fd, w->piece, PIECE, value);
-
-    return r < 0 ? err_sys(err, -r, "read '%.200s'", w->entry.path) : 0;
-}
-
-/* Was it left out? Then it is known what it holds. */
+/* A file that was left out has the digest of its contents in an attribute. */
 static bool content_stream_file_is_left_out(int fd, char value[static DIGEST_CONTEXT_VALUE_MAX])
 {
     ssize_t n = fgetxattr(fd, DIGEST_CONTEXT_XATTR, value, DIGEST_CONTEXT_VALUE_MAX - 1);
@@ -75,18 +68,19 @@ static int content_stream_put_file(struct content_stream_walk *w, int fd, const 
     char value[DIGEST_CONTEXT_VALUE_MAX];
     struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value};
     bool left_out = content_stream_file_is_left_out(fd, value);
-    int r = 0;
+    int r;
 
     if (left_out && !digest_context_digits(value))
-        return err_set(err, ERR_INVALID, "'%.200s': '%.90s' is no digest", w->entry.path, value);
+        return err_set(err, ERR_INVALID, "'%.200s': invalid digest '%.90s'", w->entry.path, value);
     if (left_out && w->left_out)
         json_object_set_new(w->left_out, digest_context_digits(value), json_true());
     if (w->left_out)
         return 0;
-    if (!left_out)
-        r = content_stream_read_digest(w, fd, value, err);
-    if (r < 0)
-        return r;
+    if (!left_out) {
+        r = digest_context_read(fd, w->piece, PIECE, value);
+        if (r < 0)
+            return err_sys(err, -r, "read '%.200s'", w->entry.path);
+    }
     x.len = strlen(value);
     w->entry.xattrs = &x;
     w->entry.n_xattrs = 1;
@@ -103,12 +97,14 @@ static int content_stream_put_opened(struct content_stream_walk *w, int fd, cons
     if (S_ISREG(st->st_mode))
         return content_stream_put_file(w, fd, st, err);
     r = content_stream_put(w, TAR_DIR, st, err);
-    return r < 0 ? r : content_stream_walk_folder(w, fd, err);
+    if (r < 0)
+        return r;
+    return content_stream_walk_folder(w, fd, err);
 }
 
-/* One that is there for what is in it alone: if anything is, behind that. */
-static int content_stream_put_way(struct content_stream_walk *w, int fd, const struct stat *st,
-                                  struct err *err)
+/* A folder that the filter only passes through: written after its entries, if it has any. */
+static int content_stream_put_parent(struct content_stream_walk *w, int fd, const struct stat *st,
+                                     struct err *err)
 {
     uint64_t before = w->put;
     int r = content_stream_walk_folder(w, fd, err);
@@ -130,7 +126,7 @@ static int content_stream_put_symlink(struct content_stream_walk *w, int dir, co
     return r;
 }
 
-static int content_stream_walk_answered(struct content_stream_walk *w, int dir, const char *name,
+static int content_stream_walk_filtered(struct content_stream_walk *w, int dir, const char *name,
                                         enum filter_answer answer, struct err *err)
 {
     _cleanup_close_ int fd = -1;
@@ -147,7 +143,7 @@ static int content_stream_walk_answered(struct content_stream_walk *w, int dir, 
     fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return err_sys(err, errno, "open '%.200s'", w->entry.path);
-    return answer == FILTER_LOOK ? content_stream_put_way(w, fd, &st, err)
+    return answer == FILTER_LOOK ? content_stream_put_parent(w, fd, &st, err)
                                  : content_stream_put_opened(w, fd, &st, err);
 }
 
@@ -158,10 +154,11 @@ static int content_stream_walk_one(struct content_stream_walk *w, int dir, const
     size_t len;
     int r = content_stream_push(w, name, &len, err);
 
-    if (r >= 0) {
-        answer = filter_ask(w->filter, w->entry.path + w->root + 1);
-        r = answer == FILTER_SKIP ? 0 : content_stream_walk_answered(w, dir, name, answer, err);
-    }
+    if (r < 0)
+        return r;
+    answer = filter_ask(w->filter, w->entry.path + w->root + 1);
+    if (answer != FILTER_SKIP)
+        r = content_stream_walk_filtered(w, dir, name, answer, err);
     w->entry.path[len] = '\0';
     return r;
 }
@@ -174,7 +171,7 @@ static int content_stream_compare(const void *a, const void *b)
 static int content_stream_walk_folder(struct content_stream_walk *w, int fd, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r = 0;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r;
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
 
     if (!d) {
@@ -187,12 +184,15 @@ static int content_stream_walk_folder(struct content_stream_walk *w, int fd, str
     closedir(d);
     if (names)
         qsort(names, strv_len(names), sizeof(*names), content_stream_compare);
-    for (char **n = names; r >= 0 && n && *n; n++)
+    for (char **n = names; n && *n; n++) {
         r = content_stream_walk_one(w, fd, *n, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-/* A file that is the source itself goes by its name. */
+/* A source that is a file is filtered by its name. */
 static bool content_stream_is_taken(const struct filter *f, const char *path, const struct stat *st)
 {
     if (S_ISREG(st->st_mode))
@@ -200,30 +200,39 @@ static bool content_stream_is_taken(const struct filter *f, const char *path, co
     return S_ISDIR(st->st_mode);
 }
 
+static void content_stream_walk_free(struct content_stream_walk *w)
+{
+    free(w->piece);
+    free(w);
+}
+DEFINE_CLEANUP(struct content_stream_walk *, content_stream_walk_free);
+
 static int content_stream_walk_path(int root, const char *path, const char *name,
                                     const struct filter *filter, tar_write_fn write, void *arg,
                                     json_t *left_out, struct err *err)
 {
     _cleanup_close_ int fd = sources_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    struct content_stream_walk *w = xnew0(struct content_stream_walk);
+    _cleanup_(content_stream_walk_freep) struct content_stream_walk *w =
+        xnew0(struct content_stream_walk);
     struct stat st;
-    int r = 0;
+    int r;
 
+    if (fd < 0)
+        return err_sys(err, -fd, "open '%.200s'", path);
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "look at '%.200s'", path);
     w->piece = xmalloc(PIECE);
     w->filter = filter;
     w->root = strlen(name);
     w->left_out = left_out;
     tar_writer_init(&w->tar, write, arg);
     snprintf(w->entry.path, sizeof(w->entry.path), "%s", name);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        r = err_sys(err, fd < 0 ? -fd : errno, "open '%.200s'", path);
-    if (r >= 0 && content_stream_is_taken(filter, path, &st))
+    if (content_stream_is_taken(filter, path, &st)) {
         r = content_stream_put_opened(w, fd, &st, err);
-    if (r >= 0)
-        r = tar_finish(&w->tar, err);
-    free(w->piece);
-    free(w);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return tar_finish(&w->tar, err);
 }
 
 int content_stream_write(int root, const char *path, const char *name, const struct filter *filter,

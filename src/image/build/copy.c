@@ -487,12 +487,6 @@ static int build_copy_place_folder(struct build_copy *c, int in, struct err *err
     return r;
 }
 
-/* A file as the source is filtered by its name. With --parents it is never the source itself. */
-static bool build_copy_is_file_taken(const struct build_copy *c, const char *match)
-{
-    return !c->job->want.parents && filter_ask(c->filter, sources_name(match)) == FILTER_TAKE;
-}
-
 static int build_copy_place_opened(struct build_copy *c, int in, const char *match, struct err *err)
 {
     struct stat st;
@@ -503,7 +497,12 @@ static int build_copy_place_opened(struct build_copy *c, int in, const char *mat
         return build_copy_place_folder(c, in, err);
     if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_UNSUPPORTED, "it is neither a file nor a folder");
-    return build_copy_is_file_taken(c, match) ? build_copy_place_file(c, in, &st, match, err) : 0;
+    /*
+     * A file as the source is filtered by its name. With --parents it is never the source itself.
+     */
+    if (c->job->want.parents || filter_ask(c->filter, sources_name(match)) != FILTER_TAKE)
+        return 0;
+    return build_copy_place_file(c, in, &st, match, err);
 }
 
 static int build_copy_place_match(struct build_copy *c, const char *match, struct err *err)

@@ -1,8 +1,8 @@
 /*
  * COPY, ADD and WORKDIR: copies files from one tree into another, with the semantics of BuildKit.
- * Both trees are untrusted: every path is resolved with its tree as the root, and nothing is written
- * through a link below the destination. Runs in a confined child, starts no process, and needs only
- * the two folders.
+ * Both trees are untrusted: every path is resolved with its tree as the root, and nothing is
+ * written through a link below the destination. Runs in a confined child, starts no process, and
+ * needs only the two folders.
  */
 #pragma once
 
@@ -20,8 +20,10 @@ struct copy_owner {
     uint32_t uid, gid;
 };
 
-/* "name", "name:group", "1000" or "1000:1000"; names are looked up in the /etc/passwd and /etc/group
- * of the tree. */
+/*
+ * "name", "name:group", "1000" or "1000:1000"; names are looked up in the /etc/passwd and
+ * /etc/group of the tree.
+ */
 int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct err *err);
 
 struct copy_job {

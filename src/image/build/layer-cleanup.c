@@ -16,12 +16,12 @@
 
 enum { DEPTH_MAX = 200, LIST_MAX = 64 << 10 };
 
-static const char notes[] = "user.overlay.";
+static const char overlay_prefix[] = "user.overlay.";
 static const char opaque[] = "user.overlay.opaque";
 
 static int layer_cleanup_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err);
 
-/* Times stay: an attribute changes but the inode's own. */
+/* This changes only the ctime, so the layer stays the same. */
 static int layer_cleanup_drop_xattrs(int fd, struct err *err)
 {
     _cleanup_free_ char *names = NULL;
@@ -32,7 +32,7 @@ static int layer_cleanup_drop_xattrs(int fd, struct err *err)
     names = xmalloc(LIST_MAX);
     n = flistxattr(fd, names, LIST_MAX);
     for (const char *name = names; n > 0 && name < names + n; name += strlen(name) + 1)
-        if (strncmp(name, notes, strlen(notes)) == 0 && !STREQ(name, opaque) &&
+        if (strncmp(name, overlay_prefix, strlen(overlay_prefix)) == 0 && !STREQ(name, opaque) &&
             fremovexattr(fd, name) < 0)
             return err_sys(err, errno, "remove attribute '%.100s'", name);
     return 0;
@@ -60,33 +60,40 @@ static int layer_cleanup_entry(int dir, const char *name, unsigned depth, uint64
         return r;
     }
     if (depth == DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "'%.200s' lies over %d levels deep", name, DEPTH_MAX);
+        return err_set(err, ERR_LIMIT, "'%.200s': over %d levels deep", name, DEPTH_MAX);
     return layer_cleanup_folder(fd, depth + 1, bytes, err);
 }
 
 static int layer_cleanup_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err)
 {
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r = 0;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r;
     _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
 
     if (!d) {
         fd_close(copy);
         return err_sys(err, errno, "read a folder");
     }
-    for (const struct dirent *e; r >= 0 && (e = readdir(d));)
-        if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
-            r = layer_cleanup_entry(fd, e->d_name, depth, bytes, err);
-    return r;
+    for (const struct dirent *e; (e = readdir(d));) {
+        if (STREQ(e->d_name, ".") || STREQ(e->d_name, ".."))
+            continue;
+        r = layer_cleanup_entry(fd, e->d_name, depth, bytes, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int layer_cleanup(int dir, uint64_t *ret, struct err *err)
 {
     uint64_t bytes = 0;
-    int r = layer_cleanup_drop_xattrs(dir, err);
+    int r;
 
-    if (r >= 0)
-        r = layer_cleanup_folder(dir, 0, &bytes, err);
-    if (r >= 0)
-        *ret = bytes;
-    return r;
+    r = layer_cleanup_drop_xattrs(dir, err);
+    if (r < 0)
+        return r;
+    r = layer_cleanup_folder(dir, 0, &bytes, err);
+    if (r < 0)
+        return r;
+    *ret = bytes;
+    return 0;
 }

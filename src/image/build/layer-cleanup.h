@@ -1,6 +1,6 @@
 /*
- * What a step has left in its layer and no layer holds: sockets, FIFOs, and the notes that
- * overlayfs keeps for an upper layer, which would mean something else in a lower one. Runs in a
+ * Removes from a step's layer what image layers do not hold: sockets, FIFOs, and the attributes
+ * that overlayfs sets in an upper layer, which have another meaning in a lower one. Runs in a
  * confined child.
  */
 #pragma once
@@ -9,5 +9,5 @@
 
 #include "lib/base/err.h"
 
-/* *ret: bytes of the files that are left. */
+/* *ret: bytes of the files that stay. */
 int layer_cleanup(int dir, uint64_t *ret, struct err *err);

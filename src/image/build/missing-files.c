@@ -13,27 +13,38 @@ static int missing_files_add_source(int context, const char *source, const struc
     _cleanup_strv_ char **found = NULL;
     int r = filter_find(context, source, want, &found, &filter, err);
 
-    for (char **f = found; r >= 0 && f && *f; f++)
+    if (r < 0)
+        return r;
+    for (char **f = found; f && *f; f++) {
         r = content_stream_left_out(context, *f, filter, set, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int missing_files_add_step(int context, const struct build_plan_step *s, json_t *set,
                                   struct err *err)
 {
     const struct filter_want want = {.parents = s->parents, .exclude = s->exclude}, all = {0};
-    int r = 0;
+    int r;
 
     if (!build_is_from_elsewhere(&s->from))
-        for (char **p = s->sources; r >= 0 && p && *p; p++)
+        for (char **p = s->sources; p && *p; p++) {
             r = missing_files_add_source(context, *p, &want, set, err);
-    for (size_t i = 0; r >= 0 && i < s->n_mounts; i++) {
+            if (r < 0)
+                return r;
+        }
+    for (size_t i = 0; i < s->n_mounts; i++) {
         const struct build_mount *m = &s->mounts[i];
 
-        if (m->m.type == MOUNT_BIND && !build_is_from_elsewhere(&m->from))
-            r = missing_files_add_source(context, m->m.source ? m->m.source : "", &all, set, err);
+        if (m->m.type != MOUNT_BIND || build_is_from_elsewhere(&m->from))
+            continue;
+        r = missing_files_add_source(context, m->m.source ? m->m.source : "", &all, set, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static json_t *missing_files_keys(json_t *set)
@@ -56,13 +67,14 @@ int missing_files_check(const struct workspace *w, const struct build_stage *sta
     if (!w->digest_only)
         return 0;
     r = dir_open(w->dir, "context", &context, err);
-    /* What is wrong with one is told when it is done. */
-    for (size_t i = from; r >= 0 && i < stage->n_steps; i++)
-        (void)missing_files_add_step(context, &stage->steps[i], set, NULL);
-    if (r < 0 || !json_object_size(set))
+    if (r < 0)
         return r;
+    for (size_t i = from; i < stage->n_steps; i++)
+        /* An error in a later step is reported when that step is done. */
+        (void)missing_files_add_step(context, &stage->steps[i], set, NULL);
+    if (!json_object_size(set))
+        return 0;
     daemon_conn_send_event(daemon_conn, json_pack("{s:o}", "need", missing_files_keys(set)));
-    err_set(err, ERR_CONFLICT, "files of the context were left out that have to be there");
-    return err_hint(err,
-                    "The event `need` lists them; the context is to be sent again with these.");
+    err_set(err, ERR_CONFLICT, "files of the context are missing (the context is digest-only)");
+    return err_hint(err, "Send the context again with the files that the event `need` lists.");
 }

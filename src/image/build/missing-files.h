@@ -1,4 +1,4 @@
-/* What a build on a thin context (proto/digest-context.h) must be sent before it can go on. */
+/* Files that a build needs and that its digest-only context (proto/digest-context.h) leaves out. */
 #pragma once
 
 #include "image/build/daemon-conn.h"
@@ -7,9 +7,10 @@
 #include "lib/base/err.h"
 
 /*
- * Step `from` of the stage has to be done, and so most likely those after it: when a file that they
- * take was left out, all such are asked for ({"need": [DIGITS…]}), and the build fails. It is done
- * again with them, and finds in the cache what has been done by then.
+ * For a step `from` that is not in the cache. If this step or a later one of the stage needs a file
+ * that was left out, sends the event {"need": [DIGITS…]} with all such files and fails with
+ * ERR_CONFLICT. The client then builds again with these files, and the finished steps are in the
+ * cache.
  */
 int missing_files_check(const struct workspace *w, const struct build_stage *stage, size_t from,
                         struct daemon_conn *daemon_conn, struct err *err);

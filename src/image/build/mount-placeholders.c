@@ -22,7 +22,7 @@ static int mount_placeholders_open(int dir, const char *path, int flags)
     return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
 }
 
-/* Whether a layer hides what those below have at `path`, by a mark on the way there. */
+/* Whether a parent of `path` in this layer hides the layers below: a whiteout, or opaque. */
 static bool mount_placeholders_is_hidden_by(int layer, const char *path)
 {
     _cleanup_free_ char *part = xstrdup(path);

@@ -1,7 +1,7 @@
 /*
- * Places that a RUN needs mounts at and that its image does not have: they are made in the new
- * layer, where they do not belong. Noted before the command runs, taken away after it when nothing
- * has come to lie there.
+ * Mount points of a RUN that its image does not have. The sandbox makes them in the new layer,
+ * where they do not belong. They are noted before the command runs, and removed after it if they
+ * are still empty.
  */
 #pragma once
 
@@ -9,13 +9,13 @@
 #include "lib/base/err.h"
 
 struct mount_placeholders {
-    char **paths; /* owned: absolute, those that are not there, the deepest last */
+    char **paths; /* owned: missing paths without a leading slash, parents first */
 };
 
-/* Of one place: itself and the folders on the way to it. layers: bottom first. */
+/* Notes a mount point and its parent folders, if they are missing. layers: bottom first. */
 void mount_placeholders_note(struct mount_placeholders *s, const struct workspace *w,
                              char *const *layers, const char *target);
-/* From layer n of the build; what cannot be removed stays. */
+/* Removes them from layer n. A folder that is not empty stays. */
 void mount_placeholders_remove(const struct mount_placeholders *s, const struct workspace *w,
                                unsigned n);
 void mount_placeholders_done(struct mount_placeholders *s);

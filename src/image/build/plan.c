@@ -267,29 +267,20 @@ static bool build_plan_is_below_secrets(const char *target)
            !build_is_secrets_place(target);
 }
 
-static int build_plan_miss_agent(const struct plan_instruction *t, const char *id, size_t at,
-                                 struct err *err)
+static int build_plan_check_mount(const struct plan_instruction *t,
+                                  const struct dockerfile_mount *m, size_t at, struct err *err)
 {
-    *t->ret_at = at;
-    err_set(err, ERR_INVALID, "'--mount=type=ssh': ssh agent '%.64s' was not given", id);
-    return err_hint(err, "Give it with `image build --ssh %.64s`.", id);
-}
-
-/* Sandboxes have only these ids; COPY --chown has the same limit. */
-static bool build_plan_has_ids(const struct dockerfile_mount *m)
-{
-    return mount_number(m->uid, 10, 0) <= COPY_ID_MAX && mount_number(m->gid, 10, 0) <= COPY_ID_MAX;
-}
-
-static int build_plan_check_mount(const struct plan_instruction *t, const struct dockerfile_mount *m,
-                                  size_t at, struct err *err)
-{
-    if (!build_plan_has_ids(m))
+    /* Sandboxes have only these ids; COPY --chown has the same limit. */
+    if (mount_number(m->uid, 10, 0) > COPY_ID_MAX || mount_number(m->gid, 10, 0) > COPY_ID_MAX)
         return build_plan_refuse(t, at, err, "a uid or gid over 65535 in '--mount'");
     if (m->type == MOUNT_SSH && m->source)
         return err_set(err, ERR_INVALID, "--mount=type=ssh: 'source' is not allowed");
-    if (m->type == MOUNT_SSH && m->required && !strv_env_get(t->p->agents, agent_id(m)))
-        return build_plan_miss_agent(t, agent_id(m), at, err);
+    if (m->type == MOUNT_SSH && m->required && !strv_env_get(t->p->agents, agent_id(m))) {
+        *t->ret_at = at;
+        err_set(err, ERR_INVALID, "'--mount=type=ssh': ssh agent '%.64s' was not given",
+                agent_id(m));
+        return err_hint(err, "Give it with `image build --ssh %.64s`.", agent_id(m));
+    }
     if (m->type == MOUNT_TMPFS && m->size)
         return build_plan_refuse(t, at, err, "the size of a tmpfs in '--mount'");
     if (m->type == MOUNT_CACHE && (m->from || m->source))
@@ -507,11 +498,6 @@ static int build_plan_file(const struct plan_instruction *t, const struct docker
     return 0;
 }
 
-static bool build_plan_is_heredoc(const struct dockerfile_instruction *in, const char *word)
-{
-    return in->n_heredocs && strncmp(word, "<<", 2) == 0;
-}
-
 static int build_plan_url(struct build_plan_step *s, const char *url, struct err *err)
 {
     char *name;
@@ -532,7 +518,7 @@ static int build_plan_source(const struct plan_instruction *t, const struct dock
     char *source;
     int r;
 
-    if (build_plan_is_heredoc(t->in, w->text))
+    if (t->in->n_heredocs && strncmp(w->text, "<<", 2) == 0)
         return 0;
     r = build_plan_expand(t, w->text, w->at, &source, err);
     if (r < 0)

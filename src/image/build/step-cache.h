@@ -1,7 +1,7 @@
 /*
- * Results of steps: <store>/cache/<key>, one small file each. The key covers all that a step depends
- * on, so an entry is never wrong, only useless. An entry whose layer is gone does not count. The
- * store's collection keeps layers as long as their entries exist.
+ * Results of steps: <store>/cache/<key>, one small file each. The key covers all that a step
+ * depends on, so an entry is never wrong, only useless. An entry whose layer is gone does not
+ * count. The store's collection keeps layers as long as their entries exist.
  *
  * Notes are other small documents in the same folder, with the same life: what is known about a URL
  * (add-downloads.h).

@@ -76,8 +76,10 @@ static int step_run_find_owner(void *arg, int dir, void *out, struct err *err)
     return copy_owner_find(root, arg, out, err);
 }
 
-/* The supervisor accepts a name, a number or a pair of numbers; the name of a group becomes a number
- * here. */
+/*
+ * The supervisor accepts a name, a number or a pair of numbers; the name of a group becomes a
+ * number here.
+ */
 static int step_run_find_user(struct builder *b, const struct builder_state *st,
                               const struct build_plan_step *s, unsigned n, char **ret,
                               struct err *err)

@@ -1,6 +1,6 @@
 /*
- * One step of a stage: taken from the cache, or done. The cache key of a step is a digest of the key
- * of the step before it, of its own instruction, and of all files that it reads.
+ * One step of a stage: taken from the cache, or done. The cache key of a step is a digest of the
+ * key of the step before it, of its own instruction, and of all files that it reads.
  */
 #pragma once
 

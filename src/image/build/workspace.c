@@ -40,9 +40,14 @@ static int workspace_make_folders(struct workspace *w, struct err *err)
     if (mkdirat(w->store->dir, w->path, 0755) < 0)
         return err_sys(err, errno, "make '%s'", w->path);
     r = dir_open(w->store->dir, w->path, &w->dir, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
         r = workspace_make(w, 0755, err, folders[i]);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int workspace_open(struct images *s, const struct confined_ids *ids, const char *name,
@@ -91,10 +96,12 @@ int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, stru
 
     w->digest_only = digest_only;
     r = dir_open(w->dir, "context", &dir, err);
-    if (r >= 0)
-        r = digest_only || workspace_is_uncompressed_tar(fd)
-                ? layer_import_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err)
-                : workspace_unpack_compressed(dir, fd, err);
+    if (r < 0)
+        return err_wrap(err, "the build context");
+    if (digest_only || workspace_is_uncompressed_tar(fd))
+        r = layer_import_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
+    else
+        r = workspace_unpack_compressed(dir, fd, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;
 }
 

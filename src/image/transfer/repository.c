@@ -24,14 +24,14 @@ enum { TOKEN_ANSWER_MAX = 256 << 10, PROBE_MAX = 64 << 10, URL_MAX = 8 << 10 };
 
 struct repository {
     const struct settings *settings;
-    char *base; /* owned: "https://host[:port]" */
-    char *host; /* owned: "host:port" */
-    char *registry, *repository;
-    struct fetcher *fetcher;
+    char *base;                  /* owned: "https://host[:port]" */
+    char *host;                  /* owned: "host:port" */
+    char *registry, *repository; /* owned */
+    struct fetcher *fetcher;     /* owned */
     bool push, http;
-    char *basic; /* owned: what Authorization says for a user, or NULL */
-    pthread_mutex_t lock;
-    char *authorization; /* owned: what the registry has accepted last, or NULL */
+    char *basic;          /* owned: the Authorization header with the user's password, or NULL */
+    pthread_mutex_t lock; /* protects the next field */
+    char *authorization;  /* owned: the current Authorization header, or NULL */
 };
 
 /* ---- names ---- */
@@ -54,7 +54,8 @@ int repository_name_parse(const char *name, struct repository_name *ret, struct 
     path = slash && repository_is_registry(ref, (size_t)(slash - ref)) ? slash + 1 : ref;
     tag = strrchr(path, ':'); /* it always has one */
     if (!tag || tag == path)
-        return err_set(err, ERR_INVALID, "'%.100s' is no name that a registry could know", name);
+        return err_set(err, ERR_INVALID, "'%.100s' is not the name of an image in a registry",
+                       name);
     ret->registry = path == ref ? xstrdup(DOCKER_REGISTRY) : xstrndup(ref, (size_t)(slash - ref));
     ret->repository =
         xasprintf("%s%.*s", path == ref && !slash ? "library/" : "", (int)(tag - path), path);
@@ -79,7 +80,7 @@ static bool repository_is_loopback(const char *registry)
            (strncmp(registry, "127.", 4) == 0 && strspn(registry, "0123456789.") >= len);
 }
 
-/* ---- beginnings ---- */
+/* ---- construction ---- */
 
 static char *repository_basic_of(const struct settings *s)
 {
@@ -106,7 +107,7 @@ struct fetcher *repository_fetcher(const struct settings *s, const struct fetche
     return fetcher_new(&c);
 }
 
-/* For one host that the user has named: it may be anywhere. */
+/* A fetcher for one host. */
 static struct fetcher *repository_fetcher_for(const struct settings *s, const char *host,
                                               bool private_ok, bool http)
 {
@@ -127,26 +128,25 @@ static int repository_set_base(struct repository *r, const char *base, struct er
     r->host = fetch_url_host(base);
     r->http = strncmp(base, "http://", 7) == 0;
     if (!r->host)
-        return err_set(err, ERR_INVALID, "'%.200s' is no address of a registry", base);
+        return err_set(err, ERR_INVALID, "'%.200s' is not the URL of a registry", base);
     r->fetcher = repository_fetcher_for(r->settings, r->host, true, r->http);
     return 0;
 }
 
-static int repository_drop_data(void *arg _unused_, const char *data _unused_, size_t len _unused_,
-                                struct err *err _unused_)
+static int repository_discard(void *arg _unused_, const char *data _unused_, size_t len _unused_,
+                              struct err *err _unused_)
 {
     return 0;
 }
 
-/* A registry on this machine itself often has no certificate: asked with TLS first, then without.
- */
+/* A registry on this machine often has no certificate: tries TLS first, then plain HTTP. */
 static int repository_probe_loopback(struct repository *r, struct err *err)
 {
     _cleanup_free_ char *url = xasprintf("%s/v2/", r->base), *plain = NULL;
     const struct fetch f = {.url = url,
                             .size_max = PROBE_MAX,
                             .time_max = CONNECT_TIMEOUT,
-                            .on_data = repository_drop_data};
+                            .on_data = repository_discard};
     struct fetch_head head = {0};
 
     if (fetch_run(r->fetcher, &f, &head, NULL) >= 0) {
@@ -182,11 +182,12 @@ int repository_new(const struct settings *s, const struct repository_name *name,
     r->basic = mirror ? NULL : repository_basic_of(s);
     pthread_mutex_init(&r->lock, NULL);
     rc = repository_find_base(r, mirror, err);
-    if (rc < 0)
+    if (rc < 0) {
         repository_free(r);
-    else
-        *ret = r;
-    return rc;
+        return rc;
+    }
+    *ret = r;
+    return 0;
 }
 
 void repository_free(struct repository *r)
@@ -213,31 +214,28 @@ int repository_status_error(const struct repository *r, int status, const char *
 
     switch (status) {
     case 401:
-        err_set(err, ERR_UNAUTHORIZED, "registry '%s' wants credentials for %s", host, what);
-        return err_hint(err, "They are taken from 'auths' of ~/.docker/config.json, or from "
-                             "--username and --password-stdin.");
+        err_set(err, ERR_UNAUTHORIZED, "registry '%s' requires credentials for %s", host, what);
+        return err_hint(err, "Log in with `docker login`, which writes ~/.docker/config.json, or "
+                             "use --username and --password-stdin.");
     case 403:
-        return err_set(err, ERR_DENIED, "registry '%s' does not allow %s", host, what);
+        return err_set(err, ERR_DENIED, "registry '%s' denies %s", host, what);
     case 404:
-        return err_set(err, ERR_NOT_FOUND, "registry '%s' has no %s", host, what);
+        return err_set(err, ERR_NOT_FOUND, "registry '%s' does not have %s", host, what);
     case 429:
-        return err_set(err, ERR_LIMIT, "registry '%s' says that it was asked too often", host);
+        return err_set(err, ERR_LIMIT, "registry '%s': too many requests (status 429)", host);
     default:
-        return err_set(err, ERR_ENGINE, "registry '%s' answers %s with status %d", host, what,
-                       status);
+        return err_set(err, ERR_ENGINE, "registry '%s' answered status %d for %s", host, status,
+                       what);
     }
 }
 
-struct repository_text {
-    struct buf buf;
-};
-
+/* fetch's on_data; arg: a struct buf. */
 static int repository_take_text(void *arg, const char *data, size_t len, struct err *err)
 {
-    struct repository_text *t = arg;
+    struct buf *b = arg;
 
-    if (buf_append(&t->buf, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "the answer is over %zu bytes", t->buf.max);
+    if (buf_append(b, data, len) < 0)
+        return err_set(err, ERR_LIMIT, "the answer is over %zu bytes", b->max);
     return 0;
 }
 
@@ -264,7 +262,7 @@ static int repository_token_url(const struct repository *r, const struct challen
     if (buf_append_str(b, c->realm) < 0 ||
         (c->service && repository_add_query(b, "service", c->service) < 0) ||
         repository_add_query(b, "scope", scope) < 0)
-        return err_set(err, ERR_LIMIT, "the address of the token server is too long");
+        return err_set(err, ERR_LIMIT, "the URL of the registry's token server is too long");
     return 0;
 }
 
@@ -276,77 +274,87 @@ static bool repository_same_machine(const char *a, const char *b)
     return end && other && end - a == other - b && strncmp(a, b, (size_t)(end - a)) == 0;
 }
 
-/* The address comes from the registry: only one that lies on the registry's own machine may be
- * private or without TLS, as the registry is. */
+/* The registry chooses the URL of the token server. A private address or plain HTTP is allowed only
+ * on the registry's own host, and only if the registry itself is reached that way. */
 static int repository_fetch_token(struct repository *r, const struct challenge *c, char **ret,
                                   struct err *err)
 {
     _cleanup_buf_ struct buf url = BUF_INIT(URL_MAX);
+    _cleanup_wipe_ struct buf answer = BUF_INIT(TOKEN_ANSWER_MAX);
     _cleanup_free_ char *host = fetch_url_host(c->realm);
-    struct repository_text t = {.buf = BUF_INIT(TOKEN_ANSWER_MAX)};
     struct fetch f = {.size_max = TOKEN_ANSWER_MAX,
                       .time_max = ANSWER_TIMEOUT,
                       .on_data = repository_take_text,
-                      .arg = &t};
-    struct fetch_head head = {0};
+                      .arg = &answer};
+    _cleanup_(fetch_head_done) struct fetch_head head = {0};
     struct fetcher *fetcher;
     bool same;
     int rc;
 
     if (!host)
-        return err_set(err, ERR_DENIED, "the registry's token server has no https address");
+        return err_set(err, ERR_DENIED, "the registry's token server does not have an https URL");
     same = repository_same_machine(host, r->host);
     rc = repository_token_url(r, c, &url, err);
     if (rc < 0)
         return rc;
-    fetcher = repository_fetcher_for(r->settings, host, same, same && r->http);
     f.url = buf_data(&url);
     f.authorization = r->basic;
+    fetcher = repository_fetcher_for(r->settings, host, same, same && r->http);
     rc = fetch_run(fetcher, &f, &head, err);
-    if (rc >= 0 && head.status != 200)
-        rc = repository_status_error(r, head.status, "this repository", err);
-    if (rc >= 0)
-        rc = challenge_parse_token(buf_data(&t.buf), t.buf.len, ret, err);
-    fetch_head_done(&head);
     fetcher_free(fetcher);
-    buf_wipe(&t.buf);
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (head.status != 200)
+        return repository_status_error(r, head.status, "this repository", err);
+    return challenge_parse_token(buf_data(&answer), answer.len, ret, err);
 }
 
+/* *ret: an Authorization header, which the caller frees; NULL: no credentials were given. */
 static int repository_answer_challenge(struct repository *r, const char *text, char **ret,
                                        struct err *err)
 {
+    _cleanup_(challenge_done) struct challenge c = {0};
     _cleanup_free_ char *token = NULL;
-    struct challenge c = {0};
-    int rc = challenge_parse(text, &c, err);
+    int rc;
 
-    if (rc >= 0 && c.scheme == CHALLENGE_BASIC) {
+    rc = challenge_parse(text, &c, err);
+    if (rc < 0)
+        return rc;
+    if (c.scheme == CHALLENGE_BASIC) {
         *ret = r->basic ? xstrdup(r->basic) : NULL;
-    } else if (rc >= 0) {
-        rc = repository_fetch_token(r, &c, &token, err);
-        if (rc >= 0)
-            *ret = xasprintf("Bearer %s", token);
+        return 0;
     }
-    challenge_done(&c);
-    return rc < 0 ? err_wrap(err, "log in to '%s'", r->registry) : 0;
+    rc = repository_fetch_token(r, &c, &token, err);
+    if (rc < 0)
+        return rc;
+    *ret = xasprintf("Bearer %s", token);
+    return 0;
 }
 
-/* `used`: what was refused. Another thread may have a newer one by now. 0: there is none to try. */
+static int repository_log_in(struct repository *r, const char *used, const char *challenge,
+                             struct err *err)
+{
+    char *fresh = NULL;
+
+    if (challenge && repository_answer_challenge(r, challenge, &fresh, err) < 0)
+        return err_wrap(err, "log in to '%s'", r->registry);
+    free(r->authorization);
+    r->authorization = fresh;
+    return fresh && !(used && STREQ(fresh, used));
+}
+
+/*
+ * Replaces the header that was refused, unless another thread has replaced it already. used: the
+ * refused header, or NULL. 1: try again; 0: nothing new to try.
+ */
 static int repository_renew(struct repository *r, const char *used, const char *challenge,
                             struct err *err)
 {
-    char *fresh = NULL;
     int rc = 1;
 
     pthread_mutex_lock(&r->lock);
-    if (!r->authorization || (used && STREQ(r->authorization, used))) {
-        rc = challenge ? repository_answer_challenge(r, challenge, &fresh, err) : 0;
-        if (rc >= 0) {
-            rc = fresh && !(used && STREQ(fresh, used));
-            free(r->authorization);
-            r->authorization = fresh;
-        }
-    }
+    if (!r->authorization || (used && STREQ(r->authorization, used)))
+        rc = repository_log_in(r, used, challenge, err);
     pthread_mutex_unlock(&r->lock);
     return rc;
 }
@@ -394,29 +402,27 @@ int repository_fetch(struct repository *r, const struct fetch *f, struct fetch_h
 int repository_get(struct repository *r, const char *path, const char *accept, size_t max,
                    char **ret, size_t *ret_len, struct err *err)
 {
-    struct repository_text t = {.buf = BUF_INIT(max)};
+    _cleanup_buf_ struct buf body = BUF_INIT(max);
     const struct fetch f = {.url = path,
                             .accept = accept,
                             .size_max = max,
                             .time_max = ANSWER_TIMEOUT,
                             .on_data = repository_take_text,
-                            .arg = &t};
-    struct fetch_head head = {0};
+                            .arg = &body};
+    _cleanup_(fetch_head_done) struct fetch_head head = {0};
     int rc = repository_fetch(r, &f, &head, err);
 
-    if (rc >= 0 && head.status != 200) {
+    if (rc < 0)
+        return rc;
+    if (head.status != 200) {
         _cleanup_free_ char *what =
             xasprintf("'%s' of '%s'", strrchr(path, '/') + 1, r->repository);
 
-        rc = repository_status_error(r, head.status, what, err);
+        return repository_status_error(r, head.status, what, err);
     }
-    if (rc >= 0) {
-        *ret_len = t.buf.len;
-        *ret = buf_steal(&t.buf);
-    }
-    fetch_head_done(&head);
-    buf_done(&t.buf);
-    return rc;
+    *ret_len = body.len;
+    *ret = buf_steal(&body);
+    return 0;
 }
 
 char *repository_location(const struct repository *r, const char *path, const char *location)
