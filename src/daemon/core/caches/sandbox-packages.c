@@ -12,8 +12,8 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-/* The spec's network leads to a registry. An engine that nobody has needed yet has not said whether
- * it can: then the sandbox's supervisor will. */
+/* Whether the sandbox uses the package cache. A closed engine has not reported its capabilities
+ * yet; then the supervisor's answer decides. */
 static bool sandbox_packages_is_used(const struct sandbox *sb, const struct sandbox_spec *spec)
 {
     bool cannot = engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES);
@@ -21,7 +21,7 @@ static bool sandbox_packages_is_used(const struct sandbox *sb, const struct sand
     return sb->m->config.packages && spec->network == SPEC_NETWORK_PACKAGES && !cannot;
 }
 
-/* The supervisor of an earlier version does not know the question. */
+/* A supervisor of an earlier version does not know the request. */
 static void sandbox_packages_no_listener(struct sandbox *sb, const struct err *err)
 {
     const char *why = err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND
@@ -33,7 +33,7 @@ static void sandbox_packages_no_listener(struct sandbox *sb, const struct err *e
     strv_push(&sb->warnings, text);
 }
 
-/* The socket itself says it. */
+/* A Unix socket leads to the relay, any other socket is in the sandbox's network namespace. */
 static enum sandbox_way sandbox_packages_way_of(int fd)
 {
     int domain = 0;
@@ -97,7 +97,7 @@ static void sandbox_packages_on_answer(void *arg, const struct err *err, const c
 {
     struct op *op = arg;
 
-    (void)json; /* that it answers is all we want to know */
+    (void)json; /* any answer shows that it works */
     if (err)
         op_fail(op, err);
     else

@@ -1,6 +1,6 @@
 /*
- * What package caches there are, and forgetting them: every engine is asked, one after another, and
- * one that fails is a line of its own beside what the others have said.
+ * Lists and drops the caches of package tools. Engines are asked one after another. The failure of
+ * one engine is an entry of its own beside the results of the others.
  */
 #include "daemon/core/caches/tool-caches.h"
 
@@ -15,9 +15,9 @@
 struct round {
     struct manager *m;
     size_t next;
-    struct engine *engine; /* the one that is asked */
+    struct engine *engine; /* the engine that is being asked */
     json_t *items, *troubles;
-    char *tool; /* to be forgotten, "" for all; NULL: they are listed */
+    char *tool; /* the tool to drop, "" for all; NULL: list */
     tool_caches_fn done;
     void *arg;
 };

@@ -1,9 +1,9 @@
 /*
- * Numbers are handed out of a reserved block whose end is in the store, so that a crash can only
- * skip some. A write survives our own death, but not always the machine's: after a power cut the
- * mark may be an older one. So the first mark of each boot waits for the disk, and a start that
- * finds another boot's mark without a clean end leaps over more numbers than can have been lost
- * (the log is written through every few thousand commits at the latest).
+ * Numbers come from a reserved block whose end is in the store, so a crash can only skip numbers. A
+ * write survives the death of the daemon, but not always that of the machine: after a power cut the
+ * mark may be an older one. Therefore the first mark of each boot is synced to disk. A start that
+ * finds the mark of another boot without a clean end skips more numbers than can have been lost:
+ * SQLite syncs its log every few thousand commits at the latest.
  */
 #include "daemon/core/events/events.h"
 
@@ -29,7 +29,7 @@ enum {
     BLOCK = 1024,
     LEAP = 1 << 24,
     BATCH = 128,        /* in one transaction: about a millisecond */
-    PENDING_MAX = 8192, /* the disk is full: the oldest go */
+    PENDING_MAX = 8192, /* when the store cannot be written; the oldest are dropped */
     DATA_MAX = 4096,
 };
 
@@ -48,8 +48,8 @@ struct event_log {
     uint64_t next, reserved;
     uint64_t saved; /* all up to this number are in the store, or lost */
     uint64_t keep, stored;
-    bool counted;   /* stored is known */
-    bool skipped;   /* no number could be had for the last one */
+    bool counted;   /* `stored` is valid */
+    bool skipped;   /* the last event got no number */
     bool notifying; /* notify_timer is set */
     struct pending *first, **last;
     size_t n_pending;
@@ -137,7 +137,7 @@ static struct store_event events_to_row(const struct pending *p)
     return (struct store_event){e.seq, e.at, e.kind, e.sandbox_id, e.sandbox, e.exec, e.data};
 }
 
-/* Some more than the limit may gather, so that not every write is also a removal. */
+/* Lets the log grow a little over the limit, so that not every write also deletes. */
 static int events_trim(struct event_log *ev, struct err *err)
 {
     struct store_span span = {0};
@@ -174,7 +174,7 @@ static int events_flush_batch(struct event_log *ev, struct err *err)
     return events_trim(ev, err);
 }
 
-/* One batch a turn. */
+/* Writes one batch per turn of the loop. */
 static void events_on_timer(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -253,7 +253,8 @@ static void events_notify_soon(struct event_log *ev)
     loop_timer_set(ev->notify_timer, 0, false);
 }
 
-/* False: none can be had, and what happens now is lost; its number will be seen to be missing. */
+/* False: no number is available and this event is lost. Its number is skipped, so readers see a
+ * gap. */
 static bool events_take_number(struct event_log *ev, uint64_t *ret)
 {
     if (ev->next + 1 >= ev->reserved && events_reserve(ev, false, NULL) < 0) {
@@ -357,7 +358,7 @@ static bool events_matches(const struct event_reader *r, const struct event *e)
            (e->sandbox_id && STREQ(r->sandbox, e->sandbox_id));
 }
 
-/* Its own number is that of the last one missing: who has read it goes on behind it. */
+/* The gap has the number of the last missing event: a reader continues after it. */
 static void events_send_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
 {
     char data[80];
@@ -391,7 +392,7 @@ int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, ev
     struct reading rd = {r, fn, arg};
     int n = 0;
 
-    if (r->after >= ev->next) { /* of another life: its numbers are not ours */
+    if (r->after >= ev->next) { /* a number of another store */
         events_send_gap(&rd, r->after, 1, time_wall());
         r->after = 0;
     }

@@ -1,5 +1,6 @@
 /*
- * Execs as JSON documents: one, the list of a sandbox, and all; from live objects and stored rows.
+ * Execs as JSON documents, from live objects and from stored rows: one exec, those of a sandbox,
+ * and all.
  */
 #include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
@@ -68,7 +69,7 @@ static json_t *exec_json_from_row(const struct sandbox *sb, const struct store_e
 
 struct collect {
     struct sandbox *sb;
-    json_t *list; /* or the one document */
+    json_t *list; /* or a single document */
     bool one;
 };
 
@@ -132,14 +133,14 @@ int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *er
 
 int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err)
 {
-    return usage_totals_of(&m->tallies, sb->id, ret, err);
+    return usage_totals_of(&m->usage_totals, sb->id, ret, err);
 }
 
 int exec_totals_all(struct manager *m, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *sandboxes = json_object();
     struct sandbox *sb = NULL;
-    int r = usage_totals_all(&m->tallies, &doc, err);
+    int r = usage_totals_all(&m->usage_totals, &doc, err);
 
     if (r < 0)
         return r;
@@ -165,7 +166,7 @@ int exec_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t 
     struct collect c = {.sb = sb, .one = true};
     int r;
 
-    if (live) { /* also one that is not stored yet: its sandbox is starting */
+    if (live) { /* it may not have a row yet, while its sandbox starts */
         *ret = exec_to_json(live);
         return 0;
     }

@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
 
-/* A sandbox that is on its way out still has its image: a removal waits so long for it. */
+/* A sandbox that is being removed still uses its image: the removal of the image waits so long. */
 #define GOING_WAIT (5 * USEC_PER_SEC)
 #define GOING_AGAIN (20 * USEC_PER_MSEC)
 
@@ -19,9 +19,9 @@ struct asked {
     engine_image_fn done;
     void *arg;
 
-    /* removal */
+    /* of a removal */
     char *name; /* owned */
-    bool going; /* some were on their way out when it was asked */
+    bool going; /* sandboxes were being removed at the time of the request */
     struct deadline by;
     struct err refused;
     struct loop_timer *again; /* or NULL */
@@ -48,7 +48,7 @@ static char **images_in_use(struct manager *m)
     return used;
 }
 
-/* An ephemeral one without a command has only its readers to wait for. */
+/* An ephemeral sandbox without a command only waits for its readers. */
 static bool images_is_going(const struct sandbox *sb)
 {
     const struct op *last = op_last(sb);

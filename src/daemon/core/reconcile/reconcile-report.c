@@ -1,5 +1,5 @@
 /*
- * A run as JSON, while it goes on and afterwards.
+ * The report of a run as JSON, during the run and afterwards.
  */
 #include "daemon/core/reconcile/reconcile-internal.h"
 #include "lib/base/cleanup.h"
@@ -25,7 +25,7 @@ static const char *reconcile_report_result_name(const struct recon_item *item)
 
 static json_t *reconcile_report_text_to_json(const char *s)
 {
-    json_t *j = s ? json_string(s) : NULL; /* an engine's words may be no UTF-8 */
+    json_t *j = s ? json_string(s) : NULL; /* NULL when an engine's text is not UTF-8 */
 
     return j ? j : json_null();
 }
@@ -59,7 +59,7 @@ static json_t *reconcile_report_item_to_json(const struct recon_item *item)
 
 struct figures {
     size_t total, finished, by_result[RECON_FAILED + 1];
-    size_t adopted, recreated, removed, cleaned, marked; /* with success, or planned */
+    size_t adopted, recreated, removed, cleaned, marked; /* successful, or planned */
 };
 
 static void reconcile_report_count_item(const struct recon_item *item, struct figures *f)

@@ -1,6 +1,6 @@
 /*
- * What failed or was busy is remembered with the time of its next try. Background runs pass over it
- * until then and repeat what was said; a command tries at once.
+ * Remembers what failed or was busy, with the time of its next try. Until then background runs skip
+ * the object and repeat the last result; a command tries at once.
  */
 #include <stdlib.h>
 #include <sys/random.h>
@@ -13,10 +13,10 @@
 #define RETRY_MAX (600 * USEC_PER_SEC)
 enum { RETRY_DOUBLINGS = 9 };
 
-/* Something that could not be done, between two tries. */
+/* An object whose action failed or was deferred. */
 struct reconcile_retry {
     unsigned tries;
-    uint64_t at; /* time_mono() of the next */
+    uint64_t at; /* time_mono() of the next try */
     enum recon_result result;
     char *reason, *hint;
 };
@@ -44,7 +44,7 @@ static struct reconcile_retry *reconcile_retry_find(const struct reconcile *rc,
     return map_get(&rc->retries, key);
 }
 
-/* A quarter more or less: many that failed together must not come back together. */
+/* Varies by a quarter: many that failed together must not be tried again together. */
 static uint64_t reconcile_retry_pause_after(unsigned tries)
 {
     uint64_t pause = RETRY_FIRST << MIN(tries - 1, (unsigned)RETRY_DOUBLINGS), dice = 0;
@@ -81,7 +81,7 @@ void reconcile_retry_forget(struct reconcile *rc, const struct recon_item *item)
     reconcile_retry_free(map_remove(&rc->retries, key));
 }
 
-/* Of objects that have gone by other hands: none of this run's items speaks of them. */
+/* Entries that no run has tried for long belong to objects that somebody else removed. */
 void reconcile_retry_trim(struct reconcile *rc)
 {
     void *value;
@@ -95,7 +95,7 @@ void reconcile_retry_trim(struct reconcile *rc)
     }
 }
 
-/* In a background run: its time has not come. */
+/* In a background run: true when its next try is not due. */
 bool reconcile_retry_must_wait(const struct reconcile *rc, struct recon_item *item)
 {
     const struct reconcile_retry *g = reconcile_retry_find(rc, item);

@@ -1,7 +1,8 @@
 /*
- * What happens to sandboxes behind our back. An engine's news is a reason to look: the operation
- * below asks the engine what the sandbox is and makes our state agree. When an engine is back,
- * everything that lives there is looked at, and what could not be cleaned up is cleaned up.
+ * Reacts to changes outside ripcord, and opens engines that could not be reached. An engine's news
+ * only says that something changed: an operation asks the engine for the sandbox's state and takes
+ * it over. When an engine is back, all its live sandboxes are inspected, and pending cleanups are
+ * done.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static void engine_watch_finish(struct op *op)
     struct sandbox *sb = op->sb;
 
     op_done(op, ACTION_UNCHANGED);
-    /* The end of its line was ours to wait for, and with it the end of an ephemeral sandbox. */
+    /* manager_on_closed() left this to the operation. */
     if (sb->ephemeral && !sb->conn)
         sandbox_expire(sb);
 }
@@ -42,7 +43,7 @@ static void engine_watch_clean(struct op *op)
     engine_cleanup(op->sb->engine, op->sb->id, engine_watch_cleaned, op);
 }
 
-/* Whether its reason is one that tells how it went down. */
+/* Whether its reason says how it went down. */
 static bool engine_watch_is_explained(const struct sandbox *sb, enum engine_sandbox_state state)
 {
     if (sb->state != SANDBOX_STOPPED)
@@ -61,7 +62,7 @@ static char *engine_watch_why_down(enum engine_sandbox_state state)
                      time_format(time_wall(), when));
 }
 
-/* The engine says that it does not run. */
+/* The engine reports that it does not run. */
 static void engine_watch_found_down(struct op *op, enum engine_sandbox_state state)
 {
     struct sandbox *sb = op->sb;
@@ -69,7 +70,7 @@ static void engine_watch_found_down(struct op *op, enum engine_sandbox_state sta
     if (sb->conn) {
         op->why = engine_watch_why_down(state);
         sandbox_set_state(sb, SANDBOX_STOPPING, op->why, NULL);
-        op_down(op, 0, engine_watch_clean); /* its supervisor knows, or is about to */
+        op_down(op, 0, engine_watch_clean); /* its supervisor has noticed, or will soon */
         return;
     }
     if (!engine_watch_is_explained(sb, state))
@@ -85,7 +86,7 @@ static void engine_watch_found_up(struct op *op, enum engine_sandbox_state state
     struct sandbox *sb = op->sb;
     enum sandbox_state now = state == ENGINE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 
-    if (!sb->conn) { /* nobody could run a command in it: it goes down, as we say it is */
+    if (!sb->conn) { /* without a connection no command can run in it: stop it, as its state says */
         if (sb->state == SANDBOX_STOPPED || sb->unsettled)
             engine_watch_clean(op);
         else
@@ -103,7 +104,7 @@ static void engine_watch_inspected(void *arg, const struct err *err, struct engi
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
-    if (err) { /* the engine has gone again; there will be news when it is back */
+    if (err) { /* the engine is gone again; it sends news when it is back */
         log_debug("sandbox %s: cannot be inspected: %s", sb->name, err->msg);
         engine_watch_finish(op);
         return;
@@ -145,10 +146,10 @@ struct op *engine_watch_inspect(struct sandbox *sb)
 
 struct reach {
     struct manager *m;
-    char *before; /* what was wrong the last time, or NULL */
+    char *before; /* the failure of the last try, or NULL */
 };
 
-/* Said once, not at each try. */
+/* Warns only when the failure is a new one. */
 static void engine_watch_reached(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct reach *r = arg;

@@ -8,7 +8,7 @@
 #include "lib/base/xalloc.h"
 
 struct due {
-    const char *by; /* NULL: nothing will happen */
+    const char *by; /* NULL: nothing is due */
     bool remove;
     uint64_t in; /* usec */
 };
@@ -29,7 +29,7 @@ void lease_moved(struct sandbox *sb, enum sandbox_state from)
 
     if (lease_is_up(sb->state) && !lease_is_up(from))
         sb->up_at = sb->idle_at = now;
-    /* A removal that failed counts anew: it is not tried at every tick. */
+    /* A failed removal starts the clock again, so that it is not tried at every tick. */
     if (lease_is_down(sb->state) && !lease_is_down(from))
         sb->down_at = now;
 }
@@ -74,7 +74,7 @@ static json_t *lease_ms(uint64_t usec)
 
 static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
 {
-    struct sandbox_spec before = sb->spec; /* its numbers only */
+    struct sandbox_spec before = sb->spec; /* only for its numbers */
     int r;
 
     lease_copy(&sb->spec, from);
@@ -90,7 +90,8 @@ static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, str
     return 0;
 }
 
-/* The store has it: what is noted beside the sandbox counts when that is lost. */
+/* A failure is only a warning: the store has the leases. The copy beside the sandbox matters
+ * when the store is lost. */
 static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;

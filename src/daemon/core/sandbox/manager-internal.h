@@ -31,7 +31,7 @@ struct manager {
     struct exec *unsaved; /* ended execs whose end could not be saved yet */
     unsigned n_unsaved;
     struct disk_floor_watch floor;
-    struct tallies tallies;
+    struct usage_totals usage_totals;
     struct lease_clock lease_clock; /* for leases */
     uint64_t reach_at;              /* time_mono() of the next attempt to open closed engines */
     unsigned reaching;              /* attempts that are running */

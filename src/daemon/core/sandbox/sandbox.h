@@ -57,8 +57,8 @@ struct sandbox {
     enum sandbox_state state;
     uint64_t since, created_at; /* wall clock */
     char *reason;               /* of the state, or NULL */
-    uint64_t journal_bytes;     /* output of its ended execs on disk (output-retention.c) */
-    uint64_t trim_seq;   /* execs up to this number are beyond history_keep (output-retention.c) */
+    uint64_t journal_bytes;     /* output of its ended execs on disk (daemon/core/exec/) */
+    uint64_t trim_seq;   /* execs up to this number are beyond history_keep (daemon/core/exec/) */
     uint64_t retain_at;  /* wall clock: when its next output is due for removal */
     uint32_t unenforced; /* enum spec_limit bits */
     char **warnings;     /* of this run, from the engine */
