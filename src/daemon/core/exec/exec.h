@@ -58,11 +58,10 @@ struct exec {
     int stdin_fd; /* owned: write end of stdin, or pty master; non-blocking; -1: closed */
     uint64_t end_of[JOURNAL_STREAMS]; /* length of each stream, from the last OUTPUT */
     struct exec_watch *watches;
-    struct loop_timer *grace; /* of a cancelled session: kills it; or NULL */
-    struct sandbox
-        *read_from;        /* after the end, in an ephemeral sandbox: kept alive by our watches */
-    struct end_record end; /* valid in state EXEC_ENDED */
-    struct err start_err;  /* set when the sandbox itself could not be started */
+    struct loop_timer *grace;  /* of a cancelled session: kills it; or NULL */
+    struct sandbox *read_from; /* ephemeral, after the end: kept alive by our watches */
+    struct end_record end;     /* valid in state EXEC_ENDED */
+    struct err start_err;      /* set when the sandbox itself could not be started */
 };
 
 struct exec *exec_ref(struct exec *x);

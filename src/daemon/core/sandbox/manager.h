@@ -32,9 +32,8 @@ struct manager_config {
     uint64_t journal_sandbox_budget; /* bytes of the output of its ended execs; 0: no limit */
     uint64_t journal_keep;           /* usec after the end of an exec; 0: for ever */
     uint64_t history_keep;           /* ended execs per sandbox; 0: all */
-    const char
-        *state_dir; /* borrowed: the folder of the sandboxes; NULL: disk_floor is not checked */
-    uint64_t disk_floor; /* bytes that must be free there for new work; 0: no check */
+    const char *state_dir;           /* borrowed: folder of the sandboxes; NULL: no disk_floor */
+    uint64_t disk_floor;             /* bytes that must be free there for new work; 0: no check */
 
     uint64_t mounts_budget; /* bytes of all cache mounts of builds together */
 
