@@ -117,16 +117,6 @@ void sandbox_packages_require(struct op *op, void (*then)(struct op *op))
                        sandbox_packages_on_answer, op);
 }
 
-static const struct sandbox *sandbox_packages_find_id(struct manager *m, const char *id)
-{
-    struct sandbox *sb;
-
-    for (size_t i = 0; id && manager_next(m, &i, &sb);)
-        if (STREQ(sb->id, id))
-            return sb;
-    return NULL;
-}
-
 void sandbox_packages_event(struct manager *m, const char *json)
 {
     _cleanup_free_ char *id = NULL;
@@ -143,6 +133,6 @@ void sandbox_packages_event(struct manager *m, const char *json)
         id = xstrdup(json_string_value(json_object_get(doc, "sandbox")));
     json_object_del(doc, "type");
     json_object_del(doc, "sandbox");
-    sb = sandbox_packages_find_id(m, id);
+    sb = id ? manager_find_id(m, id) : NULL;
     events_emit_of(m->config.events, kind, id, sb ? sb->name : NULL, NULL, doc);
 }

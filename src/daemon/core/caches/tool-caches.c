@@ -43,23 +43,13 @@ static void tool_caches_round_trouble(struct round *r, const struct err *err)
 
 /* ---- listing ---- */
 
-static const char *tool_caches_name_of(struct manager *m, const char *id)
-{
-    struct sandbox *sb;
-
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (STREQ(sb->id, id))
-            return sb->name;
-    return id;
-}
-
 static json_t *tool_caches_to_json(struct round *r, const struct engine_cache *c)
 {
     static const char *const kinds[] = {"base", "shared", "private"};
-    const char *owner =
-        c->kind == ENGINE_CACHE_PRIVATE ? tool_caches_name_of(r->m, c->owner) : c->owner;
+    const struct sandbox *sb =
+        c->kind == ENGINE_CACHE_PRIVATE ? manager_find_id(r->m, c->owner) : NULL;
     json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "engine", r->engine->ops->name, "kind",
-                          kinds[c->kind], "tool", c->tool, "owner", owner);
+                          kinds[c->kind], "tool", c->tool, "owner", sb ? sb->name : c->owner);
     char text[TIME_FORMAT_MAX];
 
     json_object_set_new(o, "bytes",

@@ -16,15 +16,22 @@ static void exec_json_put_time(json_t *o, const char *key, uint64_t wall)
     json_object_set_new(o, key, wall ? json_string(time_format(wall, tmp)) : json_null());
 }
 
+json_t *exec_argv_to_json(char *const *argv)
+{
+    json_t *a = json_array();
+
+    for (; argv && *argv; argv++)
+        json_array_append_new(a, json_string(*argv));
+    return a;
+}
+
 json_t *exec_to_json(const struct exec *x)
 {
-    json_t *o = json_object(), *argv = json_array();
+    json_t *o = json_object();
 
-    for (char **p = x->req.argv; p && *p; p++)
-        json_array_append_new(argv, json_string(*p));
     json_object_set_new(o, "id", json_string(x->id));
     json_object_set_new(o, "sandbox", json_string(x->sandbox_name));
-    json_object_set_new(o, "argv", argv);
+    json_object_set_new(o, "argv", exec_argv_to_json(x->req.argv));
     json_object_set_new(o, "state", json_string(exec_state_name(x->state)));
     exec_json_put_time(o, "started_at", x->started_at);
     exec_json_put_time(o, "ended_at", x->ended_at);
@@ -102,13 +109,6 @@ int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct e
     return 0;
 }
 
-/* Newest first, as exec_list_json() does. */
-static void exec_json_collect_live(struct sandbox *sb, json_t *list)
-{
-    for (const struct exec *x = sb->execs; x; x = x->next)
-        json_array_append_new(list, exec_to_json(x));
-}
-
 int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *list = json_array();
@@ -120,7 +120,8 @@ int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *er
         int r = 0;
 
         if (!all || sb->ephemeral)
-            exec_json_collect_live(sb, list);
+            for (const struct exec *x = sb->execs; x; x = x->next) /* the newest first */
+                json_array_append_new(list, exec_to_json(x));
         else if (n < EXEC_LIST_MAX)
             r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX - (unsigned)n,
                                 exec_json_collect_row, &c, err);

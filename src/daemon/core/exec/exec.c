@@ -180,15 +180,6 @@ static char *exec_options_text(const struct exec *x)
     return json_to_text(o, true);
 }
 
-static json_t *exec_argv_to_json(char *const *argv)
-{
-    json_t *a = json_array();
-
-    for (; argv && *argv; argv++)
-        json_array_append_new(a, json_string(*argv));
-    return a;
-}
-
 static void exec_store_add(struct exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -260,18 +251,14 @@ static void exec_catch_up(struct exec *x)
         supervisor_conn_detach(x->sb->conn, x->id);
 }
 
-static void exec_send(struct exec *x)
-{
-    x->attached = x->req.attach |= x->attached;
-    supervisor_conn_exec(x->sb->conn, &x->req);
-}
-
 void exec_launch(struct exec *x)
 {
-    if (x->sent)
+    if (x->sent) {
         exec_catch_up(x);
-    else
-        exec_send(x);
+    } else {
+        x->attached = x->req.attach |= x->attached;
+        supervisor_conn_exec(x->sb->conn, &x->req);
+    }
     /* Sent first, stored second: the supervisor works while SQLite writes. If the daemon dies
      * between the two, the journals are on disk and only the row is missing. */
     if (!x->seq || !STREQ(x->sandbox_id, x->sb->id)) /* or: the name has a new sandbox */
@@ -463,11 +450,6 @@ static bool exec_has_folder(const struct exec *x)
     return access(dir, F_OK) == 0 || errno != ENOENT;
 }
 
-static bool exec_was_begun(const struct exec *x)
-{
-    return x->state != EXEC_STARTING || x->sb->ephemeral || exec_has_folder(x);
-}
-
 void exec_end_unbegun(struct sandbox *sb)
 {
     for (struct exec *x = sb->execs, *next; x; x = next) {
@@ -503,7 +485,7 @@ static void exec_lost(struct exec *x)
 
     if (!exec_is_sent(x)) /* the operation of its sandbox decides about it */
         return;
-    if (!exec_was_begun(x)) {
+    if (x->state == EXEC_STARTING && !x->sb->ephemeral && !exec_has_folder(x)) {
         exec_put_off(x, "the sandbox went down before the command started");
         return;
     }

@@ -21,27 +21,19 @@ struct reconcile_retry {
     char *reason, *hint;
 };
 
-static void reconcile_retry_free(struct reconcile_retry *g)
+static void reconcile_retry_free(struct reconcile_retry *retry)
 {
-    if (!g)
+    if (!retry)
         return;
-    free(g->reason);
-    free(g->hint);
-    free(g);
+    free(retry->reason);
+    free(retry->hint);
+    free(retry);
 }
 
 static char *reconcile_retry_key_of(const struct recon_item *item)
 {
     return xasprintf("%s %d %s", item->engine->ops->name, (int)item->kind,
                      item->ref ? item->ref : item->id);
-}
-
-static struct reconcile_retry *reconcile_retry_find(const struct reconcile *rc,
-                                                    const struct recon_item *item)
-{
-    _cleanup_free_ char *key = reconcile_retry_key_of(item);
-
-    return map_get(&rc->retries, key);
 }
 
 /* Varies by a quarter: many that failed together must not be tried again together. */
@@ -58,20 +50,20 @@ static uint64_t reconcile_retry_pause_after(unsigned tries)
 void reconcile_retry_later(struct reconcile *rc, struct recon_item *item)
 {
     _cleanup_free_ char *key = reconcile_retry_key_of(item);
-    struct reconcile_retry *g = map_get(&rc->retries, key);
+    struct reconcile_retry *retry = map_get(&rc->retries, key);
 
-    if (!g) {
-        g = xnew0(struct reconcile_retry);
-        map_add(&rc->retries, key, g);
+    if (!retry) {
+        retry = xnew0(struct reconcile_retry);
+        map_add(&rc->retries, key, retry);
     }
-    g->tries++;
-    g->at = time_mono() + reconcile_retry_pause_after(g->tries);
-    g->result = item->result;
-    free(g->reason);
-    g->reason = item->reason ? xstrdup(item->reason) : NULL;
-    free(g->hint);
-    g->hint = item->hint ? xstrdup(item->hint) : NULL;
-    item->retry_at = g->at;
+    retry->tries++;
+    retry->at = time_mono() + reconcile_retry_pause_after(retry->tries);
+    retry->result = item->result;
+    free(retry->reason);
+    retry->reason = item->reason ? xstrdup(item->reason) : NULL;
+    free(retry->hint);
+    retry->hint = item->hint ? xstrdup(item->hint) : NULL;
+    item->retry_at = retry->at;
 }
 
 void reconcile_retry_forget(struct reconcile *rc, const struct recon_item *item)
@@ -88,9 +80,9 @@ void reconcile_retry_trim(struct reconcile *rc)
     const char *key;
 
     for (size_t i = 0; map_next(&rc->retries, &i, &key, &value);) {
-        struct reconcile_retry *g = value;
+        struct reconcile_retry *retry = value;
 
-        if (g->at + 2 * RETRY_MAX < time_mono())
+        if (retry->at + 2 * RETRY_MAX < time_mono())
             reconcile_retry_free(map_remove(&rc->retries, key));
     }
 }
@@ -98,16 +90,17 @@ void reconcile_retry_trim(struct reconcile *rc)
 /* In a background run: true when its next try is not due. */
 bool reconcile_retry_must_wait(const struct reconcile *rc, struct recon_item *item)
 {
-    const struct reconcile_retry *g = reconcile_retry_find(rc, item);
+    _cleanup_free_ char *key = reconcile_retry_key_of(item);
+    const struct reconcile_retry *retry = map_get(&rc->retries, key);
 
-    if (!g || STREQ(item->run->options.trigger, "command") || g->at <= time_mono())
+    if (!retry || STREQ(item->run->options.trigger, "command") || retry->at <= time_mono())
         return false;
-    item->result = g->result;
-    item->retry_at = g->at;
+    item->result = retry->result;
+    item->retry_at = retry->at;
     free(item->reason);
-    item->reason = g->reason ? xstrdup(g->reason) : NULL;
+    item->reason = retry->reason ? xstrdup(retry->reason) : NULL;
     free(item->hint);
-    item->hint = g->hint ? xstrdup(g->hint) : NULL;
+    item->hint = retry->hint ? xstrdup(retry->hint) : NULL;
     return true;
 }
 

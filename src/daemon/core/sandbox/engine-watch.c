@@ -201,16 +201,6 @@ void engine_watch_tick(struct manager *m)
 
 /* ---- news ---- */
 
-static struct sandbox *engine_watch_find_id(struct manager *m, const char *id)
-{
-    struct sandbox *sb = NULL;
-
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (STREQ(sb->id, id))
-            return sb;
-    return NULL;
-}
-
 static void engine_watch_on_back(struct manager *m, struct engine *e)
 {
     struct sandbox *sb = NULL;
@@ -241,7 +231,7 @@ void engine_watch_on_news(void *arg, struct engine *e, const struct engine_news 
         sandbox_packages_build(m, news->id, news->fd);
         return;
     }
-    sb = engine_watch_find_id(m, news->id);
+    sb = manager_find_id(m, news->id);
     if (sb && sb->engine == e)
         engine_watch_inspect(sb);
 }

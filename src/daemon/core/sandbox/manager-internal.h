@@ -45,6 +45,8 @@ void manager_warn(struct manager *m, const char *fmt, ...) _printf_(2, 3);
 /* Whether a request to all engines includes this one. Engines that were never used stay closed,
  * except the default engine. */
 bool manager_asks_engine(const struct manager *m, const struct engine *e);
+/* NULL without such a sandbox. */
+struct sandbox *manager_find_id(struct manager *m, const char *id);
 
 /* Makes a sandbox in state `absent` and adds it to the map. */
 struct sandbox *sandbox_new(struct manager *m, const char *name);

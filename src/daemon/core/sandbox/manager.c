@@ -352,6 +352,16 @@ struct sandbox *manager_find(struct manager *m, const char *name, struct err *er
     return manager_lookup(m, name, &sb, err) < 0 ? NULL : sb;
 }
 
+struct sandbox *manager_find_id(struct manager *m, const char *id)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (STREQ(sb->id, id))
+            return sb;
+    return NULL;
+}
+
 struct engine *manager_engine(struct manager *m, const char *name, struct err *err)
 {
     const char *wanted = name ? name : m->config.default_engine, *near;

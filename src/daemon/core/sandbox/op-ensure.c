@@ -269,23 +269,18 @@ static int op_ensure_wanted(struct op *op, struct err *err)
     return absent || op->want.disk == sb->spec.disk ? 0 : op_ensure_other_disk(sb, err);
 }
 
-/* A request for a sandbox counts as its use. */
-static void op_ensure_used(struct op *op)
-{
-    lease_touch(op->sb);
-    op_done(op, ACTION_UNCHANGED);
-}
-
 static void op_ensure_up(struct op *op)
 {
     struct sandbox *sb = op->sb;
 
-    if (sb->state == SANDBOX_PAUSED)
+    if (sb->state == SANDBOX_PAUSED) {
         supervisor_conn_pause(sb->conn, false, op_ensure_resumed, op);
-    else if (sb->state == SANDBOX_RUNNING)
-        op_ensure_used(op);
-    else
+    } else if (sb->state == SANDBOX_RUNNING) {
+        lease_touch(sb); /* a request for a sandbox counts as its use */
+        op_done(op, ACTION_UNCHANGED);
+    } else {
         op_ensure_start_again(op);
+    }
 }
 
 /* Only `up` wakes a paused sandbox. It may have been paused after the request was queued. */

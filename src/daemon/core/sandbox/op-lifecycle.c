@@ -188,19 +188,13 @@ static void op_pause_exec_started(void *arg, enum exec_event event _unused_)
     op_pause_run(op);
 }
 
-static void op_pause_wait_for(struct op *op, struct exec *x)
-{
-    op->starting = exec_ref(x);
-    op->watch = (struct exec_watch){.fn = op_pause_exec_started, .arg = op};
-    exec_watch_add(x, &op->watch);
-}
-
 static void op_pause_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
     enum sandbox_state from = op->on ? SANDBOX_RUNNING : SANDBOX_PAUSED;
     enum sandbox_state to = op->on ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+    struct exec *starting;
 
     if (sb->state == to) {
         op_done(op, ACTION_UNCHANGED);
@@ -219,10 +213,14 @@ static void op_pause_run(struct op *op)
         op_fail(op, &err);
         return;
     }
-    if (op->on && op_pause_find_starting(sb))
-        op_pause_wait_for(op, op_pause_find_starting(sb));
-    else
+    starting = op->on ? op_pause_find_starting(sb) : NULL;
+    if (!starting) {
         supervisor_conn_pause(sb->conn, op->on, op_pause_done, op);
+        return;
+    }
+    op->starting = exec_ref(starting);
+    op->watch = (struct exec_watch){.fn = op_pause_exec_started, .arg = op};
+    exec_watch_add(starting, &op->watch);
 }
 
 const struct op_type op_pause = {"pause", op_pause_run};

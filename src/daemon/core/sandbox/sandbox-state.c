@@ -49,11 +49,6 @@ bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to)
     return (moves[from] & (1U << to)) != 0;
 }
 
-static const char *sandbox_state_wanted_name(const struct sandbox *sb)
-{
-    return sb->want_running ? "running" : "stopped";
-}
-
 /* spec: its text; NULL: the column is not written. */
 static struct store_sandbox sandbox_state_to_row(const struct sandbox *sb, const char *spec)
 {
@@ -64,7 +59,7 @@ static struct store_sandbox sandbox_state_to_row(const struct sandbox *sb, const
         .spec = spec,
         .hash = sb->hash,
         .ephemeral = sb->ephemeral,
-        .wanted = sandbox_state_wanted_name(sb),
+        .wanted = sb->want_running ? "running" : "stopped",
         .state = sandbox_state_name(sb->state),
         .reason = sb->reason,
         .since = sb->since,
