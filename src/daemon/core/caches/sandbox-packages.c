@@ -34,13 +34,13 @@ static void sandbox_packages_no_listener(struct sandbox *sb, const struct err *e
 }
 
 /* A Unix socket leads to the relay, any other socket is in the sandbox's network namespace. */
-static enum sandbox_way sandbox_packages_way_of(int fd)
+static enum packages_route sandbox_packages_route_of(int fd)
 {
     int domain = 0;
     socklen_t len = sizeof(domain);
 
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-    return domain == AF_UNIX ? WAY_STREAM : WAY_SOCKET;
+    return domain == AF_UNIX ? PACKAGES_ROUTE_STREAM : PACKAGES_ROUTE_SOCKET;
 }
 
 static void sandbox_packages_on_listener(void *arg, const struct err *err, int fd)
@@ -51,7 +51,7 @@ static void sandbox_packages_on_listener(void *arg, const struct err *err, int f
         sandbox_packages_no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
         return;
     }
-    sb->way = sandbox_packages_way_of(fd);
+    sb->packages_route = sandbox_packages_route_of(fd);
     packages_proxy_attach(sb->m->config.packages, sb->id, fd);
 }
 
@@ -63,7 +63,7 @@ void sandbox_packages_linked(struct sandbox *sb)
 
 void sandbox_packages_unlinked(struct sandbox *sb)
 {
-    sb->way = WAY_NONE;
+    sb->packages_route = PACKAGES_ROUTE_NONE;
     if (sb->m->config.packages)
         packages_proxy_forget(sb->m->config.packages, sb->id);
 }
@@ -80,11 +80,11 @@ void sandbox_packages_build(struct manager *m, const char *id, int fd)
         packages_proxy_forget(m->config.packages, id);
 }
 
-const char *sandbox_packages_way(const struct sandbox *sb)
+const char *sandbox_packages_route(const struct sandbox *sb)
 {
     static const char *const names[] = {NULL, "socket", "stream"};
 
-    return names[sb->way];
+    return names[sb->packages_route];
 }
 
 const char *sandbox_packages_trouble(const struct sandbox *sb)

@@ -12,7 +12,7 @@ void sandbox_packages_linked(struct sandbox *sb);
 void sandbox_packages_unlinked(struct sandbox *sb);
 /* Why the package cache does not serve this sandbox; NULL: no problem is known. */
 const char *sandbox_packages_trouble(const struct sandbox *sb);
-const char *sandbox_packages_way(const struct sandbox *sb); /* NULL: not served now */
+const char *sandbox_packages_route(const struct sandbox *sb); /* NULL: not served now */
 /* Emits one event of ripcord-packages (proto/packages.h) as "registry.<type>". */
 void sandbox_packages_event(struct manager *m, const char *json);
 /* Calls `then` at once, or, where the configuration requires the package cache, when it answers.

@@ -12,7 +12,7 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-struct round {
+struct tool_caches_round {
     struct manager *m;
     size_t next;
     struct engine *engine; /* the engine that is being asked */
@@ -22,7 +22,7 @@ struct round {
     void *arg;
 };
 
-static void tool_caches_round_end(struct round *r)
+static void tool_caches_round_end(struct tool_caches_round *r)
 {
     _cleanup_json_ json_t *doc = json_pack("{s:o, s:o}", "caches", r->items, "errors", r->troubles);
 
@@ -32,9 +32,9 @@ static void tool_caches_round_end(struct round *r)
     free(r);
 }
 
-static void tool_caches_round_step(struct round *r);
+static void tool_caches_round_step(struct tool_caches_round *r);
 
-static void tool_caches_round_trouble(struct round *r, const struct err *err)
+static void tool_caches_round_trouble(struct tool_caches_round *r, const struct err *err)
 {
     json_array_append_new(r->troubles,
                           json_pack("{s:s, s:s, s:s}", "engine", r->engine->ops->name, "code",
@@ -43,7 +43,7 @@ static void tool_caches_round_trouble(struct round *r, const struct err *err)
 
 /* ---- listing ---- */
 
-static json_t *tool_caches_to_json(struct round *r, const struct engine_cache *c)
+static json_t *tool_caches_to_json(struct tool_caches_round *r, const struct engine_cache *c)
 {
     static const char *const kinds[] = {"base", "shared", "private"};
     const struct sandbox *sb =
@@ -61,7 +61,7 @@ static json_t *tool_caches_to_json(struct round *r, const struct engine_cache *c
 
 static void tool_caches_listed(void *arg, const struct err *err, const struct engine_caches *caches)
 {
-    struct round *r = arg;
+    struct tool_caches_round *r = arg;
 
     if (err)
         tool_caches_round_trouble(r, err);
@@ -80,7 +80,7 @@ static void tool_caches_dropped(void *arg, const struct err *err, struct engine_
     tool_caches_round_step(arg);
 }
 
-static void tool_caches_round_step(struct round *r)
+static void tool_caches_round_step(struct tool_caches_round *r)
 {
     const struct manager_config *c = &r->m->config;
 
@@ -100,7 +100,7 @@ static void tool_caches_round_step(struct round *r)
 static void tool_caches_round_start(struct manager *m, const char *tool, tool_caches_fn done,
                                     void *arg)
 {
-    struct round *r = xnew0(struct round);
+    struct tool_caches_round *r = xnew0(struct tool_caches_round);
 
     r->m = m;
     r->items = json_array();

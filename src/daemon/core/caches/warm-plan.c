@@ -32,7 +32,7 @@ enum {
  * Files that a tool writes outside its cache are removed with the sandbox.
  */
 /* clang-format off */
-static const struct recipe {
+static const struct warm_recipe {
     const char *tool;
     const char *special; /* characters that a package name may have besides letters, digits and "._-" */
     const char *packages[12], *requirements[16], *lock[12]; /* commands; the packages follow the first two */
@@ -75,7 +75,7 @@ void warm_plan_done(struct warm_plan *p)
 
 /* ---- what is asked ---- */
 
-static int warm_plan_find_recipe(const char *tool, const struct recipe **ret, struct err *err)
+static int warm_plan_find_recipe(const char *tool, const struct warm_recipe **ret, struct err *err)
 {
     const struct cache_tool *t;
     int r;
@@ -96,7 +96,7 @@ static int warm_plan_find_recipe(const char *tool, const struct recipe **ret, st
                          "npm packages.");
 }
 
-static int warm_plan_check_package(const struct recipe *r, const char *s, struct err *err)
+static int warm_plan_check_package(const struct warm_recipe *r, const char *s, struct err *err)
 {
     bool fine = *s && strlen(s) <= PACKAGE_MAX && (isalnum((unsigned char)*s) || *s == '@');
 
@@ -180,7 +180,7 @@ static int warm_plan_take_requirements(const char *text, struct buf *ret, struct
     return 0;
 }
 
-static int warm_plan_check_kind(const struct recipe *r, const struct warm_request *q,
+static int warm_plan_check_kind(const struct warm_recipe *r, const struct warm_request *q,
                                 struct err *err)
 {
     int given = (json_array_size(q->packages) > 0) + (q->requirements != NULL) + (q->lock != NULL);
@@ -198,7 +198,7 @@ static int warm_plan_check_kind(const struct recipe *r, const struct warm_reques
 
 /* ---- the command ---- */
 
-static int warm_plan_add_packages(char ***argv, const struct recipe *r, const json_t *packages,
+static int warm_plan_add_packages(char ***argv, const struct warm_recipe *r, const json_t *packages,
                                   struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
@@ -216,8 +216,8 @@ static int warm_plan_add_packages(char ***argv, const struct recipe *r, const js
     return 0;
 }
 
-static int warm_plan_make_argv(const struct recipe *r, const struct warm_request *q, char ***ret,
-                               struct err *err)
+static int warm_plan_make_argv(const struct warm_recipe *r, const struct warm_request *q,
+                               char ***ret, struct err *err)
 {
     const char *const *words = q->lock ? r->lock : q->requirements ? r->requirements : r->packages;
 
@@ -377,7 +377,7 @@ static int warm_plan_read_request(const json_t *doc, struct warm_request *q, str
 int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err)
 {
     _cleanup_(warm_plan_done) struct warm_plan p = {.files = -1};
-    const struct recipe *recipe = NULL;
+    const struct warm_recipe *recipe = NULL;
     struct warm_request q = {0};
     int r;
 

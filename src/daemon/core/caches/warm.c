@@ -232,7 +232,7 @@ static void warm_take_cache(struct warm *w)
 /* ---- the tool ---- */
 
 /* The last line of stderr, where tools print the cause of a failure. */
-static void warm_last_words(const struct exec *x, char ret[static TAIL_MAX])
+static void warm_last_error_line(const struct exec *x, char ret[static TAIL_MAX])
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
     struct journal_reader reader;
@@ -255,7 +255,7 @@ static void warm_last_words(const struct exec *x, char ret[static TAIL_MAX])
         memmove(ret, line + 1, strlen(line));
 }
 
-static void warm_judge(const struct exec *x, struct err *err)
+static void warm_check_end(const struct exec *x, struct err *err)
 {
     char words[TAIL_MAX];
 
@@ -270,7 +270,7 @@ static void warm_judge(const struct exec *x, struct err *err)
     } else if (x->end.cause != END_EXITED) {
         err_set(err, ERR_ENGINE, "the tool was ended: %s", end_cause_name(x->end.cause));
     } else if (x->end.exit_code != 0) {
-        warm_last_words(x, words);
+        warm_last_error_line(x, words);
         err_set(err, ERR_INVALID, "the tool failed with exit status %d: %.500s", x->end.exit_code,
                 words);
     }
@@ -283,7 +283,7 @@ static void warm_on_exec(void *arg, enum exec_event event)
 
     if (event != EXEC_EVENT_ENDED)
         return;
-    warm_judge(w->exec, &err);
+    warm_check_end(w->exec, &err);
     warm_unwatch(w);
     if (err.code)
         warm_finish(w, &err);

@@ -33,8 +33,8 @@ enum {
     DATA_MAX = 4096,
 };
 
-struct pending {
-    struct pending *next;
+struct pending_event {
+    struct pending_event *next;
     uint64_t seq, at;
     char kind[EVENT_KIND_MAX];
     char sandbox_id[SANDBOX_ID_LEN + 1], sandbox[SANDBOX_NAME_SIZE], exec[EXEC_ID_LEN + 1];
@@ -51,7 +51,7 @@ struct event_log {
     bool counted;   /* `stored` is valid */
     bool skipped;   /* the last event got no number */
     bool notifying; /* notify_timer is set */
-    struct pending *first, **last;
+    struct pending_event *first, **last;
     size_t n_pending;
     struct events_watch *watches;
 };
@@ -78,7 +78,7 @@ static int events_reserve(struct event_log *ev, bool sync, struct err *err)
     return 0;
 }
 
-static int events_take_up(struct event_log *ev, struct err *err)
+static int events_load_mark(struct event_log *ev, struct err *err)
 {
     char text[96], state = 'u', boot[BOOT_ID_MAX] = "";
     unsigned long long number = 1;
@@ -101,7 +101,7 @@ static int events_take_up(struct event_log *ev, struct err *err)
 
 static void events_pending_pop(struct event_log *ev)
 {
-    struct pending *p = ev->first;
+    struct pending_event *p = ev->first;
 
     ev->first = p->next;
     if (!ev->first)
@@ -117,7 +117,7 @@ static const char *events_or_null(const char *s)
     return *s ? s : NULL;
 }
 
-static struct event events_to_event(const struct pending *p)
+static struct event events_to_event(const struct pending_event *p)
 {
     return (struct event){
         .seq = p->seq,
@@ -130,7 +130,7 @@ static struct event events_to_event(const struct pending *p)
     };
 }
 
-static struct store_event events_to_row(const struct pending *p)
+static struct store_event events_to_row(const struct pending_event *p)
 {
     struct event e = events_to_event(p);
 
@@ -162,7 +162,7 @@ static int events_flush_batch(struct event_log *ev, struct err *err)
     size_t n = 0;
     int r;
 
-    for (const struct pending *p = ev->first; p && n < BATCH; p = p->next)
+    for (const struct pending_event *p = ev->first; p && n < BATCH; p = p->next)
         rows[n++] = events_to_row(p);
     r = store_event_add(ev->store, rows, n, err);
     if (r < 0)
@@ -218,7 +218,7 @@ int events_open(struct loop *loop, struct store *store, uint64_t keep, struct ev
     ev->keep = keep;
     ev->last = &ev->first;
     time_boot_id(ev->boot);
-    r = events_take_up(ev, err);
+    r = events_load_mark(ev, err);
     if (r < 0) {
         free(ev);
         return err_wrap(err, "events");
@@ -286,14 +286,14 @@ static void events_copy(char *to, size_t size, const char *from)
 void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_id,
                     const char *sandbox, const char *exec, json_t *data)
 {
-    struct pending *p;
+    struct pending_event *p;
     uint64_t seq;
 
     if (!ev || !events_take_number(ev, &seq)) {
         json_decref(data);
         return;
     }
-    p = xnew0(struct pending);
+    p = xnew0(struct pending_event);
     p->seq = seq;
     p->at = time_wall();
     events_copy(p->kind, sizeof(p->kind), kind);
@@ -337,7 +337,7 @@ int events_before_oldest(struct event_log *ev, uint64_t *ret, struct err *err)
     return 0;
 }
 
-struct reading {
+struct event_reading {
     struct event_reader *r;
     event_fn fn;
     void *arg;
@@ -359,7 +359,8 @@ static bool events_matches(const struct event_reader *r, const struct event *e)
 }
 
 /* The gap has the number of the last missing event: a reader continues after it. */
-static void events_send_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
+static void events_send_gap(const struct event_reading *rd, uint64_t after, uint64_t next,
+                            uint64_t at)
 {
     char data[80];
     struct event gap = {.seq = next - 1, .at = at, .kind = "gap", .data = data};
@@ -369,7 +370,7 @@ static void events_send_gap(const struct reading *rd, uint64_t after, uint64_t n
     rd->fn(rd->arg, &gap);
 }
 
-static void events_read_one(const struct reading *rd, const struct event *e)
+static void events_read_one(const struct event_reading *rd, const struct event *e)
 {
     if (e->seq > rd->r->after + 1)
         events_send_gap(rd, rd->r->after, e->seq, e->at);
@@ -389,7 +390,7 @@ static void events_read_row(void *arg, const struct store_event *row)
 int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, event_fn fn,
                 void *arg, struct err *err)
 {
-    struct reading rd = {r, fn, arg};
+    struct event_reading rd = {r, fn, arg};
     int n = 0;
 
     if (r->after >= ev->next) { /* a number of another store */
@@ -400,7 +401,7 @@ int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, ev
         n = store_event_each(ev->store, r->after, limit, events_read_row, &rd, err);
     if (n < 0)
         return n;
-    for (const struct pending *p = ev->first; p && (unsigned)n < limit; p = p->next) {
+    for (const struct pending_event *p = ev->first; p && (unsigned)n < limit; p = p->next) {
         struct event e = events_to_event(p);
 
         if (e.seq <= r->after)

@@ -74,7 +74,7 @@ static json_t *exec_json_from_row(const struct sandbox *sb, const struct store_e
     return o;
 }
 
-struct collect {
+struct exec_json_collect {
     struct sandbox *sb;
     json_t *list; /* or a single document */
     bool one;
@@ -82,7 +82,7 @@ struct collect {
 
 static void exec_json_collect_row(void *arg, const struct store_exec *row)
 {
-    struct collect *c = arg;
+    struct exec_json_collect *c = arg;
     const struct exec *live = exec_find_live(c->sb, row->id);
     json_t *o;
 
@@ -99,7 +99,7 @@ static void exec_json_collect_row(void *arg, const struct store_exec *row)
 int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *list = json_array();
-    struct collect c = {.sb = sb, .list = list};
+    struct exec_json_collect c = {.sb = sb, .list = list};
     int r;
 
     r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX, exec_json_collect_row, &c, err);
@@ -115,7 +115,7 @@ int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *er
     struct sandbox *sb = NULL;
 
     for (size_t i = 0; manager_next(m, &i, &sb);) {
-        struct collect c = {.sb = sb, .list = list};
+        struct exec_json_collect c = {.sb = sb, .list = list};
         size_t n = json_array_size(list);
         int r = 0;
 
@@ -164,7 +164,7 @@ int exec_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t 
                   struct err *err)
 {
     const struct exec *live = exec_find_live(sb, id);
-    struct collect c = {.sb = sb, .one = true};
+    struct exec_json_collect c = {.sb = sb, .one = true};
     int r;
 
     if (live) { /* it may not have a row yet, while its sandbox starts */

@@ -469,7 +469,7 @@ bool exec_may_wait(struct exec *x)
     return !x->sb->ephemeral && ++x->refusals <= EXEC_REFUSALS_MAX;
 }
 
-static void exec_put_off(struct exec *x, const char *why)
+static void exec_defer(struct exec *x, const char *why)
 {
     const struct err err = {.code = ERR_ENGINE, .msg = (char *)why};
 
@@ -486,7 +486,7 @@ static void exec_lost(struct exec *x)
     if (!exec_is_sent(x)) /* the operation of its sandbox decides about it */
         return;
     if (x->state == EXEC_STARTING && !x->sb->ephemeral && !exec_has_folder(x)) {
-        exec_put_off(x, "the sandbox went down before the command started");
+        exec_defer(x, "the sandbox went down before the command started");
         return;
     }
     if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {
@@ -579,7 +579,7 @@ void exec_on_refused(struct sandbox *sb, const char *id, const struct err *err)
     struct exec *x = exec_find_id(sb, id);
 
     if (x)
-        exec_put_off(x, err->msg);
+        exec_defer(x, err->msg);
 }
 
 void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec)

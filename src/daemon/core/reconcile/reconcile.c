@@ -192,7 +192,7 @@ static void reconcile_adopt(struct recon_item *item)
 }
 
 /* For a dry run, or a sandbox that was removed meanwhile. */
-static void reconcile_pretend(struct recon_item *item, const struct sandbox *sb)
+static void reconcile_check_only(struct recon_item *item, const struct sandbox *sb)
 {
     if (sb && item->action == RECON_RECREATE)
         op_renew_check(sb, &item->err);
@@ -212,7 +212,7 @@ static void reconcile_item_start(struct recon_item *item)
                                         : DISCARD_REMOVE,
                           reconcile_discarded);
     else if (dry || (item->action != RECON_ADOPT && !sb))
-        reconcile_pretend(item, sb);
+        reconcile_check_only(item, sb);
     else if (item->action == RECON_ADOPT)
         reconcile_adopt(item);
     else
@@ -222,7 +222,7 @@ static void reconcile_item_start(struct recon_item *item)
 /* ---- lanes ---- */
 
 /* Objects that earlier items use. */
-static bool reconcile_is_late(const struct recon_item *item)
+static bool reconcile_goes_last(const struct recon_item *item)
 {
     return item->kind == OBJECT_NETWORK || item->kind == OBJECT_VOLUME;
 }
@@ -277,8 +277,8 @@ static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane)
     while (lane->next < lane->n && lane->active < at_once && !run->m->closing) {
         struct recon_item *item = lane->items[lane->next];
 
-        if (reconcile_is_late(item) && lane->active && lane->next > 0 &&
-            !reconcile_is_late(lane->items[lane->next - 1]))
+        if (reconcile_goes_last(item) && lane->active && lane->next > 0 &&
+            !reconcile_goes_last(lane->items[lane->next - 1]))
             return; /* objects that use it are still being removed */
         lane->next++;
         if (item->result != RECON_WAITING || reconcile_retry_must_wait(run->m->reconcile, item)) {
@@ -290,12 +290,12 @@ static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane)
     }
 }
 
-static int reconcile_late_last(const void *a, const void *b)
+static int reconcile_compare_items(const void *a, const void *b)
 {
     const struct recon_item *x = *(struct recon_item *const *)a,
                             *y = *(struct recon_item *const *)b;
 
-    return (int)reconcile_is_late(x) - (int)reconcile_is_late(y);
+    return (int)reconcile_goes_last(x) - (int)reconcile_goes_last(y);
 }
 
 struct reconcile_listing {
@@ -320,7 +320,7 @@ static void reconcile_listed(void *arg, const struct err *err, const struct engi
     } else if (!run->m->closing) {
         recon_plan(run, lane, list);
         if (lane->n)
-            qsort(lane->items, lane->n, sizeof(*lane->items), reconcile_late_last);
+            qsort(lane->items, lane->n, sizeof(*lane->items), reconcile_compare_items);
         reconcile_lane_go(run, lane);
     }
     reconcile_run_check(run);

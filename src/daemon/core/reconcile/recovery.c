@@ -23,8 +23,8 @@
 
 enum { RECOVER_AT_ONCE = 16 };
 
-struct waiter {
-    struct waiter *next;
+struct recovery_waiter {
+    struct recovery_waiter *next;
     uint64_t until; /* time_mono(): notified then at the latest; 0: no limit */
     manager_fn fn;
     void *arg;
@@ -37,13 +37,13 @@ struct recovery {
     size_t next_name;
     char **unread; /* ids of rows that this version cannot read: not to be removed */
     unsigned due;  /* deferred calls that are still to come */
-    struct waiter *waiters;
+    struct recovery_waiter *waiters;
 };
 
 static void recovery_notify_waiters(struct recovery *r)
 {
     while (!r->pending && r->waiters) {
-        struct waiter *w = r->waiters;
+        struct recovery_waiter *w = r->waiters;
 
         r->waiters = w->next;
         w->fn(w->arg);
@@ -54,7 +54,7 @@ static void recovery_notify_waiters(struct recovery *r)
 static void recovery_destroy(struct recovery *r)
 {
     while (r->waiters) {
-        struct waiter *w = r->waiters;
+        struct recovery_waiter *w = r->waiters;
 
         r->waiters = w->next;
         free(w);
@@ -94,7 +94,7 @@ bool recovery_is_done(const struct recovery *r)
 
 void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg)
 {
-    struct waiter *w = xnew0(struct waiter), **at = &r->waiters;
+    struct recovery_waiter *w = xnew0(struct recovery_waiter), **at = &r->waiters;
 
     w->until = limit ? time_mono() + limit : 0;
     w->fn = fn;
@@ -106,10 +106,10 @@ void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg)
         recovery_defer(r, recovery_notify_later);
 }
 
-static struct waiter *recovery_take_late(struct recovery *r)
+static struct recovery_waiter *recovery_take_late(struct recovery *r)
 {
-    for (struct waiter **at = &r->waiters; *at; at = &(*at)->next) {
-        struct waiter *w = *at;
+    for (struct recovery_waiter **at = &r->waiters; *at; at = &(*at)->next) {
+        struct recovery_waiter *w = *at;
 
         if (!w->until || time_mono() < w->until)
             continue;
@@ -121,7 +121,7 @@ static struct waiter *recovery_take_late(struct recovery *r)
 
 void recovery_tick(struct recovery *r)
 {
-    struct waiter *w;
+    struct recovery_waiter *w;
 
     while (r && (w = recovery_take_late(r))) {
         w->fn(w->arg);
@@ -362,7 +362,7 @@ static void recovery_load_seqs(struct manager *m)
 /* ---- the beginning ---- */
 
 /* Opens the engines that are wanted now, not at the first tick. */
-static void recovery_reach_engines(void *arg)
+static void recovery_open_engines(void *arg)
 {
     struct recovery *r = arg;
 
@@ -388,7 +388,7 @@ int recovery_start(struct manager *m, struct err *err)
     recovery_load_seqs(m);
     for (int i = 0; i < RECOVER_AT_ONCE; i++)
         recovery_start_next(r);
-    recovery_defer(r, recovery_reach_engines);
+    recovery_defer(r, recovery_open_engines);
     recovery_wait(r, 0, recovery_reconcile, m);
     return 0;
 }

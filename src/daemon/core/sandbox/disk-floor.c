@@ -32,7 +32,7 @@ struct disk_floor_state {
 
 /* False when there is no floor, or when statvfs() fails: then the work itself will fail and say
  * why. */
-static bool disk_floor_look(const struct manager *m, struct disk_floor_state *ret)
+static bool disk_floor_read(const struct manager *m, struct disk_floor_state *ret)
 {
     struct disk_floor_state s;
 
@@ -94,7 +94,7 @@ int disk_floor_check(const struct manager *m, struct err *err)
 
     if (r < 0)
         return r;
-    if (!disk_floor_look(m, &s))
+    if (!disk_floor_read(m, &s))
         return 0;
     if (s.free < s.floor)
         return disk_floor_too_full("", format_size(s.free, have), format_size(s.floor, need), err);
@@ -144,12 +144,12 @@ static void disk_floor_stop_grower(struct manager *m, uint64_t free)
     op->why = xstrdup("the disk is nearly full and this sandbox grew fastest");
 }
 
-struct measure {
+struct disk_measurement {
     struct manager *m;
     char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1];
 };
 
-static void disk_floor_store_usage(struct measure *w, uint64_t usage)
+static void disk_floor_store_usage(struct disk_measurement *w, uint64_t usage)
 {
     struct sandbox *sb = map_get(&w->m->sandboxes, w->name);
 
@@ -163,20 +163,20 @@ static void disk_floor_store_usage(struct measure *w, uint64_t usage)
 
 static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage)
 {
-    struct measure *w = arg;
+    struct disk_measurement *w = arg;
     struct manager *m = w->m;
     struct disk_floor_state s;
 
     disk_floor_store_usage(w, err ? USAGE_UNKNOWN : usage);
     free(w);
     m->background_calls--;
-    if (--m->floor.pending == 0 && !m->closing && disk_floor_look(m, &s) && s.free < s.floor / 2)
+    if (--m->floor.pending == 0 && !m->closing && disk_floor_read(m, &s) && s.free < s.floor / 2)
         disk_floor_stop_grower(m, s.free);
 }
 
 static void disk_floor_measure(struct sandbox *sb)
 {
-    struct measure *w = xnew0(struct measure);
+    struct disk_measurement *w = xnew0(struct disk_measurement);
 
     w->m = sb->m;
     memcpy(w->name, sb->name, sizeof(w->name));
@@ -196,7 +196,7 @@ void disk_floor_tick(struct manager *m)
         return;
     f->next = time_mono() + LOOK_INTERVAL;
     f->round += 1;
-    if (!disk_floor_look(m, &s) || s.free >= s.floor)
+    if (!disk_floor_read(m, &s) || s.free >= s.floor)
         return;
     for (size_t i = 0; manager_next(m, &i, &sb);)
         if (sb->state == SANDBOX_RUNNING)

@@ -144,34 +144,34 @@ struct op *engine_watch_inspect(struct sandbox *sb)
 
 #define REACH_INTERVAL (10 * USEC_PER_SEC)
 
-struct reach {
+struct engine_attempt {
     struct manager *m;
     char *before; /* the failure of the last try, or NULL */
 };
 
 /* Warns only when the failure is a new one. */
-static void engine_watch_reached(void *arg, const struct err *err, struct engine_sandbox *info)
+static void engine_watch_opened(void *arg, const struct err *err, struct engine_sandbox *info)
 {
-    struct reach *r = arg;
+    struct engine_attempt *r = arg;
 
     (void)info;
     r->m->background_calls--;
-    r->m->reaching--;
+    r->m->opening--;
     if (err && (!r->before || !STREQ(r->before, err->msg)))
         manager_warn(r->m, "%s; trying again", err->msg);
     free(r->before);
     free(r);
 }
 
-static void engine_watch_reach(struct manager *m, struct engine *e)
+static void engine_watch_open(struct manager *m, struct engine *e)
 {
-    struct reach *r = xnew0(struct reach);
+    struct engine_attempt *r = xnew0(struct engine_attempt);
 
     r->m = m;
     r->before = engine_trouble(e) ? xstrdup(engine_trouble(e)->msg) : NULL;
     m->background_calls++;
-    m->reaching++;
-    engine_prepare(e, engine_watch_reached, r);
+    m->opening++;
+    engine_prepare(e, engine_watch_opened, r);
 }
 
 bool engine_watch_is_wanted(struct manager *m, const struct engine *e)
@@ -188,14 +188,14 @@ bool engine_watch_is_wanted(struct manager *m, const struct engine *e)
 
 void engine_watch_tick(struct manager *m)
 {
-    if (m->closing || m->reaching || time_mono() < m->reach_at)
+    if (m->closing || m->opening || time_mono() < m->open_at)
         return;
-    m->reach_at = time_mono() + REACH_INTERVAL;
+    m->open_at = time_mono() + REACH_INTERVAL;
     for (size_t i = 0; i < m->config.n_engines; i++) {
         struct engine *e = m->config.engines[i];
 
         if (!engine_is_open(e) && engine_watch_is_wanted(m, e))
-            engine_watch_reach(m, e);
+            engine_watch_open(m, e);
     }
 }
 

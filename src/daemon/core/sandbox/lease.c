@@ -7,7 +7,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-struct due {
+struct lease_due {
     const char *by; /* NULL: nothing is due */
     bool remove;
     uint64_t in; /* usec */
@@ -122,19 +122,19 @@ void lease_apply(struct op *op, op_step_fn then)
 
 /* ---- what is due ---- */
 
-static void lease_consider(struct due *d, const struct sandbox *sb, const char *by, uint64_t lease,
-                           uint64_t from, bool remove)
+static void lease_consider(struct lease_due *d, const struct sandbox *sb, const char *by,
+                           uint64_t lease, uint64_t from, bool remove)
 {
     uint64_t gone = lease_clock_since(&sb->m->lease_clock, from);
     uint64_t in = lease - MIN(lease, gone);
 
     if (lease && (!d->by || in < d->in))
-        *d = (struct due){by, remove, in};
+        *d = (struct lease_due){by, remove, in};
 }
 
-static struct due lease_next_due(const struct sandbox *sb)
+static struct lease_due lease_next_due(const struct sandbox *sb)
 {
-    struct due d = {0};
+    struct lease_due d = {0};
 
     if (sb->state == SANDBOX_RUNNING && !sb->n_execs && !sb->n_transfers)
         lease_consider(&d, sb, "idle_stop", sb->spec.idle_stop, sb->idle_at, false);
@@ -147,7 +147,7 @@ static struct due lease_next_due(const struct sandbox *sb)
 
 json_t *lease_to_json(const struct sandbox *sb)
 {
-    struct due d = lease_next_due(sb);
+    struct lease_due d = lease_next_due(sb);
     char at[TIME_FORMAT_MAX];
 
     if (!d.by)
@@ -156,7 +156,7 @@ json_t *lease_to_json(const struct sandbox *sb)
                      lease_ms(d.in), "action", d.remove ? "remove" : "stop", "by", d.by);
 }
 
-static char *lease_why(const struct sandbox *sb, const struct due *d)
+static char *lease_why(const struct sandbox *sb, const struct lease_due *d)
 {
     char text[FORMAT_MAX];
 
@@ -170,7 +170,7 @@ static char *lease_why(const struct sandbox *sb, const struct due *d)
 
 static void lease_carry_out(struct sandbox *sb)
 {
-    struct due d = lease_next_due(sb);
+    struct lease_due d = lease_next_due(sb);
     struct op *op;
     char *reason;
 

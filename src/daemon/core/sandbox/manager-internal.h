@@ -33,8 +33,8 @@ struct manager {
     struct disk_floor_watch floor;
     struct usage_totals usage_totals;
     struct lease_clock lease_clock; /* for leases */
-    uint64_t reach_at;              /* time_mono() of the next attempt to open closed engines */
-    unsigned reaching;              /* attempts that are running */
+    uint64_t open_at;               /* time_mono() of the next attempt to open closed engines */
+    unsigned opening;               /* attempts that are running */
     struct manager_build *builds;   /* running builds: daemon/core/images/build.h */
     struct warm *warms;             /* caches that are being filled: daemon/core/caches/warm.h */
     unsigned background_calls;      /* running engine calls outside of operations */

@@ -35,7 +35,7 @@ enum sandbox_state {
 
 /* How its supervisor reaches the packages proxy: a socket in the sandbox's own network
  * namespace, or a Unix socket outside, to which its connections are forwarded. */
-enum sandbox_way { WAY_NONE, WAY_SOCKET, WAY_STREAM };
+enum packages_route { PACKAGES_ROUTE_NONE, PACKAGES_ROUTE_SOCKET, PACKAGES_ROUTE_STREAM };
 
 struct manager;
 struct exec;
@@ -64,8 +64,9 @@ struct sandbox {
     char **warnings;     /* of this run, from the engine */
     bool unsettled;      /* the engine could not clean up after it: to be tried again */
     struct supervisor_conn *conn; /* NULL without a live supervisor */
-    enum sandbox_way way; /* set by daemon/core/caches/sandbox-packages.c while it is served */
-    struct exec *execs;   /* live ones */
+    enum packages_route
+        packages_route; /* set by daemon/core/caches/sandbox-packages.c while it is served */
+    struct exec *execs; /* live ones */
     unsigned n_execs;
     struct copy_call *transfers; /* running copies and dials */
     unsigned n_transfers;

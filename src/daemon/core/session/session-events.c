@@ -442,7 +442,7 @@ int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
 /* ---- coming and going ---- */
 
 /* Both streams get every event, this one first. The notification of the other one is enough. */
-static void session_events_heard(void *arg)
+static void session_events_ignore(void *arg)
 {
     (void)arg;
 }
@@ -453,7 +453,8 @@ static int session_events_open_streams(struct session_reader *r, struct manager 
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         bool second = i == JOURNAL_STREAMS - 1;
         struct output_stream_config c = {.follow = r->config.follow,
-                                         .notify = second ? r->config.notify : session_events_heard,
+                                         .notify =
+                                             second ? r->config.notify : session_events_ignore,
                                          .arg = r->config.arg};
         int n;
 

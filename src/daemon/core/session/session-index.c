@@ -13,7 +13,7 @@
 
 #define MAGIC "ripsess1"
 
-struct head {
+struct session_index_head {
     char magic[8];
     uint32_t line_max; /* the limit that events were cut with */
     uint32_t reserved[13];
@@ -25,7 +25,7 @@ struct session_index_entry {
     uint64_t check;
 };
 
-_Static_assert(sizeof(struct head) == 64 && sizeof(struct session_index_entry) == 56,
+_Static_assert(sizeof(struct session_index_head) == 64 && sizeof(struct session_index_entry) == 56,
                "layout of the file");
 
 /* FNV-1a: protects against torn writes, not against attackers. */
@@ -41,18 +41,18 @@ static uint64_t session_index_checksum(const struct session_run *run)
 
 static off_t session_index_offset_of(uint64_t i)
 {
-    return (off_t)(sizeof(struct head) + i * sizeof(struct session_index_entry));
+    return (off_t)(sizeof(struct session_index_head) + i * sizeof(struct session_index_entry));
 }
 
 static int session_index_read_head(struct session_index *x, struct err *err)
 {
-    struct head h = {.magic = MAGIC, .line_max = SESSION_LINE_MAX};
+    struct session_index_head h = {.magic = MAGIC, .line_max = SESSION_LINE_MAX};
     ssize_t n = pread(x->fd, &h, sizeof(h), 0);
 
     if (n < 0)
         return err_sys(err, errno, "read the session index");
     if (n < (ssize_t)sizeof(h)) { /* new, or torn when it was created */
-        h = (struct head){.magic = MAGIC, .line_max = SESSION_LINE_MAX};
+        h = (struct session_index_head){.magic = MAGIC, .line_max = SESSION_LINE_MAX};
         if (ftruncate(x->fd, 0) < 0 || pwrite(x->fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
             return err_sys(err, errno, "write the session index");
     }
