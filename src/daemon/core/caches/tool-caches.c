@@ -70,7 +70,7 @@ static void tool_caches_listed(void *arg, const struct err *err, const struct en
     tool_caches_round_step(r);
 }
 
-/* ---- forgetting ---- */
+/* ---- dropping ---- */
 
 static void tool_caches_dropped(void *arg, const struct err *err, struct engine_sandbox *info)
 {

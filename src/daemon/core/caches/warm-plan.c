@@ -73,7 +73,7 @@ void warm_plan_done(struct warm_plan *p)
     *p = (struct warm_plan){.files = -1};
 }
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
 static int warm_plan_find_recipe(const char *tool, const struct warm_recipe **ret, struct err *err)
 {
@@ -343,7 +343,7 @@ static int warm_plan_make_files(const struct warm_request *q, int *ret, struct e
     return r < 0 ? r : warm_plan_into_pipe(&tar, ret, err);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole plan ---- */
 
 /* The sandbox sees the present base and adds to it. It does not see the caches of other tools. */
 static json_t *warm_plan_make_spec(const struct warm_request *q)

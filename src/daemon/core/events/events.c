@@ -97,7 +97,7 @@ static int events_load_mark(struct event_log *ev, struct err *err)
     return events_reserve(ev, !same_boot, err);
 }
 
-/* ---- keeping ---- */
+/* ---- writing to the store ---- */
 
 static void events_pending_pop(struct event_log *ev)
 {

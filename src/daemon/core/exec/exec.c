@@ -1,3 +1,9 @@
+/*
+ * The life of an exec: request, start, output, end. Each has one way out, exec_end(): it notifies the
+ * watches, emits the event, adds the usage, saves the end and starts retention. The supervisor decides
+ * the cause of an end; only an exec without an end record gets its cause here (exec_fail(),
+ * exec_lost(), exec_end_unbegun()).
+ */
 #include "daemon/core/exec/exec.h"
 
 #include <fcntl.h>
@@ -513,7 +519,7 @@ void exec_start_waiting(struct sandbox *sb)
             manager_start_for(x);
 }
 
-/* ---- link events ---- */
+/* ---- events of the supervisor's connection ---- */
 
 static struct exec *exec_find_id(struct sandbox *sb, const char *id)
 {

@@ -72,7 +72,7 @@ void output_retention_load(struct sandbox *sb)
     sb->retain_at = 0; /* unknown: the first query finds out */
 }
 
-/* ---- choosing ---- */
+/* ---- choosing execs ---- */
 
 static void output_retention_take_last(struct retain_job *j)
 {
@@ -125,7 +125,7 @@ static struct retain_job *output_retention_job_new(struct sandbox *sb)
     return j;
 }
 
-/* ---- doing ---- */
+/* ---- removing output ---- */
 
 static struct sandbox *output_retention_job_sandbox(const struct retain_job *j)
 {

@@ -1,3 +1,7 @@
+/*
+ * Each stream of an exec is a side with its own journal reader and offset. The sides take turns. An
+ * OUTPUT event or the end of the exec marks a side as fresh; it is read until it has no more bytes.
+ */
 #include "daemon/core/exec/output-stream.h"
 
 #include <fcntl.h>

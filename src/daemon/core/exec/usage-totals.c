@@ -195,7 +195,7 @@ void usage_totals_forget(struct usage_totals *t, const char *sandbox_id)
     store_total_delete(t->store, SCOPE_SANDBOX, sandbox_id, NULL);
 }
 
-/* ---- notifying ---- */
+/* ---- reading ---- */
 
 static json_t *usage_totals_to_json(const struct store_total *t)
 {

@@ -100,7 +100,7 @@ static int build_check_request(const struct build_request *req, struct err *err)
     return r < 0 ? r : build_check_tags(req, err);
 }
 
-/* ---- under way ---- */
+/* ---- running builds ---- */
 
 static void build_on_lines(void *arg, const char *text, size_t len)
 {

@@ -116,7 +116,7 @@ static bool reconcile_plan_is_marked(const struct sandbox *sb)
            (sb->reason && strncmp(sb->reason, SANDBOX_GONE, strlen(SANDBOX_GONE)) == 0);
 }
 
-/* o NULL: the engine has nothing of it. */
+/* o NULL: the engine has no object of this sandbox. */
 static enum reconcile_case reconcile_plan_case_of_sandbox(const struct reconcile_plan *p,
                                                           struct sandbox *sb,
                                                           const struct engine_object *o)

@@ -359,7 +359,7 @@ static void recovery_load_seqs(struct manager *m)
     }
 }
 
-/* ---- the beginning ---- */
+/* ---- start ---- */
 
 /* Opens the engines that are wanted now, not at the first tick. */
 static void recovery_open_engines(void *arg)

@@ -99,7 +99,7 @@ static void copy_dial_copied(void *arg, const struct err *err, char **stats)
     copy_call_finish(arg, err, &result);
 }
 
-/* ---- beginnings ---- */
+/* ---- starting a call ---- */
 
 static void copy_dial_launch(struct copy_call *t)
 {

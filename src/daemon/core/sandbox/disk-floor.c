@@ -101,7 +101,7 @@ int disk_floor_check(const struct manager *m, struct err *err)
     return disk_floor_check_inodes(&s.fs, err);
 }
 
-/* ---- the biggest grower ---- */
+/* ---- the sandbox that grows fastest ---- */
 
 /* Its growth since the last measurement, or 0 when that would not fill the disk within a minute.
  * A sandbox that cannot be measured (too big, too deep) counts with the smallest growth. */

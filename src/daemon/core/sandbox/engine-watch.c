@@ -140,7 +140,7 @@ struct op *engine_watch_inspect(struct sandbox *sb)
     return last && last->type == &op_inspect && !last->running ? last : op_push(sb, &op_inspect);
 }
 
-/* ---- engines out of reach ---- */
+/* ---- unreachable engines ---- */
 
 #define REACH_INTERVAL (10 * USEC_PER_SEC)
 

@@ -110,7 +110,7 @@ int sandbox_make_id(struct sandbox *sb, struct err *err)
     return sb->id[0] && sb->ephemeral ? 0 : random_hex(sb->id, err);
 }
 
-/* ---- the supervisor's line ---- */
+/* ---- the supervisor's connection ---- */
 
 static void manager_on_started(void *arg, const char *exec, int pid, int stdin_fd)
 {

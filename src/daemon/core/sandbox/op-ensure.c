@@ -380,7 +380,7 @@ static void op_ensure_run(struct op *op)
 
 const struct op_type op_ensure = {"ensure", op_ensure_run};
 
-/* ---- renew: the same spec, made as this version makes it ---- */
+/* ---- renew: re-creates a sandbox with the same spec ---- */
 
 int op_renew_check(const struct sandbox *sb, struct err *err)
 {

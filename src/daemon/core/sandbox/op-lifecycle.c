@@ -248,7 +248,7 @@ static void op_lease_run(struct op *op)
 
 const struct op_type op_lease = {"lease", op_lease_run};
 
-/* ---- reclaim: the supervisor has gone without being asked ---- */
+/* ---- reclaim: cleans up after a supervisor that ended by itself ---- */
 
 static void op_reclaim_done(void *arg, const struct err *err, struct engine_sandbox *info)
 {

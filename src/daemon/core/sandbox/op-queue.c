@@ -1,3 +1,7 @@
+/*
+ * Only op_kick_cb() starts an operation, on a turn of the loop of its own. So no operation begins
+ * inside the call that queued it, and a waiter may queue the next one.
+ */
 #include "daemon/core/sandbox/op-queue.h"
 
 #include <stdlib.h>

@@ -1,3 +1,6 @@
+/*
+ * JSON to spec. A patch is applied to a copy, which replaces the spec only when every field is valid.
+ */
 #include "daemon/core/sandbox/spec.h"
 
 #include <ctype.h>
@@ -546,7 +549,7 @@ static int spec_apply_mounts(struct sandbox_spec *spec, const json_t *array, cha
     return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole document ---- */
 
 struct spec_doc {
     const char *engine, *image, *runtime, *network, *isolation, *user, *workdir;

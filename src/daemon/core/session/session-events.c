@@ -439,7 +439,7 @@ int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
     return 0;
 }
 
-/* ---- coming and going ---- */
+/* ---- opening and closing ---- */
 
 /* Both streams get every event, this one first. The notification of the other one is enough. */
 static void session_events_ignore(void *arg)
