@@ -1,4 +1,4 @@
-/* What `cache warm` is asked for and what becomes of it: the command, the files, the sandbox. */
+/* The plan of `cache warm`: command, files and spec. */
 #include "daemon/core/caches/warm-plan.h"
 
 #include "daemon/core/caches/warm.h"
@@ -11,7 +11,7 @@
 
 #define _cleanup_plan_ _cleanup_(warm_plan_done)
 
-/* The request as JSON text with ' for ". */
+/* Reads the request from JSON text with ' for ". */
 static int plan(const char *text, struct warm_plan *ret, struct err *err)
 {
     _cleanup_free_ char *real = xstrdup(text);
@@ -41,7 +41,7 @@ static ssize_t read_fd(void *arg, void *data, size_t len)
     return fd_read_full(*(const int *)arg, data, len);
 }
 
-/* The text of warm/NAME in the plan's archive, which is read to its end; NULL: it is not there. */
+/* The text of warm/NAME in the plan's archive, which is read to its end; NULL: no such file. */
 static char *file_of(struct warm_plan *p, const char *name)
 {
     _cleanup_free_ char *path = xasprintf(WARM_FOLDER "/%s", name);
@@ -62,7 +62,7 @@ static char *file_of(struct warm_plan *p, const char *name)
     return found;
 }
 
-TEST(packages_come_behind_the_command)
+TEST(packages_follow_the_command)
 {
     _cleanup_plan_ struct warm_plan p;
     _cleanup_free_ char *line = NULL;
@@ -108,7 +108,7 @@ TEST(the_sandbox_has_the_package_cache_and_one_tool_cache)
     CHECK(!json_object_get(p.spec, "mounts"));
 }
 
-TEST(requests_that_are_none)
+TEST(invalid_requests)
 {
     CHECK(refuses("{}", ERR_INVALID, "'tool' is missing"));
     CHECK(refuses("{'tool': 'pipp', 'packages': ['x']}", ERR_INVALID, "pipp"));
@@ -127,7 +127,7 @@ TEST(requests_that_are_none)
     CHECK(refuses("{'tool': 'npm', 'package_lock': '{}'}", ERR_INVALID, "has no 'packages'"));
 }
 
-TEST(names_that_are_none)
+TEST(invalid_names)
 {
     static const char *const names[] = {
         "",      "-r",  "--index-url=x", " x", "x @ http://h/", "a:b",
@@ -193,8 +193,8 @@ TEST(requirements_with_options)
     }
 }
 
-/* Python ends lines at each of these. */
-TEST(requirements_that_python_reads_otherwise)
+/* Python ends a line at each of these characters. */
+TEST(requirements_with_line_ends_of_python)
 {
     static const char *const ends[] = {"\\r",     "\\u000b", "\\u000c",
                                        "\\u001c", "\\u0085", "\\u2028"};

@@ -165,8 +165,8 @@ static void sandboxes_counted(void *arg, const struct err *err, const char *stat
     packages = package_counts_counters(stats, sb->id);
     if (packages)
         json_object_set_new(doc, "packages", packages);
-    if (sandbox_packages_way(sb))
-        json_object_set_new(doc, "registry", json_string(sandbox_packages_way(sb)));
+    if (sandbox_packages_route(sb))
+        json_object_set_new(doc, "registry", json_string(sandbox_packages_route(sb)));
     call_reply(c, 200, doc);
 }
 

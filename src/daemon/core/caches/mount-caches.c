@@ -91,7 +91,7 @@ static void mount_caches_kept(void *arg, const struct err *err, const char *json
         mounts_keep_budget(m);
 }
 
-/* One at a time, whatever number of builds ends meanwhile. */
+/* One trim at a time: builds that end during a trim cause one more trim. */
 void mounts_keep_budget(struct manager *m)
 {
     m->trim_again = m->trimming;

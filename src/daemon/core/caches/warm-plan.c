@@ -23,19 +23,19 @@ enum {
     PACKAGES_MAX = 500,
     PACKAGE_MAX = 214, /* the longest npm name; versions are short */
     FILES_MAX = 8 << 20,
-    WARM_LIFE_MS = 3600 * 1000, /* more than the command may take */
+    WARM_LIFE_MS = 3600 * 1000, /* longer than the limit of the command */
     WARM_REST_MS = 60 * 1000,
 };
 
 /*
- * No option here lets a package's own code run, and none can be put in by a package's name. What
- * they unpack or note beside the cache goes with the sandbox.
+ * No option here lets a package's own code run, and the name of a package cannot add an option.
+ * Files that a tool writes outside its cache are removed with the sandbox.
  */
 /* clang-format off */
-static const struct recipe {
+static const struct warm_recipe {
     const char *tool;
-    const char *special; /* what a package's name may hold beside letters, digits and "._-" */
-    const char *packages[12], *requirements[16], *lock[12]; /* commands; packages come behind the first two */
+    const char *special; /* characters that a package name may have besides letters, digits and "._-" */
+    const char *packages[12], *requirements[16], *lock[12]; /* commands; the packages follow the first two */
 } recipes[] = {
     {"pip", "[],<>=!~*;+ ",
      {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off", "--only-binary=:all:", "--dest=wheels"},
@@ -73,9 +73,9 @@ void warm_plan_done(struct warm_plan *p)
     *p = (struct warm_plan){.files = -1};
 }
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
-static int warm_plan_find_recipe(const char *tool, const struct recipe **ret, struct err *err)
+static int warm_plan_find_recipe(const char *tool, const struct warm_recipe **ret, struct err *err)
 {
     const struct cache_tool *t;
     int r;
@@ -96,7 +96,7 @@ static int warm_plan_find_recipe(const char *tool, const struct recipe **ret, st
                          "npm packages.");
 }
 
-static int warm_plan_check_package(const struct recipe *r, const char *s, struct err *err)
+static int warm_plan_check_package(const struct warm_recipe *r, const char *s, struct err *err)
 {
     bool fine = *s && strlen(s) <= PACKAGE_MAX && (isalnum((unsigned char)*s) || *s == '@');
 
@@ -109,7 +109,7 @@ static int warm_plan_check_package(const struct recipe *r, const char *s, struct
                     "Write a name, or a name and a version: 'requests==2.32.3', 'left-pad@1.3'.");
 }
 
-/* How much of a line is no comment. */
+/* The length of a line without its comment. */
 static size_t warm_plan_without_comment(const char *line, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -118,7 +118,7 @@ static size_t warm_plan_without_comment(const char *line, size_t len)
     return len;
 }
 
-/* Options in the file could undo ours, and lead elsewhere: none but digests. */
+/* Options in the file could undo ours or name another index, so only digests are allowed. */
 static int warm_plan_check_options(const char *text, size_t len, unsigned line, struct err *err)
 {
     for (size_t i = 0; i < len; i++) {
@@ -133,8 +133,8 @@ static int warm_plan_check_options(const char *text, size_t len, unsigned line, 
     return 0;
 }
 
-/* Python ends a line at more characters than we do, some of them not ASCII: with one of those a
- * comment could go on as an option. */
+/* Python ends a line at more characters than we do, some of them not ASCII. After one of those,
+ * a comment could continue as an option. */
 static int warm_plan_check_characters(const char *text, size_t len, unsigned line, struct err *err)
 {
     for (size_t i = 0; i < len; i++)
@@ -145,7 +145,7 @@ static int warm_plan_check_characters(const char *text, size_t len, unsigned lin
     return 0;
 }
 
-/* What the tool gets to read: without comments, which may hold anything, another encoding too. */
+/* Appends a line without its comment, which may hold any bytes, also in another encoding. */
 static int warm_plan_take_line(const char *text, size_t len, unsigned line, struct buf *ret,
                                struct err *err)
 {
@@ -180,7 +180,7 @@ static int warm_plan_take_requirements(const char *text, struct buf *ret, struct
     return 0;
 }
 
-static int warm_plan_check_kind(const struct recipe *r, const struct warm_request *q,
+static int warm_plan_check_kind(const struct warm_recipe *r, const struct warm_request *q,
                                 struct err *err)
 {
     int given = (json_array_size(q->packages) > 0) + (q->requirements != NULL) + (q->lock != NULL);
@@ -198,7 +198,7 @@ static int warm_plan_check_kind(const struct recipe *r, const struct warm_reques
 
 /* ---- the command ---- */
 
-static int warm_plan_add_packages(char ***argv, const struct recipe *r, const json_t *packages,
+static int warm_plan_add_packages(char ***argv, const struct warm_recipe *r, const json_t *packages,
                                   struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
@@ -216,8 +216,8 @@ static int warm_plan_add_packages(char ***argv, const struct recipe *r, const js
     return 0;
 }
 
-static int warm_plan_make_argv(const struct recipe *r, const struct warm_request *q, char ***ret,
-                               struct err *err)
+static int warm_plan_make_argv(const struct warm_recipe *r, const struct warm_request *q,
+                               char ***ret, struct err *err)
 {
     const char *const *words = q->lock ? r->lock : q->requirements ? r->requirements : r->packages;
 
@@ -228,7 +228,7 @@ static int warm_plan_make_argv(const struct recipe *r, const struct warm_request
 
 /* ---- the files ---- */
 
-/* Where a lock file says that a package comes from is not where it comes from here. */
+/* Removes the addresses of packages: they come from the package cache here. */
 static void warm_plan_drop_urls(json_t *j)
 {
     const char *key, *url = json_string_value(json_object_get(j, "resolved"));
@@ -240,7 +240,7 @@ static void warm_plan_drop_urls(json_t *j)
     json_object_foreach_safe(j, next, key, v) if (json_is_object(v)) warm_plan_drop_urls(v);
 }
 
-/* npm wants the package.json that a lock file belongs to; the lock file knows what was in it. */
+/* npm needs the package.json of a lock file. The lock file has a copy of the relevant parts. */
 static json_t *warm_plan_package_of(const json_t *lock)
 {
     static const char *const keys[] = {"name",
@@ -302,8 +302,8 @@ static int warm_plan_put_lock(struct tar_writer *w, const char *text, struct err
     return r < 0 ? r : warm_plan_put_file(w, "package.json", package_text, err);
 }
 
-/* All of it lies in the pipe before anybody reads: supervisors read what they can wait for, which a
- * file is not. */
+/* Writes the whole archive into the pipe before anybody reads: supervisors can wait for a pipe,
+ * but not for a file. */
 static int warm_plan_into_pipe(const struct buf *tar, int *ret, struct err *err)
 {
     _cleanup_close_ int near = -1, far = -1;
@@ -343,9 +343,9 @@ static int warm_plan_make_files(const struct warm_request *q, int *ret, struct e
     return r < 0 ? r : warm_plan_into_pipe(&tar, ret, err);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole plan ---- */
 
-/* It sees the present base and adds to it; of the other tools it sees nothing. */
+/* The sandbox sees the present base and adds to it. It does not see the caches of other tools. */
 static json_t *warm_plan_make_spec(const struct warm_request *q)
 {
     json_t *o = json_pack("{s:s, s:{s:s, s:s}, s:{s:s}, s:I, s:I, s:I}", "network", "packages",
@@ -377,7 +377,7 @@ static int warm_plan_read_request(const json_t *doc, struct warm_request *q, str
 int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err)
 {
     _cleanup_(warm_plan_done) struct warm_plan p = {.files = -1};
-    const struct recipe *recipe = NULL;
+    const struct warm_recipe *recipe = NULL;
     struct warm_request q = {0};
     int r;
 

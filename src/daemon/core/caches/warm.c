@@ -1,7 +1,7 @@
 /*
- * A chain of calls of the manager's own: the sandbox is made, gets its files, runs the tool; then
- * its cache comes out as an archive, into a file without a name, and the engine makes a new base of
- * it. Whatever fails, the sandbox goes before anybody is told.
+ * A chain of asynchronous calls to the manager: create the sandbox, copy the files in, run the
+ * tool, copy its cache out as an archive into an unnamed file, and let the engine make a new base
+ * from it. The sandbox is removed before the result is reported, also after a failure.
  */
 #include "daemon/core/caches/warm.h"
 
@@ -30,15 +30,15 @@ struct warm {
     struct manager *m;
     char name[SANDBOX_NAME_SIZE];
     struct warm_plan plan;
-    struct engine *engine; /* the sandbox's, once it is there */
+    struct engine *engine; /* of the sandbox, when that exists */
     struct exec *exec;     /* a reference, while it is watched */
     struct exec_watch watch;
-    int archive; /* -1: not yet, or handed on */
-    int pipe;    /* what comes out of the sandbox, on its way there; -1: all has come */
+    int archive; /* -1: not open yet, or handed over */
+    int pipe;    /* read end of the archive's pipe; -1: all is read */
     struct loop_watch *incoming;
-    bool copied; /* and the sandbox says that this was all */
+    bool copied; /* the sandbox reports that the archive is complete */
     uint64_t files, bytes;
-    struct err err; /* why it failed; told when the sandbox has gone */
+    struct err err; /* reported when the sandbox is removed */
     warm_done_fn done;
     void *arg;
 };
@@ -110,7 +110,7 @@ void warms_end(struct manager *m)
     }
 }
 
-/* One that cannot be removed now goes when its time is over. */
+/* A sandbox that cannot be removed now is removed later by its leases. */
 static void warm_removed(void *arg, const struct err *err, const struct sandbox *sb,
                          enum manager_action action)
 {
@@ -128,7 +128,7 @@ static void warm_removed(void *arg, const struct err *err, const struct sandbox 
 
 static void warm_finish(struct warm *w, const struct err *err)
 {
-    if (w->m->closing) /* warms_end() has told */
+    if (w->m->closing) /* warms_end() has reported it */
         return;
     if (err)
         err_copy(&w->err, err);
@@ -148,7 +148,7 @@ static void warm_published(void *arg, const struct err *err, struct engine_sandb
     warm_finish(w, err);
 }
 
-/* When all has come, and was all. */
+/* Needs both: the pipe is at its end, and the sandbox reported success. */
 static void warm_publish(struct warm *w)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -180,10 +180,11 @@ static void warm_copied_out(void *arg, const struct err *err, const struct copy_
     warm_publish(w);
 }
 
-/* What cannot be written is read all the same: warm_copied_out() then ends it. */
+/* After a failed write it reads on, so that the sandbox can finish; warm_copied_out() ends it
+ * then. */
 static void warm_on_incoming(void *arg, int events)
 {
-    static char piece[PIECE]; /* one thread, used up before we return */
+    static char piece[PIECE]; /* static to save stack: one thread, and not used after the return */
     struct warm *w = arg;
     ssize_t n = read(w->pipe, piece, sizeof(piece));
     int r = n > 0 && !w->err.code ? fd_write_all(w->archive, piece, (size_t)n) : 0;
@@ -197,7 +198,7 @@ static void warm_on_incoming(void *arg, int events)
     warm_publish(w);
 }
 
-/* *ret: the end that the sandbox writes to. */
+/* *ret: the write end, for the sandbox. */
 static int warm_open_archive(struct warm *w, int *ret, struct err *err)
 {
     const char *dir = w->m->config.state_dir;
@@ -230,8 +231,8 @@ static void warm_take_cache(struct warm *w)
 
 /* ---- the tool ---- */
 
-/* The last line that it wrote to stderr: tools end with what is wrong. */
-static void warm_last_words(const struct exec *x, char ret[static TAIL_MAX])
+/* The last line of stderr, where tools print the cause of a failure. */
+static void warm_last_error_line(const struct exec *x, char ret[static TAIL_MAX])
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
     struct journal_reader reader;
@@ -254,7 +255,7 @@ static void warm_last_words(const struct exec *x, char ret[static TAIL_MAX])
         memmove(ret, line + 1, strlen(line));
 }
 
-static void warm_judge(const struct exec *x, struct err *err)
+static void warm_check_end(const struct exec *x, struct err *err)
 {
     char words[TAIL_MAX];
 
@@ -269,7 +270,7 @@ static void warm_judge(const struct exec *x, struct err *err)
     } else if (x->end.cause != END_EXITED) {
         err_set(err, ERR_ENGINE, "the tool was ended: %s", end_cause_name(x->end.cause));
     } else if (x->end.exit_code != 0) {
-        warm_last_words(x, words);
+        warm_last_error_line(x, words);
         err_set(err, ERR_INVALID, "the tool failed with exit status %d: %.500s", x->end.exit_code,
                 words);
     }
@@ -282,7 +283,7 @@ static void warm_on_exec(void *arg, enum exec_event event)
 
     if (event != EXEC_EVENT_ENDED)
         return;
-    warm_judge(w->exec, &err);
+    warm_check_end(w->exec, &err);
     warm_unwatch(w);
     if (err.code)
         warm_finish(w, &err);

@@ -1,9 +1,9 @@
 /*
- * Numbers are handed out of a reserved block whose end is in the store, so that a crash can only
- * skip some. A write survives our own death, but not always the machine's: after a power cut the
- * mark may be an older one. So the first mark of each boot waits for the disk, and a start that
- * finds another boot's mark without a clean end leaps over more numbers than can have been lost
- * (the log is written through every few thousand commits at the latest).
+ * Numbers come from a reserved block whose end is in the store, so a crash can only skip numbers. A
+ * write survives the death of the daemon, but not always that of the machine: after a power cut the
+ * mark may be an older one. Therefore the first mark of each boot is synced to disk. A start that
+ * finds the mark of another boot without a clean end skips more numbers than can have been lost:
+ * SQLite syncs its log every few thousand commits at the latest.
  */
 #include "daemon/core/events/events.h"
 
@@ -30,12 +30,12 @@ enum {
     BLOCK = 1024,
     LEAP = 1 << 24,
     BATCH = 128,        /* in one transaction: about a millisecond */
-    PENDING_MAX = 8192, /* the disk is full: the oldest go */
+    PENDING_MAX = 8192, /* when the store cannot be written; the oldest are dropped */
     DATA_MAX = 4096,
 };
 
-struct pending {
-    struct pending *next;
+struct pending_event {
+    struct pending_event *next;
     uint64_t seq, at;
     char kind[EVENT_KIND_MAX];
     char sandbox_id[SANDBOX_ID_LEN + 1], sandbox[SANDBOX_NAME_SIZE], exec[EXEC_ID_LEN + 1];
@@ -49,10 +49,10 @@ struct event_log {
     uint64_t next, reserved;
     uint64_t saved; /* all up to this number are in the store, or lost */
     uint64_t keep, stored;
-    bool counted;   /* stored is known */
-    bool skipped;   /* no number could be had for the last one */
+    bool counted;   /* `stored` is valid */
+    bool skipped;   /* the last event got no number */
     bool notifying; /* notify_timer is set */
-    struct pending *first, **last;
+    struct pending_event *first, **last;
     size_t n_pending;
     struct events_watch *watches;
 };
@@ -79,7 +79,7 @@ static int events_reserve(struct event_log *ev, bool sync, struct err *err)
     return 0;
 }
 
-static int events_take_up(struct event_log *ev, struct err *err)
+static int events_load_mark(struct event_log *ev, struct err *err)
 {
     char text[96], state = 'u', boot[BOOT_ID_MAX] = "";
     unsigned long long number = 1;
@@ -98,11 +98,11 @@ static int events_take_up(struct event_log *ev, struct err *err)
     return events_reserve(ev, !same_boot, err);
 }
 
-/* ---- keeping ---- */
+/* ---- writing to the store ---- */
 
 static void events_pending_pop(struct event_log *ev)
 {
-    struct pending *p = ev->first;
+    struct pending_event *p = ev->first;
 
     ev->first = p->next;
     if (!ev->first)
@@ -118,7 +118,7 @@ static const char *events_or_null(const char *s)
     return *s ? s : NULL;
 }
 
-static struct event events_to_event(const struct pending *p)
+static struct event events_to_event(const struct pending_event *p)
 {
     return (struct event){
         .seq = p->seq,
@@ -131,14 +131,14 @@ static struct event events_to_event(const struct pending *p)
     };
 }
 
-static struct store_event events_to_row(const struct pending *p)
+static struct store_event events_to_row(const struct pending_event *p)
 {
     struct event e = events_to_event(p);
 
     return (struct store_event){e.seq, e.at, e.kind, e.sandbox_id, e.sandbox, e.exec, e.data};
 }
 
-/* Some more than the limit may gather, so that not every write is also a removal. */
+/* Lets the log grow a little over the limit, so that not every write also deletes. */
 static int events_trim(struct event_log *ev, struct err *err)
 {
     struct store_span span = {0};
@@ -163,7 +163,7 @@ static int events_flush_batch(struct event_log *ev, struct err *err)
     size_t n = 0;
     int r;
 
-    for (const struct pending *p = ev->first; p && n < BATCH; p = p->next)
+    for (const struct pending_event *p = ev->first; p && n < BATCH; p = p->next)
         rows[n++] = events_to_row(p);
     r = store_event_add(ev->store, rows, n, err);
     if (r < 0)
@@ -175,7 +175,7 @@ static int events_flush_batch(struct event_log *ev, struct err *err)
     return events_trim(ev, err);
 }
 
-/* One batch a turn. */
+/* Writes one batch per turn of the loop. */
 static void events_on_timer(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -219,7 +219,7 @@ int events_open(struct loop *loop, struct store *store, uint64_t keep, struct ev
     ev->keep = keep;
     ev->last = &ev->first;
     time_boot_id(ev->boot);
-    r = events_take_up(ev, err);
+    r = events_load_mark(ev, err);
     if (r < 0) {
         free(ev);
         return err_wrap(err, "events");
@@ -254,7 +254,8 @@ static void events_notify_soon(struct event_log *ev)
     loop_timer_set(ev->notify_timer, 0, false);
 }
 
-/* False: none can be had, and what happens now is lost; its number will be seen to be missing. */
+/* False: no number is available and this event is lost. Its number is skipped, so readers see a
+ * gap. */
 static bool events_take_number(struct event_log *ev, uint64_t *ret)
 {
     if (ev->next + 1 >= ev->reserved && events_reserve(ev, false, NULL) < 0) {
@@ -286,14 +287,14 @@ static void events_copy(char *to, size_t size, const char *from)
 void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_id,
                     const char *sandbox, const char *exec, json_t *data)
 {
-    struct pending *p;
+    struct pending_event *p;
     uint64_t seq;
 
     if (!ev || !events_take_number(ev, &seq)) {
         json_decref(data);
         return;
     }
-    p = xnew0(struct pending);
+    p = xnew0(struct pending_event);
     p->seq = seq;
     p->at = time_wall();
     events_copy(p->kind, sizeof(p->kind), kind);
@@ -337,7 +338,7 @@ int events_before_oldest(struct event_log *ev, uint64_t *ret, struct err *err)
     return 0;
 }
 
-struct reading {
+struct event_reading {
     struct event_reader *r;
     event_fn fn;
     void *arg;
@@ -358,8 +359,9 @@ static bool events_matches(const struct event_reader *r, const struct event *e)
            (e->sandbox_id && STREQ(r->sandbox, e->sandbox_id));
 }
 
-/* Its own number is that of the last one missing: who has read it goes on behind it. */
-static void events_send_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
+/* The gap has the number of the last missing event: a reader continues after it. */
+static void events_send_gap(const struct event_reading *rd, uint64_t after, uint64_t next,
+                            uint64_t at)
 {
     char data[80];
     struct event gap = {.seq = next - 1, .at = at, .kind = "gap", .data = data};
@@ -369,7 +371,7 @@ static void events_send_gap(const struct reading *rd, uint64_t after, uint64_t n
     rd->fn(rd->arg, &gap);
 }
 
-static void events_read_one(const struct reading *rd, const struct event *e)
+static void events_read_one(const struct event_reading *rd, const struct event *e)
 {
     if (e->seq > rd->r->after + 1)
         events_send_gap(rd, rd->r->after, e->seq, e->at);
@@ -389,10 +391,10 @@ static void events_read_row(void *arg, const struct store_event *row)
 int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, event_fn fn,
                 void *arg, struct err *err)
 {
-    struct reading rd = {r, fn, arg};
+    struct event_reading rd = {r, fn, arg};
     int n = 0;
 
-    if (r->after >= ev->next) { /* of another life: its numbers are not ours */
+    if (r->after >= ev->next) { /* a number of another store */
         events_send_gap(&rd, r->after, 1, time_wall());
         r->after = 0;
     }
@@ -400,7 +402,7 @@ int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, ev
         n = store_event_each(ev->store, r->after, limit, events_read_row, &rd, err);
     if (n < 0)
         return n;
-    for (const struct pending *p = ev->first; p && (unsigned)n < limit; p = p->next) {
+    for (const struct pending_event *p = ev->first; p && (unsigned)n < limit; p = p->next) {
         struct event e = events_to_event(p);
 
         if (e.seq <= r->after)

@@ -15,7 +15,7 @@ static void end_record_json_put_time(json_t *o, const char *key, uint64_t wall)
     json_object_set_new(o, key, wall ? json_string(time_format(wall, tmp)) : json_null());
 }
 
-/* Signals without a name (real-time ones) are told by number. */
+/* Signals without a name (real-time ones) are given by number. */
 static json_t *end_record_json_signal(int sig)
 {
     const char *name = signal_name(sig);

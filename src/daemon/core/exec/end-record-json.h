@@ -1,5 +1,5 @@
 /*
- * End records as JSON (the END document of the API), as they are stored and answered.
+ * End records as JSON: the END document of the API, which the store keeps as well.
  */
 #pragma once
 
@@ -8,6 +8,6 @@
 
 json_t *end_record_to_json(const struct end_record *rec);
 
-/* The record of an exec that never reached a supervisor, or whose supervisor left none. */
+/* The record of an exec that never reached a supervisor, or whose supervisor left no record. */
 void end_record_make(struct end_record *ret, enum end_cause cause, enum err_code error,
                      const char *why, uint64_t started_wall);

@@ -58,7 +58,7 @@ int exec_kill(struct exec *x, exec_result_fn done, void *arg, struct err *err)
     int r;
 
     if (!exec_is_sent(x))
-        x->cancelled = true; /* not sent yet: it will not be */
+        x->cancelled = true; /* and will not be sent */
     r = exec_control_check_reachable(x, err);
     if (r < 0)
         return r;

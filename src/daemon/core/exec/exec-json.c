@@ -1,5 +1,6 @@
 /*
- * Execs as JSON documents: one, the list of a sandbox, and all; from live objects and stored rows.
+ * Execs as JSON documents, from live objects and from stored rows: one exec, those of a sandbox,
+ * and all.
  */
 #include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
@@ -15,15 +16,22 @@ static void exec_json_put_time(json_t *o, const char *key, uint64_t wall)
     json_object_set_new(o, key, wall ? json_string(time_format(wall, tmp)) : json_null());
 }
 
+json_t *exec_argv_to_json(char *const *argv)
+{
+    json_t *a = json_array();
+
+    for (; argv && *argv; argv++)
+        json_array_append_new(a, json_string(*argv));
+    return a;
+}
+
 json_t *exec_to_json(const struct exec *x)
 {
-    json_t *o = json_object(), *argv = json_array();
+    json_t *o = json_object();
 
-    for (char **p = x->req.argv; p && *p; p++)
-        json_array_append_new(argv, json_string(*p));
     json_object_set_new(o, "id", json_string(x->id));
     json_object_set_new(o, "sandbox", json_string(x->sandbox_name));
-    json_object_set_new(o, "argv", argv);
+    json_object_set_new(o, "argv", exec_argv_to_json(x->req.argv));
     json_object_set_new(o, "state", json_string(exec_state_name(x->state)));
     exec_json_put_time(o, "started_at", x->started_at);
     exec_json_put_time(o, "ended_at", x->ended_at);
@@ -66,15 +74,15 @@ static json_t *exec_json_from_row(const struct sandbox *sb, const struct store_e
     return o;
 }
 
-struct collect {
+struct exec_json_collect {
     struct sandbox *sb;
-    json_t *list; /* or the one document */
+    json_t *list; /* or a single document */
     bool one;
 };
 
 static void exec_json_collect_row(void *arg, const struct store_exec *row)
 {
-    struct collect *c = arg;
+    struct exec_json_collect *c = arg;
     const struct exec *live = exec_find_live(c->sb, row->id);
     json_t *o;
 
@@ -91,7 +99,7 @@ static void exec_json_collect_row(void *arg, const struct store_exec *row)
 int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *list = json_array();
-    struct collect c = {.sb = sb, .list = list};
+    struct exec_json_collect c = {.sb = sb, .list = list};
     int r;
 
     r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX, exec_json_collect_row, &c, err);
@@ -101,25 +109,19 @@ int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct e
     return 0;
 }
 
-/* Newest first, as exec_list_json() does. */
-static void exec_json_collect_live(struct sandbox *sb, json_t *list)
-{
-    for (const struct exec *x = sb->execs; x; x = x->next)
-        json_array_append_new(list, exec_to_json(x));
-}
-
 int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *list = json_array();
     struct sandbox *sb = NULL;
 
     for (size_t i = 0; manager_next(m, &i, &sb);) {
-        struct collect c = {.sb = sb, .list = list};
+        struct exec_json_collect c = {.sb = sb, .list = list};
         size_t n = json_array_size(list);
         int r = 0;
 
         if (!all || sb->ephemeral)
-            exec_json_collect_live(sb, list);
+            for (const struct exec *x = sb->execs; x; x = x->next) /* the newest first */
+                json_array_append_new(list, exec_to_json(x));
         else if (n < EXEC_LIST_MAX)
             r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX - (unsigned)n,
                                 exec_json_collect_row, &c, err);
@@ -132,14 +134,14 @@ int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *er
 
 int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err)
 {
-    return usage_totals_of(&m->tallies, sb->id, ret, err);
+    return usage_totals_of(&m->usage_totals, sb->id, ret, err);
 }
 
 int exec_totals_all(struct manager *m, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *sandboxes = json_object();
     struct sandbox *sb = NULL;
-    int r = usage_totals_all(&m->tallies, &doc, err);
+    int r = usage_totals_all(&m->usage_totals, &doc, err);
 
     if (r < 0)
         return r;
@@ -162,10 +164,10 @@ int exec_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t 
                   struct err *err)
 {
     const struct exec *live = exec_find_live(sb, id);
-    struct collect c = {.sb = sb, .one = true};
+    struct exec_json_collect c = {.sb = sb, .one = true};
     int r;
 
-    if (live) { /* also one that is not stored yet: its sandbox is starting */
+    if (live) { /* it may not have a row yet, while its sandbox starts */
         *ret = exec_to_json(live);
         return 0;
     }

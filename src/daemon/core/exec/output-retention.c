@@ -1,7 +1,7 @@
 /*
- * One job at a time for the whole manager, a few execs of one sandbox in it: files first, then the
- * rows. If we die in between, the row says "kept" of a folder that is not there, which reads as a
- * gap and is put right by the next daemon.
+ * One job at a time for the whole manager, with a few execs of one sandbox: first the files, then
+ * the rows. If the daemon dies in between, a row says "kept" for a folder that is gone. Readers see
+ * that as a gap, and the next daemon corrects the row.
  */
 #include "daemon/core/exec/output-retention.h"
 
@@ -12,18 +12,18 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-enum { RETAIN_BATCH = 16, RETAIN_LOOKS = 8 /* at the store, a tick */ };
+enum { RETAIN_BATCH = 16, RETAIN_LOOKS = 8 /* store queries per tick */ };
 #define RETAIN_AGAIN (60 * USEC_PER_SEC) /* after a failure */
 
 struct retain_job {
     struct manager *m;
-    char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1]; /* of a sandbox that may go meanwhile */
+    char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1]; /* the sandbox may be removed meanwhile */
     char **execs;
-    uint64_t bytes; /* that they take */
+    uint64_t bytes; /* on disk, of these execs */
 
-    /* While the victims are chosen: */
+    /* used while the execs are chosen: */
     uint64_t kept, now; /* now: wall clock */
-    uint64_t next_at;   /* when the oldest that stays is due */
+    uint64_t next_at;   /* when the oldest remaining exec is due */
     uint64_t too_many;
     char last[EXEC_ID_LEN + 1];
     uint64_t last_bytes, last_due;
@@ -47,7 +47,7 @@ static bool output_retention_is_over(const struct manager *m, uint64_t bytes)
     return budget && bytes > budget;
 }
 
-/* The number of the newest exec that is too many; 0: none is. */
+/* The number of the newest exec beyond history_keep; 0: none. */
 static uint64_t output_retention_too_many(const struct sandbox *sb)
 {
     uint64_t keep = sb->m->config.history_keep;
@@ -69,10 +69,10 @@ uint64_t output_retention_bytes(const struct exec *x)
 void output_retention_load(struct sandbox *sb)
 {
     store_exec_kept_bytes(sb->m->store, sb->id, &sb->journal_bytes, NULL);
-    sb->retain_at = 0; /* not known: the first look tells */
+    sb->retain_at = 0; /* unknown: the first query finds out */
 }
 
-/* ---- choosing ---- */
+/* ---- choosing execs ---- */
 
 static void output_retention_take_last(struct retain_job *j)
 {
@@ -81,7 +81,8 @@ static void output_retention_take_last(struct retain_job *j)
     j->last[0] = '\0';
 }
 
-/* Oldest first. Each row is held back until the next one shows that it is not the newest. */
+/* Called for the oldest first. Each exec is chosen only when the next row shows that it is not
+ * the newest. */
 static void output_retention_choose(void *arg, const struct store_exec *row)
 {
     struct retain_job *j = arg;
@@ -90,7 +91,7 @@ static void output_retention_choose(void *arg, const struct store_exec *row)
     if (j->last[0])
         output_retention_take_last(j);
     if (j->next_at != UINT64_MAX)
-        return; /* one that stays has been seen: so do all that ended after it */
+        return; /* an exec that stays was found: all later ones stay as well */
     if (row->seq <= j->too_many)
         due = 0;
     if (due > j->now && !output_retention_is_over(j->m, j->kept - MIN(j->kept, j->bytes))) {
@@ -118,13 +119,13 @@ static struct retain_job *output_retention_job_new(struct sandbox *sb)
         0)
         manager_warn(sb->m, "sandbox %s: cannot read its execs: %s", sb->name, err.msg);
     if (j->last[0] && j->last_due > j->now)
-        j->next_at = j->last_due; /* as far as we know the newest: only its age counts */
+        j->next_at = j->last_due; /* probably the newest: only its age counts */
     else if (j->last[0])
         output_retention_take_last(j);
     return j;
 }
 
-/* ---- doing ---- */
+/* ---- removing output ---- */
 
 static struct sandbox *output_retention_job_sandbox(const struct retain_job *j)
 {

@@ -1,3 +1,7 @@
+/*
+ * Each stream of an exec is a side with its own journal reader and offset. The sides take turns. An
+ * OUTPUT event or the end of the exec marks a side as fresh; it is read until it has no more bytes.
+ */
 #include "daemon/core/exec/output-stream.h"
 
 #include <fcntl.h>
@@ -9,13 +13,13 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
 
-/* Acknowledge in steps, so that a reader who lags behind lets the writer go on in time. */
+/* Acknowledges in steps, so that a slow reader lets the writer continue in time. */
 enum { ACK_STEP = 8 << 20, AVAILABLE_UNKNOWN = 64 << 10 };
 
 struct output_side {
     struct journal_reader reader;
     bool open, want;
-    bool fresh; /* there may be more than was read */
+    bool fresh; /* there may be unread bytes */
     uint64_t offset, total;
 };
 
@@ -26,10 +30,10 @@ struct output_stream {
     bool watching;
     char *dir;    /* the exec's folder; NULL until its sandbox has an id */
     char *end;    /* END document, or NULL */
-    bool ack_due; /* an OUTPUT waits for our word */
+    bool ack_due; /* an OUTPUT event is not acknowledged yet */
     uint64_t unacked;
     struct output_side sides[JOURNAL_STREAMS];
-    int turn; /* which side is asked first: neither starves */
+    int turn; /* the side to ask first: no side starves */
 };
 
 static void output_stream_ended(struct output_stream *s, const struct end_record *rec)
@@ -80,7 +84,7 @@ struct output_stream *output_stream_new_live(struct exec *x, const struct output
         output_stream_ended(s, &x->end);
     if (s->watching)
         exec_watch_add(x, &s->watch);
-    if (!x->seq) /* just made: nothing can be there */
+    if (!x->seq) /* new: there is no output yet */
         s->sides[JOURNAL_STDOUT].fresh = s->sides[JOURNAL_STDERR].fresh = false;
     return s;
 }
@@ -127,7 +131,7 @@ int output_stream_new(struct manager *m, struct sandbox *sb, const char *id,
         output_stream_free(f.s);
         return err_wrap(err, "sandbox '%s'", sb->name);
     }
-    if (!f.s->end) { /* neither live nor ended: nobody would ever wake its reader */
+    if (!f.s->end) { /* neither live nor ended: nothing would ever wake the reader */
         output_stream_free(f.s);
         return err_set(err, ERR_CONFLICT, "the end of exec '%s' is not known yet", id);
     }
@@ -171,7 +175,7 @@ static int output_stream_side_open(struct output_stream *s, struct output_side *
     if (!s->dir)
         s->dir = xasprintf("%s/%s/%s", s->exec->exec_root, s->exec->sandbox_id, s->exec->id);
     if (access(s->dir, F_OK) < 0 && errno == ENOENT) {
-        if (s->exec) { /* not begun: it may yet be in another sandbox of that name */
+        if (s->exec) { /* not started: it may still start in a new sandbox of that name */
             free(s->dir);
             s->dir = NULL;
         }
@@ -190,7 +194,7 @@ static void output_stream_side_gap(struct output_side *side, enum journal_stream
     side->offset = to;
 }
 
-/* The offset is below what is kept: on to the first byte that is. */
+/* Bytes at the offset were dropped: reports a gap up to the first byte that is kept. */
 static int output_stream_side_dropped(struct output_side *side, enum journal_stream which,
                                       struct output_chunk *ret, struct err *err)
 {
@@ -233,7 +237,7 @@ static int output_stream_side_read(struct output_stream *s, enum journal_stream 
     side->fresh = false;
     if (!s->end)
         return 0;
-    /* The record counts bytes that the files do not hold: say so, do not pass over it. */
+    /* The record counts more bytes than the files hold: report them as a gap. */
     output_stream_side_gap(side, which, side->total, ret);
     return 1;
 }
@@ -244,7 +248,7 @@ static void output_stream_acknowledge(struct output_stream *s, size_t read)
     if (!s->watching || s->end || (!s->ack_due && s->unacked < ACK_STEP))
         return;
     if (read && s->unacked < ACK_STEP)
-        return; /* at the end of what is there, or after a step: not for each piece */
+        return; /* acknowledge at the end of the data or after a step, not for each piece */
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         if (s->sides[i].want)
             s->watch.acked[i] = s->sides[i].offset;
@@ -273,7 +277,7 @@ int output_stream_read(struct output_stream *s, void *data, size_t max, struct o
     return 0;
 }
 
-/* How far a side reaches is known when the exec has ended or has told; else "plenty". */
+/* The length of a side is known after the end and after an OUTPUT event; else an estimate. */
 size_t output_stream_available(const struct output_stream *s)
 {
     size_t most = 0;
@@ -295,7 +299,7 @@ uint64_t output_stream_first(struct output_stream *s, enum journal_stream which)
     uint64_t start = 0, end = 0;
     int r = output_stream_side_open(s, side, which, NULL);
 
-    if (r == 0 && s->end) /* ended and no folder: nothing is kept any more */
+    if (r == 0 && s->end) /* ended without a folder: nothing is kept */
         return side->total;
     if (r <= 0 || journal_reader_extent(&side->reader, &start, &end, NULL) < 0)
         return 0;

@@ -1,7 +1,8 @@
 /*
- * A reader of one exec's output: byte-exact from given offsets, live or after the end, gaps told.
- * Pulls from the journals; holds the writer back through the acknowledgements of its watch while it
- * is attached to a live exec. On the loop.
+ * A reader of one exec's output, exact to the byte, from given offsets, while the exec runs or
+ * after its end. Bytes that are gone are reported as gaps. It reads the journals. While it is
+ * attached to a live exec, its acknowledgements stop a writer that is too far ahead. All on the
+ * loop.
  */
 #pragma once
 
@@ -10,10 +11,10 @@
 struct output_stream;
 
 enum output_kind {
-    OUTPUT_NOTHING, /* not now: notify will be called */
+    OUTPUT_NOTHING, /* nothing now; notify will be called */
     OUTPUT_DATA,
-    OUTPUT_GAP, /* offset to `to` is gone */
-    OUTPUT_END, /* all is read and the exec has ended: output_stream_end_text() */
+    OUTPUT_GAP, /* bytes from offset to `to` are gone */
+    OUTPUT_END, /* all is read and the exec has ended; see output_stream_end_text() */
 };
 
 struct output_chunk {
@@ -26,28 +27,28 @@ struct output_chunk {
 struct output_stream_config {
     uint64_t offsets[JOURNAL_STREAMS];
     bool want[JOURNAL_STREAMS];
-    bool follow; /* attach to a live exec; else what is there now is all */
+    bool follow; /* attach to a live exec; else only read what is there now */
     void (*notify)(
-        void *arg); /* something may be there to read; never from inside output_stream_new() */
+        void *arg); /* there may be more to read; never called from inside output_stream_new() */
     void *arg;
 };
 
-/* Of a live exec (a reference is taken). */
+/* Of a live exec; takes a reference. */
 struct output_stream *output_stream_new_live(struct exec *x, const struct output_stream_config *c);
 /* Of exec `id` (or "last") of the sandbox, live or not. */
 int output_stream_new(struct manager *m, struct sandbox *sb, const char *id,
                       const struct output_stream_config *c, struct output_stream **ret,
                       struct err *err);
-void output_stream_free(struct output_stream *s); /* NULL is fine */
+void output_stream_free(struct output_stream *s); /* NULL is allowed */
 
-/* Reads up to max bytes of either stream. Failure: the journals cannot be read. */
+/* Reads up to max bytes of one of the streams. Fails when the journals cannot be read. */
 int output_stream_read(struct output_stream *s, void *data, size_t max, struct output_chunk *ret,
                        struct err *err);
-/* The END document as text, once the exec has ended; else NULL. */
+/* The END document as text; NULL until the exec has ended. */
 const char *output_stream_end_text(const struct output_stream *s);
 struct exec *
 output_stream_exec(const struct output_stream *s); /* NULL when it was not live at the start */
-/* About how many bytes the next output_stream_read() may give; 0 when it needs no buffer. */
+/* An estimate of the bytes that the next output_stream_read() gives; 0 when it needs no buffer. */
 size_t output_stream_available(const struct output_stream *s);
-/* The lowest offset of a stream that is still kept. */
+/* The lowest offset that is still kept. */
 uint64_t output_stream_first(struct output_stream *s, enum journal_stream which);

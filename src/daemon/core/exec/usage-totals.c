@@ -18,23 +18,23 @@
 #define SCOPE_SANDBOX "sandbox"
 #define SCOPE_LABEL "label"
 
-/* Labels are the user's to invent, one for each run if he likes. */
+/* Users choose labels freely, perhaps a new one for each run. */
 enum { LABELS_MAX = 2000 };
 
-struct sum {
+struct usage_sum {
     char *key;         /* owned: "scope:name" */
     const char *scope; /* static */
-    const char *name;  /* in key */
+    const char *name;  /* points into key */
     struct store_total add;
 };
 
-static void usage_totals_pending_free(struct sum *s)
+static void usage_totals_pending_free(struct usage_sum *s)
 {
     free(s->key);
     free(s);
 }
 
-static int usage_totals_flush(struct tallies *t, struct err *err)
+static int usage_totals_flush(struct usage_totals *t, struct err *err)
 {
     int r;
 
@@ -53,7 +53,7 @@ static int usage_totals_flush(struct tallies *t, struct err *err)
 static void usage_totals_on_timer(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct tallies *t = arg;
+    struct usage_totals *t = arg;
 
     if (usage_totals_flush(t, &err) >= 0)
         return;
@@ -61,13 +61,13 @@ static void usage_totals_on_timer(void *arg)
     loop_timer_set(t->timer, FLUSH_AGAIN, false);
 }
 
-void usage_totals_open(struct tallies *t, struct loop *loop, struct store *store)
+void usage_totals_open(struct usage_totals *t, struct loop *loop, struct store *store)
 {
-    *t = (struct tallies){.store = store};
+    *t = (struct usage_totals){.store = store};
     t->timer = loop_timer_new(loop, usage_totals_on_timer, t);
 }
 
-void usage_totals_close(struct tallies *t)
+void usage_totals_close(struct usage_totals *t)
 {
     void *value;
 
@@ -94,14 +94,15 @@ static struct store_total usage_totals_used_by(const struct end_record *e)
     };
 }
 
-static struct sum *usage_totals_pending_get(struct tallies *t, const char *scope, const char *name)
+static struct usage_sum *usage_totals_pending_get(struct usage_totals *t, const char *scope,
+                                                  const char *name)
 {
     _cleanup_free_ char *key = xasprintf("%s:%s", scope, name);
-    struct sum *s = map_get(&t->pending, key);
+    struct usage_sum *s = map_get(&t->pending, key);
 
     if (s)
         return s;
-    s = xnew0(struct sum);
+    s = xnew0(struct usage_sum);
     s->scope = scope;
     s->key = TAKE_PTR(key);
     s->name = s->key + strlen(scope) + 1;
@@ -109,7 +110,7 @@ static struct sum *usage_totals_pending_get(struct tallies *t, const char *scope
     return s;
 }
 
-static void usage_totals_add_to(struct tallies *t, const char *scope, const char *name,
+static void usage_totals_add_to(struct usage_totals *t, const char *scope, const char *name,
                                 const struct store_total *more)
 {
     struct store_total *a = &usage_totals_pending_get(t, scope, name)->add;
@@ -125,14 +126,14 @@ static void usage_totals_add_to(struct tallies *t, const char *scope, const char
     a->updated_at = time_wall();
 }
 
-void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct exec *x)
+void usage_totals_add(struct usage_totals *t, const struct sandbox *sb, const struct exec *x)
 {
     const struct store_total used = usage_totals_used_by(&x->end);
 
     if (!t->pending.used)
         loop_timer_set(t->timer, FLUSH_AFTER, false);
     usage_totals_add_to(t, SCOPE_ALL, "", &used);
-    if (x->stored && !sb->ephemeral) /* else it has no receipt either */
+    if (x->stored && !sb->ephemeral) /* others have no receipt */
         usage_totals_add_to(t, SCOPE_SANDBOX, sb->id, &used);
     for (char **l = sb->spec.labels; l && *l; l++)
         usage_totals_add_to(t, SCOPE_LABEL, *l, &used);
@@ -140,7 +141,8 @@ void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct 
 
 /* ---- writing ---- */
 
-static int usage_totals_write_one(struct tallies *t, const struct sum *s, struct err *err)
+static int usage_totals_write_one(struct usage_totals *t, const struct usage_sum *s,
+                                  struct err *err)
 {
     struct store_total row = s->add;
 
@@ -150,7 +152,7 @@ static int usage_totals_write_one(struct tallies *t, const struct sum *s, struct
     return store_total_add(t->store, &row, err);
 }
 
-static int usage_totals_trim(struct tallies *t, struct err *err)
+static int usage_totals_trim(struct usage_totals *t, struct err *err)
 {
     if (t->labels_new < LABELS_MAX / 8)
         return 0;
@@ -158,7 +160,7 @@ static int usage_totals_trim(struct tallies *t, struct err *err)
     return store_total_trim(t->store, SCOPE_LABEL, LABELS_MAX, err);
 }
 
-int usage_totals_write(struct tallies *t, struct err *err)
+int usage_totals_write(struct usage_totals *t, struct err *err)
 {
     void *value;
 
@@ -171,29 +173,29 @@ int usage_totals_write(struct tallies *t, struct err *err)
     return usage_totals_trim(t, err);
 }
 
-void usage_totals_written(struct tallies *t)
+void usage_totals_written(struct usage_totals *t)
 {
     void *value;
 
     for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);) {
-        struct sum *s = value;
+        struct usage_sum *s = value;
 
         map_remove(&t->pending, s->key);
         usage_totals_pending_free(s);
     }
 }
 
-void usage_totals_forget(struct tallies *t, const char *sandbox_id)
+void usage_totals_forget(struct usage_totals *t, const char *sandbox_id)
 {
     _cleanup_free_ char *key = xasprintf(SCOPE_SANDBOX ":%s", sandbox_id);
-    struct sum *s = map_remove(&t->pending, key);
+    struct usage_sum *s = map_remove(&t->pending, key);
 
     if (s)
         usage_totals_pending_free(s);
     store_total_delete(t->store, SCOPE_SANDBOX, sandbox_id, NULL);
 }
 
-/* ---- notifying ---- */
+/* ---- reading ---- */
 
 static json_t *usage_totals_to_json(const struct store_total *t)
 {
@@ -210,8 +212,8 @@ static void usage_totals_collect(void *arg, const struct store_total *row)
     json_object_set_new(arg, row->name, usage_totals_to_json(row));
 }
 
-/* {"name":…} of one name or (NULL) all of a scope. */
-static int usage_totals_read_scope(struct tallies *t, const char *scope, const char *name,
+/* {"name":…} with one total, or with all of a scope (name NULL). */
+static int usage_totals_read_scope(struct usage_totals *t, const char *scope, const char *name,
                                    json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *o = json_object();
@@ -223,7 +225,7 @@ static int usage_totals_read_scope(struct tallies *t, const char *scope, const c
     return 0;
 }
 
-static int usage_totals_read_one(struct tallies *t, const char *scope, const char *name,
+static int usage_totals_read_one(struct usage_totals *t, const char *scope, const char *name,
                                  json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *o = NULL;
@@ -240,12 +242,12 @@ static int usage_totals_read_one(struct tallies *t, const char *scope, const cha
     return 0;
 }
 
-int usage_totals_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err)
+int usage_totals_of(struct usage_totals *t, const char *sandbox_id, json_t **ret, struct err *err)
 {
     return usage_totals_read_one(t, SCOPE_SANDBOX, sandbox_id, ret, err);
 }
 
-int usage_totals_all(struct tallies *t, json_t **ret, struct err *err)
+int usage_totals_all(struct usage_totals *t, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *all = NULL, *labels = NULL;
     int r = usage_totals_read_one(t, SCOPE_ALL, "", &all, err);

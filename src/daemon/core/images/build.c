@@ -19,7 +19,7 @@ struct manager_build {
     struct manager *m;
     struct manager_build *next, **self; /* in m->builds */
     struct build *build;
-    struct build_events events; /* of the caller; empty: it has gone, or has been told */
+    struct build_events events; /* of the caller; empty: the caller is gone or has got `done` */
     void *arg;
 };
 
@@ -100,7 +100,7 @@ static int build_check_request(const struct build_request *req, struct err *err)
     return r < 0 ? r : build_check_tags(req, err);
 }
 
-/* ---- under way ---- */
+/* ---- running builds ---- */
 
 static void build_on_lines(void *arg, const char *text, size_t len)
 {
@@ -146,7 +146,7 @@ static struct manager_build *build_add(struct manager *m, const struct build_eve
     return mb;
 }
 
-/* Why it cannot begin; 0 and *ret otherwise. */
+/* Checks the request and the state of the daemon, and chooses the engine. */
 static int build_prepare(struct manager *m, const char *engine, const struct build_request *req,
                          struct engine **ret, struct err *err)
 {

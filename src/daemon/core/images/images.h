@@ -1,6 +1,6 @@
 /*
- * Images that an engine keeps for us. What is in use is known here, by the sandboxes: an image that
- * one of them is made of stays.
+ * Images that an engine stores for us. The sandboxes know which images are in use: an image with a
+ * sandbox cannot be removed. All on the loop.
  */
 #pragma once
 
@@ -11,9 +11,9 @@
 struct manager;
 
 /*
- * engine NULL: the engine that keeps images. The request is borrowed, but for its fd, which is taken
- * in any case; `used` of a removal is filled in here. json: the engine's answer, as it goes out. A
- * failure is for what is wrong with the request itself, and done is not called then.
+ * engine NULL: the engine that stores images. Takes the descriptor of the request, also on
+ * failure; `used` of a removal is filled in here. done gets the engine's answer as JSON. Returns a failure when the request itself is wrong; done is not called
+ * then.
  */
 int manager_image(struct manager *m, const char *engine, const struct image_op *req,
                   engine_json_fn done, void *arg, struct err *err);

@@ -1,7 +1,7 @@
 /*
- * A row for a sandbox that only its engine knows: name, hash and spec are read back from its
- * objects, its execs from their folders. What was asked of an exec is nowhere but in the store, so
- * a rebuilt one has no command line; its output and its end are as they were.
+ * Makes the row of a sandbox that only its engine knows. Name, hash and spec come from its objects,
+ * its execs from their folders. Only the store had the command lines, so rebuilt execs have none;
+ * their output and their ends are unchanged.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 struct rebuilt_exec {
     char id[EXEC_ID_LEN + 1];
-    uint64_t at; /* wall clock of its beginning, as near as the disk knows */
+    uint64_t at; /* wall clock of its start: the time of its folder */
 };
 
 static bool rebuild_sandbox_is_exec_id(const char *name)
@@ -60,7 +60,7 @@ static size_t rebuild_sandbox_find_execs(const char *path, struct rebuilt_exec *
     return n;
 }
 
-/* One without an end is open: recovery asks its supervisor. */
+/* An exec without an end is open: recovery asks its supervisor. */
 static int rebuild_sandbox_add_exec(struct sandbox *sb, const struct rebuilt_exec *f,
                                     struct err *err)
 {
@@ -104,8 +104,8 @@ static int rebuild_sandbox_add_execs(struct sandbox *sb, struct err *err)
 
 /* ---- the sandbox ---- */
 
-/* One of an earlier version has no spec on it: it gets the defaults, and is made anew at its next
- * start; its home stays. */
+/* A sandbox of an earlier version has no stored spec. It gets the defaults and is re-created at
+ * its next start; its home stays. */
 static int rebuild_sandbox_take_spec(struct sandbox *sb, const struct recon_item *item,
                                      struct err *err)
 {
@@ -122,7 +122,7 @@ static int rebuild_sandbox_fill(struct sandbox *sb, const struct recon_item *ite
 {
     int r;
 
-    memcpy(sb->id, item->id, SANDBOX_ID_LEN); /* 16 hex digits: objects.c has checked it */
+    memcpy(sb->id, item->id, SANDBOX_ID_LEN); /* 16 hex digits: the engine has checked it */
     sb->engine = item->engine;
     sb->created_at = time_wall();
     r = rebuild_sandbox_take_spec(sb, item, err);

@@ -1,6 +1,7 @@
 /*
- * Runs: one at a time, the others wait in a queue. Each engine has a lane of items, of which a few
- * are under way at once; what other objects still use (legacy networks and volumes) comes last.
+ * Runs of reconcile: one at a time, others wait in a queue. Each engine has a lane of items, and a
+ * few of them are worked on at once. Legacy networks and volumes come last, because other objects
+ * use them.
  */
 #include "daemon/core/reconcile/reconcile.h"
 
@@ -125,7 +126,7 @@ static void reconcile_over_now(void *arg)
     reconcile_item_over(item, err.code ? &err : NULL);
 }
 
-/* From the loop's next turn, like every other answer; with item->err, when it is set. */
+/* Ends the item on the next turn of the loop, like every other answer, with item->err if set. */
 static void reconcile_over_soon(struct recon_item *item)
 {
     item->run->m->background_calls++;
@@ -148,7 +149,7 @@ static void reconcile_discard(struct recon_item *item, enum discard how, engine_
     engine_discard(item->engine, &o, how, done, item);
 }
 
-/* The store's side of one that is not there: its next start makes it anew. */
+/* The engine does not have it: its next start creates it again. */
 static void reconcile_mark_gone(struct sandbox *sb)
 {
     char when[TIME_FORMAT_MAX];
@@ -165,7 +166,7 @@ static void reconcile_operate(struct recon_item *item, struct sandbox *sb)
     if (item->action == RECON_RECREATE) {
         op = op_push(sb, &op_renew);
     } else if (item->action == RECON_CLEAN && sb->state == SANDBOX_FAILED) {
-        op = recovery_add(sb); /* its supervisor may well live: it is asked again */
+        op = recovery_add(sb); /* its supervisor may still live: connect again */
     } else if (item->action == RECON_CLEAN) {
         sb->unsettled = true;
         op = engine_watch_inspect(sb);
@@ -190,8 +191,8 @@ static void reconcile_adopt(struct recon_item *item)
         op_wait(recovery_add(sb), reconcile_operated, item);
 }
 
-/* A dry run, or a sandbox that has been removed meanwhile. */
-static void reconcile_pretend(struct recon_item *item, const struct sandbox *sb)
+/* For a dry run, or a sandbox that was removed meanwhile. */
+static void reconcile_check_only(struct recon_item *item, const struct sandbox *sb)
 {
     if (sb && item->action == RECON_RECREATE)
         op_renew_check(sb, &item->err);
@@ -211,7 +212,7 @@ static void reconcile_item_start(struct recon_item *item)
                                         : DISCARD_REMOVE,
                           reconcile_discarded);
     else if (dry || (item->action != RECON_ADOPT && !sb))
-        reconcile_pretend(item, sb);
+        reconcile_check_only(item, sb);
     else if (item->action == RECON_ADOPT)
         reconcile_adopt(item);
     else
@@ -220,13 +221,13 @@ static void reconcile_item_start(struct recon_item *item)
 
 /* ---- lanes ---- */
 
-/* In use by what goes before them. */
-static bool reconcile_is_late(const struct recon_item *item)
+/* Objects that earlier items use. */
+static bool reconcile_goes_last(const struct recon_item *item)
 {
     return item->kind == OBJECT_NETWORK || item->kind == OBJECT_VOLUME;
 }
 
-/* Why not is for its removal to say. */
+/* A failure is ignored here: the removal reports it. */
 static void reconcile_ended(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct recon_item *item = arg;
@@ -242,7 +243,7 @@ static void reconcile_ended(void *arg, const struct err *err, struct engine_sand
     reconcile_run_check(run);
 }
 
-/* A legacy container may be one that its engine starts again: its end and removal are one. */
+/* An engine may restart a legacy container, so it is ended and removed in one step. */
 static bool reconcile_is_to_end(const struct recon_run *run, struct recon_item *item)
 {
     return item->action == RECON_REMOVE && item->kind == OBJECT_SANDBOX &&
@@ -250,7 +251,7 @@ static bool reconcile_is_to_end(const struct recon_run *run, struct recon_item *
            !reconcile_retry_must_wait(run->m->reconcile, item);
 }
 
-/* False: not all that are to go have ended yet. */
+/* False: some processes of objects to remove have not ended yet. */
 static bool reconcile_end_all(struct recon_run *run, struct recon_lane *lane)
 {
     if (!engine_ends_first(lane->engine))
@@ -276,9 +277,9 @@ static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane)
     while (lane->next < lane->n && lane->active < at_once && !run->m->closing) {
         struct recon_item *item = lane->items[lane->next];
 
-        if (reconcile_is_late(item) && lane->active && lane->next > 0 &&
-            !reconcile_is_late(lane->items[lane->next - 1]))
-            return; /* what uses it is still being removed */
+        if (reconcile_goes_last(item) && lane->active && lane->next > 0 &&
+            !reconcile_goes_last(lane->items[lane->next - 1]))
+            return; /* objects that use it are still being removed */
         lane->next++;
         if (item->result != RECON_WAITING || reconcile_retry_must_wait(run->m->reconcile, item)) {
             lane->finished++;
@@ -289,12 +290,12 @@ static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane)
     }
 }
 
-static int reconcile_late_last(const void *a, const void *b)
+static int reconcile_compare_items(const void *a, const void *b)
 {
     const struct recon_item *x = *(struct recon_item *const *)a,
                             *y = *(struct recon_item *const *)b;
 
-    return (int)reconcile_is_late(x) - (int)reconcile_is_late(y);
+    return (int)reconcile_goes_last(x) - (int)reconcile_goes_last(y);
 }
 
 struct reconcile_listing {
@@ -319,7 +320,7 @@ static void reconcile_listed(void *arg, const struct err *err, const struct engi
     } else if (!run->m->closing) {
         recon_plan(run, lane, list);
         if (lane->n)
-            qsort(lane->items, lane->n, sizeof(*lane->items), reconcile_late_last);
+            qsort(lane->items, lane->n, sizeof(*lane->items), reconcile_compare_items);
         reconcile_lane_go(run, lane);
     }
     reconcile_run_check(run);
@@ -416,7 +417,7 @@ static void reconcile_run_begin(struct recon_run *run)
     for (size_t i = 0; i < c->n_engines; i++) {
         struct engine *e = c->engines[i];
 
-        /* One that is out of reach and that nobody would miss is nobody's business. */
+        /* An unreachable engine that nobody would miss is not listed. */
         if (engine_is_open(e) || (command && engine_watch_is_wanted(run->m, e)))
             run->lanes[run->n_lanes++].engine = e;
     }
@@ -431,12 +432,12 @@ static void reconcile_kicked(void *arg)
 
     rc->kicked = false;
     rc->due--;
-    if (!rc->m) { /* the manager has gone in the meantime */
+    if (!rc->m) { /* the manager was freed meanwhile */
         if (!rc->due)
             free(rc);
         return;
     }
-    /* States must be known first: what recovery has not looked at yet would look lost. */
+    /* Recovery must be done: a sandbox that it has not examined would look lost. */
     if (rc->begun || !rc->queue || rc->m->closing || !manager_is_recovered(rc->m))
         return;
     rc->begun = true;
@@ -470,7 +471,7 @@ uint64_t reconcile_request(struct manager *m, const struct reconcile_options *op
     return run->number;
 }
 
-/* One that waits is enough: it will see everything that has happened before it begins. */
+/* One queued run is enough: it sees everything that happens before it begins. */
 void reconcile_soon(struct manager *m, const char *trigger)
 {
     const struct recon_run *run = m->reconcile->queue;
@@ -481,7 +482,7 @@ void reconcile_soon(struct manager *m, const char *trigger)
     reconcile_request(m, &(struct reconcile_options){.trigger = trigger}, NULL, NULL);
 }
 
-/* Those that were busy, the moment that they are not. */
+/* Re-creates stale sandboxes that were busy, as soon as they are idle. */
 static void reconcile_renew_idle(struct manager *m)
 {
     struct sandbox *sb;

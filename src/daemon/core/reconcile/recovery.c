@@ -1,12 +1,11 @@
 /*
- * Recovery at the start: what the store remembers against what lives.
+ * Recovery at the start of the daemon: compares the stored sandboxes with those that live.
  *
- * For each stored sandbox an operation asks the engine for its supervisor and adopts it, or marks
- * the sandbox stopped and takes its run's leftovers away; execs that ended meanwhile get the record
- * that their supervisor left. Ephemeral ones are removed: whoever ran them is gone. A few at a
- * time, in the background: a request for a sandbox that has not had its turn pulls it forward,
- * because its queue begins with the recovery. When all states are known, reconcile looks at the
- * rest.
+ * For each stored sandbox an operation asks the engine for its supervisor. It connects to it, or
+ * marks the sandbox stopped and cleans up its last run. Execs that ended meanwhile get the record
+ * that their supervisor left. Ephemeral sandboxes are removed: their clients are gone. A few
+ * sandboxes at a time, in the background. A request for a sandbox brings its recovery forward,
+ * because its queue begins with it. When all states are known, reconcile compares the rest.
  */
 #include <stdlib.h>
 
@@ -24,9 +23,9 @@
 
 enum { RECOVER_AT_ONCE = 16 };
 
-struct waiter {
-    struct waiter *next;
-    uint64_t until; /* time_mono(): told then, whatever is known; 0: never */
+struct recovery_waiter {
+    struct recovery_waiter *next;
+    uint64_t until; /* time_mono(): notified then at the latest; 0: no limit */
     manager_fn fn;
     void *arg;
 };
@@ -34,17 +33,17 @@ struct waiter {
 struct recovery {
     struct manager *m;
     size_t pending; /* sandboxes whose state is not known yet */
-    char **names;   /* of those to be looked at, in turn */
+    char **names;   /* of the sandboxes to examine, in this order */
     size_t next_name;
-    char **unread; /* ids of rows that we could not make sense of: not ours to remove */
-    unsigned due;  /* deferred calls that will come */
-    struct waiter *waiters;
+    char **unread; /* ids of rows that this version cannot read: not to be removed */
+    unsigned due;  /* deferred calls that are still to come */
+    struct recovery_waiter *waiters;
 };
 
 static void recovery_notify_waiters(struct recovery *r)
 {
     while (!r->pending && r->waiters) {
-        struct waiter *w = r->waiters;
+        struct recovery_waiter *w = r->waiters;
 
         r->waiters = w->next;
         w->fn(w->arg);
@@ -55,7 +54,7 @@ static void recovery_notify_waiters(struct recovery *r)
 static void recovery_destroy(struct recovery *r)
 {
     while (r->waiters) {
-        struct waiter *w = r->waiters;
+        struct recovery_waiter *w = r->waiters;
 
         r->waiters = w->next;
         free(w);
@@ -65,7 +64,7 @@ static void recovery_destroy(struct recovery *r)
     free(r);
 }
 
-/* A deferred call has come: false when the manager has gone since (the last one then frees). */
+/* Counts a deferred call. False: the manager was freed, and the last call frees r. */
 static bool recovery_take_turn(struct recovery *r)
 {
     r->due--;
@@ -95,7 +94,7 @@ bool recovery_is_done(const struct recovery *r)
 
 void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg)
 {
-    struct waiter *w = xnew0(struct waiter), **at = &r->waiters;
+    struct recovery_waiter *w = xnew0(struct recovery_waiter), **at = &r->waiters;
 
     w->until = limit ? time_mono() + limit : 0;
     w->fn = fn;
@@ -107,10 +106,10 @@ void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg)
         recovery_defer(r, recovery_notify_later);
 }
 
-static struct waiter *recovery_take_late(struct recovery *r)
+static struct recovery_waiter *recovery_take_late(struct recovery *r)
 {
-    for (struct waiter **at = &r->waiters; *at; at = &(*at)->next) {
-        struct waiter *w = *at;
+    for (struct recovery_waiter **at = &r->waiters; *at; at = &(*at)->next) {
+        struct recovery_waiter *w = *at;
 
         if (!w->until || time_mono() < w->until)
             continue;
@@ -122,7 +121,7 @@ static struct waiter *recovery_take_late(struct recovery *r)
 
 void recovery_tick(struct recovery *r)
 {
-    struct waiter *w;
+    struct recovery_waiter *w;
 
     while (r && (w = recovery_take_late(r))) {
         w->fn(w->arg);
@@ -141,7 +140,7 @@ static void recovery_start_next(struct recovery *r)
 
     while (r->names && r->names[r->next_name]) {
         sb = map_get(&r->m->sandboxes, r->names[r->next_name++]);
-        /* Its turn may have come already, because somebody asked for it. */
+        /* It may have run already, because of a request for the sandbox. */
         if (sb && sb->ops && sb->ops->type == &op_recover && !sb->ops->running) {
             op_kick(sb);
             return;
@@ -172,7 +171,7 @@ static void recovery_adopt_open_exec(void *arg, const struct store_exec *row)
     exec_adopt(arg, row);
 }
 
-/* After this each open exec is either live, or ended with the record on disk or engine_lost. */
+/* Afterwards each open exec is live, or has ended with the record on disk or as engine_lost. */
 static void recovery_settle_execs(struct sandbox *sb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -201,8 +200,8 @@ static void recovery_finish(struct op *op, enum sandbox_state state, const char 
     recovery_done_one(r);
 }
 
-/* What was a run's, or half removed, goes: whoever ran it has gone with the last daemon. Its execs
- * were settled before, so that a client that comes back is told their end. */
+/* Removes ephemeral and half-removed sandboxes: their clients are gone with the last daemon.
+ * Their execs were settled before, so that a client that comes back learns their end. */
 static bool recovery_removes(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -216,7 +215,7 @@ static bool recovery_removes(struct op *op)
     return true;
 }
 
-/* It was being stopped when the last daemon ended: what was asked for is carried out. */
+/* The last daemon was stopping it: the stop is carried out. */
 static bool recovery_stops(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -270,8 +269,8 @@ static void recovery_connected(void *arg, const struct err *err, struct engine_s
         return;
     }
     if (err && err->code == ERR_NOT_FOUND) {
-        /* An engine that may be out of reach holds up nobody: daemon/core/sandbox/engine-watch.c
-         * sees to the rest. */
+        /* An engine that may be unreachable must not delay recovery:
+         * daemon/core/sandbox/engine-watch.c does the rest. */
         sb->unsettled = true;
         recovery_cleaned(op, NULL, NULL);
         return;
@@ -282,7 +281,7 @@ static void recovery_connected(void *arg, const struct err *err, struct engine_s
     }
     if (recovery_removes(op))
         return;
-    if (err) { /* it may well live: nothing is touched but by the user's word */
+    if (err) { /* it may still live: only the user decides what happens to it */
         sb->unsettled = true;
         manager_warn(sb->m, "sandbox %s: cannot be reached: %s", sb->name, err->msg);
         recovery_finish(op, SANDBOX_FAILED, err->msg);
@@ -360,10 +359,10 @@ static void recovery_load_seqs(struct manager *m)
     }
 }
 
-/* ---- the beginning ---- */
+/* ---- start ---- */
 
-/* Engines that somebody would miss are opened now, not at the first tick. */
-static void recovery_reach_engines(void *arg)
+/* Opens the engines that are wanted now, not at the first tick. */
+static void recovery_open_engines(void *arg)
 {
     struct recovery *r = arg;
 
@@ -389,7 +388,7 @@ int recovery_start(struct manager *m, struct err *err)
     recovery_load_seqs(m);
     for (int i = 0; i < RECOVER_AT_ONCE; i++)
         recovery_start_next(r);
-    recovery_defer(r, recovery_reach_engines);
+    recovery_defer(r, recovery_open_engines);
     recovery_wait(r, 0, recovery_reconcile, m);
     return 0;
 }

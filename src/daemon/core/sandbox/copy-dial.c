@@ -10,7 +10,7 @@
 
 enum { TRANSFERS_MAX = 1024 };
 
-/* Owned by its sandbox's list until it has been told. */
+/* In its sandbox's list, which owns it, until copy_call_finish(). */
 struct copy_call {
     struct copy_call *next;
     struct sandbox *sb;
@@ -99,7 +99,7 @@ static void copy_dial_copied(void *arg, const struct err *err, char **stats)
     copy_call_finish(arg, err, &result);
 }
 
-/* ---- beginnings ---- */
+/* ---- starting a call ---- */
 
 static void copy_dial_launch(struct copy_call *t)
 {

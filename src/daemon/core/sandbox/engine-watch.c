@@ -1,7 +1,8 @@
 /*
- * What happens to sandboxes behind our back. An engine's news is a reason to look: the operation
- * below asks the engine what the sandbox is and makes our state agree. When an engine is back,
- * everything that lives there is looked at, and what could not be cleaned up is cleaned up.
+ * Reacts to changes outside ripcord, and opens engines that could not be reached. An engine's news
+ * only says that something changed: an operation asks the engine for the sandbox's state and takes
+ * it over. When an engine is back, all its live sandboxes are inspected, and pending cleanups are
+ * done.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static void engine_watch_finish(struct op *op)
     struct sandbox *sb = op->sb;
 
     op_done(op, ACTION_UNCHANGED);
-    /* The end of its line was ours to wait for, and with it the end of an ephemeral sandbox. */
+    /* manager_on_closed() left this to the operation. */
     if (sb->ephemeral && !sb->conn)
         sandbox_expire(sb);
 }
@@ -42,7 +43,7 @@ static void engine_watch_clean(struct op *op)
     engine_cleanup(op->sb->engine, op->sb->id, engine_watch_cleaned, op);
 }
 
-/* Whether its reason is one that tells how it went down. */
+/* Whether its reason says how it went down. */
 static bool engine_watch_is_explained(const struct sandbox *sb, enum engine_sandbox_state state)
 {
     if (sb->state != SANDBOX_STOPPED)
@@ -61,7 +62,7 @@ static char *engine_watch_why_down(enum engine_sandbox_state state)
                      time_format(time_wall(), when));
 }
 
-/* The engine says that it does not run. */
+/* The engine reports that it does not run. */
 static void engine_watch_found_down(struct op *op, enum engine_sandbox_state state)
 {
     struct sandbox *sb = op->sb;
@@ -69,7 +70,7 @@ static void engine_watch_found_down(struct op *op, enum engine_sandbox_state sta
     if (sb->conn) {
         op->why = engine_watch_why_down(state);
         sandbox_set_state(sb, SANDBOX_STOPPING, op->why, NULL);
-        op_down(op, 0, engine_watch_clean); /* its supervisor knows, or is about to */
+        op_down(op, 0, engine_watch_clean); /* its supervisor has noticed, or will soon */
         return;
     }
     if (!engine_watch_is_explained(sb, state))
@@ -85,7 +86,7 @@ static void engine_watch_found_up(struct op *op, enum engine_sandbox_state state
     struct sandbox *sb = op->sb;
     enum sandbox_state now = state == ENGINE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 
-    if (!sb->conn) { /* nobody could run a command in it: it goes down, as we say it is */
+    if (!sb->conn) { /* without a connection no command can run in it: stop it, as its state says */
         if (sb->state == SANDBOX_STOPPED || sb->unsettled)
             engine_watch_clean(op);
         else
@@ -103,7 +104,7 @@ static void engine_watch_inspected(void *arg, const struct err *err, struct engi
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
-    if (err) { /* the engine has gone again; there will be news when it is back */
+    if (err) { /* the engine is gone again; it sends news when it is back */
         log_debug("sandbox %s: cannot be inspected: %s", sb->name, err->msg);
         engine_watch_finish(op);
         return;
@@ -139,38 +140,38 @@ struct op *engine_watch_inspect(struct sandbox *sb)
     return last && last->type == &op_inspect && !last->running ? last : op_push(sb, &op_inspect);
 }
 
-/* ---- engines out of reach ---- */
+/* ---- unreachable engines ---- */
 
 #define REACH_INTERVAL (10 * USEC_PER_SEC)
 
-struct reach {
+struct engine_attempt {
     struct manager *m;
-    char *before; /* what was wrong the last time, or NULL */
+    char *before; /* the failure of the last try, or NULL */
 };
 
-/* Said once, not at each try. */
-static void engine_watch_reached(void *arg, const struct err *err, struct engine_sandbox *info)
+/* Warns only when the failure is a new one. */
+static void engine_watch_opened(void *arg, const struct err *err, struct engine_sandbox *info)
 {
-    struct reach *r = arg;
+    struct engine_attempt *r = arg;
 
     (void)info;
     r->m->background_calls--;
-    r->m->reaching--;
+    r->m->opening--;
     if (err && (!r->before || !STREQ(r->before, err->msg)))
         manager_warn(r->m, "%s; trying again", err->msg);
     free(r->before);
     free(r);
 }
 
-static void engine_watch_reach(struct manager *m, struct engine *e)
+static void engine_watch_open(struct manager *m, struct engine *e)
 {
-    struct reach *r = xnew0(struct reach);
+    struct engine_attempt *r = xnew0(struct engine_attempt);
 
     r->m = m;
     r->before = engine_trouble(e) ? xstrdup(engine_trouble(e)->msg) : NULL;
     m->background_calls++;
-    m->reaching++;
-    engine_prepare(e, engine_watch_reached, r);
+    m->opening++;
+    engine_prepare(e, engine_watch_opened, r);
 }
 
 bool engine_watch_is_wanted(struct manager *m, const struct engine *e)
@@ -187,28 +188,18 @@ bool engine_watch_is_wanted(struct manager *m, const struct engine *e)
 
 void engine_watch_tick(struct manager *m)
 {
-    if (m->closing || m->reaching || time_mono() < m->reach_at)
+    if (m->closing || m->opening || time_mono() < m->open_at)
         return;
-    m->reach_at = time_mono() + REACH_INTERVAL;
+    m->open_at = time_mono() + REACH_INTERVAL;
     for (size_t i = 0; i < m->config.n_engines; i++) {
         struct engine *e = m->config.engines[i];
 
         if (!engine_is_open(e) && engine_watch_is_wanted(m, e))
-            engine_watch_reach(m, e);
+            engine_watch_open(m, e);
     }
 }
 
 /* ---- news ---- */
-
-static struct sandbox *engine_watch_find_id(struct manager *m, const char *id)
-{
-    struct sandbox *sb = NULL;
-
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (STREQ(sb->id, id))
-            return sb;
-    return NULL;
-}
 
 static void engine_watch_on_back(struct manager *m, struct engine *e)
 {
@@ -240,7 +231,7 @@ void engine_watch_on_news(void *arg, struct engine *e, const struct engine_news 
         sandbox_packages_build(m, news->id, news->fd);
         return;
     }
-    sb = engine_watch_find_id(m, news->id);
+    sb = manager_find_id(m, news->id);
     if (sb && sb->engine == e)
         engine_watch_inspect(sb);
 }

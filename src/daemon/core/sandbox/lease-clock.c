@@ -38,7 +38,8 @@ int lease_clock_open(struct store *store, struct lease_clock *ret, struct err *e
         return r;
     if (r > 0 && sscanf(text, "%39s %llu %llu", then, &base, &last) != 3)
         return err_set(err, ERR_SYSTEM, "the lease clock in the store is damaged: '%s'", text);
-    /* Another boot goes on where the last reading was; what this one has counted already counts. */
+    /* After a reboot the clock continues from the last reading. The time of this boot before the
+     * daemon's start counts. */
     ret->base = STREQ(then, time_boot_id(boot)) ? base : last;
     return lease_clock_save(ret, err);
 }

@@ -7,8 +7,8 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-struct due {
-    const char *by; /* NULL: nothing will happen */
+struct lease_due {
+    const char *by; /* NULL: nothing is due */
     bool remove;
     uint64_t in; /* usec */
 };
@@ -29,7 +29,7 @@ void lease_moved(struct sandbox *sb, enum sandbox_state from)
 
     if (lease_is_up(sb->state) && !lease_is_up(from))
         sb->up_at = sb->idle_at = now;
-    /* A removal that failed counts anew: it is not tried at every tick. */
+    /* A failed removal starts the clock again, so that it is not tried at every tick. */
     if (lease_is_down(sb->state) && !lease_is_down(from))
         sb->down_at = now;
 }
@@ -74,7 +74,7 @@ static json_t *lease_ms(uint64_t usec)
 
 static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
 {
-    struct sandbox_spec before = sb->spec; /* its numbers only */
+    struct sandbox_spec before = sb->spec; /* only for its numbers */
     int r;
 
     lease_copy(&sb->spec, from);
@@ -90,7 +90,8 @@ static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, str
     return 0;
 }
 
-/* The store has it: what is noted beside the sandbox counts when that is lost. */
+/* A failure is only a warning: the store has the leases. The copy beside the sandbox matters
+ * when the store is lost. */
 static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
@@ -121,19 +122,19 @@ void lease_apply(struct op *op, op_step_fn then)
 
 /* ---- what is due ---- */
 
-static void lease_consider(struct due *d, const struct sandbox *sb, const char *by, uint64_t lease,
-                           uint64_t from, bool remove)
+static void lease_consider(struct lease_due *d, const struct sandbox *sb, const char *by,
+                           uint64_t lease, uint64_t from, bool remove)
 {
     uint64_t gone = lease_clock_since(&sb->m->lease_clock, from);
     uint64_t in = lease - MIN(lease, gone);
 
     if (lease && (!d->by || in < d->in))
-        *d = (struct due){by, remove, in};
+        *d = (struct lease_due){by, remove, in};
 }
 
-static struct due lease_next_due(const struct sandbox *sb)
+static struct lease_due lease_next_due(const struct sandbox *sb)
 {
-    struct due d = {0};
+    struct lease_due d = {0};
 
     if (sb->state == SANDBOX_RUNNING && !sb->n_execs && !sb->n_transfers)
         lease_consider(&d, sb, "idle_stop", sb->spec.idle_stop, sb->idle_at, false);
@@ -146,7 +147,7 @@ static struct due lease_next_due(const struct sandbox *sb)
 
 json_t *lease_to_json(const struct sandbox *sb)
 {
-    struct due d = lease_next_due(sb);
+    struct lease_due d = lease_next_due(sb);
     char at[TIME_FORMAT_MAX];
 
     if (!d.by)
@@ -155,7 +156,7 @@ json_t *lease_to_json(const struct sandbox *sb)
                      lease_ms(d.in), "action", d.remove ? "remove" : "stop", "by", d.by);
 }
 
-static char *lease_why(const struct sandbox *sb, const struct due *d)
+static char *lease_why(const struct sandbox *sb, const struct lease_due *d)
 {
     char text[FORMAT_MAX];
 
@@ -169,7 +170,7 @@ static char *lease_why(const struct sandbox *sb, const struct due *d)
 
 static void lease_carry_out(struct sandbox *sb)
 {
-    struct due d = lease_next_due(sb);
+    struct lease_due d = lease_next_due(sb);
     struct op *op;
     char *reason;
 

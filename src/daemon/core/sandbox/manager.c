@@ -83,7 +83,7 @@ void sandbox_free(struct sandbox *sb)
     strv_free(sb->warnings);
     free(sb->reason);
     sb->m = NULL;
-    if (!sb->kicked) /* else the turn that is due frees it */
+    if (!sb->kicked) /* else op_kick_cb() frees it */
         free(sb);
 }
 
@@ -107,11 +107,11 @@ void sandbox_expire(struct sandbox *sb)
 
 int sandbox_make_id(struct sandbox *sb, struct err *err)
 {
-    /* A run's sandbox has its id from the start: it is part of its name. */
+    /* The sandbox of a `run` gets its id at once, because its name contains it. */
     return sb->id[0] && sb->ephemeral ? 0 : random_hex(sb->id, err);
 }
 
-/* ---- the supervisor's line ---- */
+/* ---- the supervisor's connection ---- */
 
 static void manager_on_started(void *arg, const char *exec, int pid, int stdin_fd)
 {
@@ -120,7 +120,7 @@ static void manager_on_started(void *arg, const char *exec, int pid, int stdin_f
 
 static void manager_on_start_failed(void *arg, const char *exec, const struct err *err)
 {
-    (void)arg; /* its end record says the same, and follows */
+    (void)arg; /* the end record follows and says the same */
     (void)exec;
     (void)err;
 }
@@ -148,7 +148,7 @@ static void manager_on_closed(void *arg)
     sb->conn = NULL;
     sandbox_packages_unlinked(sb);
     exec_all_lost(sb);
-    if (busy) /* behind the operation, which may be the sandbox's last */
+    if (busy) /* after the operation, which may be the last one of the sandbox */
         exec_start_waiting(sb);
     if (op_conn_closed(sb))
         return;
@@ -209,7 +209,7 @@ struct manager *manager_new(const struct manager_config *config)
     sandbox_spec_copy(&m->config.defaults, &config->defaults);
     m->loop = config->loop;
     m->store = config->store;
-    usage_totals_open(&m->tallies, m->loop, m->store);
+    usage_totals_open(&m->usage_totals, m->loop, m->store);
     reconcile_init(m);
     for (size_t i = 0; i < config->n_engines; i++)
         engine_listen(config->engines[i], engine_watch_on_news, m);
@@ -223,7 +223,7 @@ int manager_start(struct manager *m, struct err *err)
     return r < 0 ? r : recovery_start(m, err);
 }
 
-/* Watches of execs are the api's and must be gone by now. */
+/* The watches of execs belong to the API and must be removed before. */
 void manager_free(struct manager *m)
 {
     void *value;
@@ -254,7 +254,7 @@ void manager_free(struct manager *m)
     }
     warms_drop(m);
     recovery_free(m->recovery);
-    usage_totals_close(&m->tallies);
+    usage_totals_close(&m->usage_totals);
     reconcile_free(m);
     map_done(&m->sandboxes);
     sandbox_spec_done(&m->config.defaults);
@@ -337,7 +337,7 @@ static int manager_lookup(struct manager *m, const char *name, struct sandbox **
     if (r < 0)
         return r;
     sb = map_get(&m->sandboxes, name);
-    /* One that is about to be made counts: the caller's wish is queued behind that. */
+    /* A sandbox whose creation is queued counts: the request is queued after that. */
     if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops)) {
         manager_set_not_found(m, name, err);
         return -ERR_NOT_FOUND;
@@ -351,6 +351,16 @@ struct sandbox *manager_find(struct manager *m, const char *name, struct err *er
     struct sandbox *sb = NULL;
 
     return manager_lookup(m, name, &sb, err) < 0 ? NULL : sb;
+}
+
+struct sandbox *manager_find_id(struct manager *m, const char *id)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (STREQ(sb->id, id))
+            return sb;
+    return NULL;
 }
 
 struct engine *manager_engine(struct manager *m, const char *name, struct err *err)
@@ -394,8 +404,8 @@ void manager_tick(struct manager *m)
 
 /* ---- operations ---- */
 
-/* Before anything is queued: is the document right, does it name an engine that we have, and can
- * that carry it out? An engine that is not open yet says so later. */
+/* Checks, before anything is queued, that the document is valid, that its engine exists, and
+ * that the engine can carry it out. An engine that is closed checks it later. */
 static int manager_check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
                               struct err *err)
 {
@@ -531,7 +541,7 @@ static void manager_exec_ready(void *arg, const struct err *err, const struct sa
     struct exec *x = arg;
 
     (void)action;
-    if (x->state != EXEC_STARTING || exec_is_sent(x)) { /* it was told to start twice */
+    if (x->state != EXEC_STARTING || exec_is_sent(x)) { /* it was queued twice */
         exec_unref(x);
         return;
     }
@@ -541,7 +551,7 @@ static void manager_exec_ready(void *arg, const struct err *err, const struct sa
         exec_launch(x);
     else if (err)
         exec_fail(x, err);
-    else if (exec_may_wait(x)) /* it went down as it had just been found up */
+    else if (exec_may_wait(x)) /* it went down just after it was found running */
         manager_start_for(x);
     else
         exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"});
@@ -584,7 +594,7 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
     if (r < 0)
         return r;
     if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
-        exec_launch(*ret); /* its news come from the loop: the caller has time to add a watch */
+        exec_launch(*ret); /* its events come from the loop: the caller has time to add a watch */
         return 0;
     }
     manager_start_for(*ret);

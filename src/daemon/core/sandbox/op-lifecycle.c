@@ -1,5 +1,6 @@
 /*
- * stop, remove, pause and resume, and the reclaim after a supervisor that ended by itself.
+ * The operations stop, remove, pause (and resume), lease, and reclaim, which cleans up after a
+ * supervisor that ended by itself.
  */
 #include "daemon/core/sandbox/lease.h"
 #include "daemon/core/sandbox/manager-internal.h"
@@ -16,7 +17,7 @@ static void op_done_in_state(struct op *op, enum sandbox_state state, const char
     op_done(op, ACTION_UNCHANGED);
 }
 
-/* What the engine says of its cleaning up. False: it could not, and the operation is over. */
+/* Takes the result of the engine's cleanup. False: it failed, and the operation has ended. */
 static bool op_cleanup_succeeded(struct op *op, const struct err *err)
 {
     op->sb->unsettled = err != NULL;
@@ -27,7 +28,7 @@ static bool op_cleanup_succeeded(struct op *op, const struct err *err)
     return false;
 }
 
-/* True: there is no sandbox (any more), and the operation is over. */
+/* True: the sandbox does not exist, and the operation has failed. */
 static bool op_failed_absent(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -75,7 +76,7 @@ const struct op_type op_stop = {"stop", op_stop_run};
 
 /* ---- remove: legal from every state ---- */
 
-/* On a full disk the store cannot even forget; the files that were removed make room soon. */
+/* On a full disk the store cannot delete the row at once. The removed files make room soon. */
 static void op_remove_from_store(void *arg)
 {
     _cleanup_err_ struct err why = ERR_INIT;
@@ -110,7 +111,7 @@ static void op_remove_down(struct op *op)
     engine_remove(op->sb->engine, op->sb->id, op_removed, op);
 }
 
-/* Whether it has ended is for the removal to say. */
+/* A failure is ignored here: the removal reports it. */
 static void op_remove_ended(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     (void)err;
@@ -118,7 +119,7 @@ static void op_remove_ended(void *arg, const struct err *err, struct engine_sand
     op_remove_down(arg);
 }
 
-/* Nobody waits for the end of anything in it: it need not be brought down first. */
+/* Nobody waits for an end record, so the sandbox is removed without a stop before. */
 static void op_remove_running(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -166,8 +167,8 @@ static void op_pause_done(void *arg, const struct err *err, int fd)
     op_done_in_state(op, op->on ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL);
 }
 
-/* A command that is frozen on its way into the sandbox would leave whoever started it without an
- * answer: it is let in first. */
+/* An exec that is frozen while it starts would leave its client without an answer: pause waits
+ * for its start. */
 static struct exec *op_pause_find_starting(const struct sandbox *sb)
 {
     for (struct exec *x = sb->execs; x; x = x->next)
@@ -187,19 +188,13 @@ static void op_pause_exec_started(void *arg, enum exec_event event _unused_)
     op_pause_run(op);
 }
 
-static void op_pause_wait_for(struct op *op, struct exec *x)
-{
-    op->starting = exec_ref(x);
-    op->watch = (struct exec_watch){.fn = op_pause_exec_started, .arg = op};
-    exec_watch_add(x, &op->watch);
-}
-
 static void op_pause_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
     enum sandbox_state from = op->on ? SANDBOX_RUNNING : SANDBOX_PAUSED;
     enum sandbox_state to = op->on ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+    struct exec *starting;
 
     if (sb->state == to) {
         op_done(op, ACTION_UNCHANGED);
@@ -218,10 +213,14 @@ static void op_pause_run(struct op *op)
         op_fail(op, &err);
         return;
     }
-    if (op->on && op_pause_find_starting(sb))
-        op_pause_wait_for(op, op_pause_find_starting(sb));
-    else
+    starting = op->on ? op_pause_find_starting(sb) : NULL;
+    if (!starting) {
         supervisor_conn_pause(sb->conn, op->on, op_pause_done, op);
+        return;
+    }
+    op->starting = exec_ref(starting);
+    op->watch = (struct exec_watch){.fn = op_pause_exec_started, .arg = op};
+    exec_watch_add(starting, &op->watch);
 }
 
 const struct op_type op_pause = {"pause", op_pause_run};
@@ -249,7 +248,7 @@ static void op_lease_run(struct op *op)
 
 const struct op_type op_lease = {"lease", op_lease_run};
 
-/* ---- reclaim: the supervisor has gone without being asked ---- */
+/* ---- reclaim: cleans up after a supervisor that ended by itself ---- */
 
 static void op_reclaim_done(void *arg, const struct err *err, struct engine_sandbox *info)
 {
@@ -264,7 +263,7 @@ static void op_reclaim_run(struct op *op)
 {
     struct sandbox *sb = op->sb;
 
-    /* An operation before us may have seen to it, or even started it again. */
+    /* An earlier operation may have cleaned up, or even started it again. */
     if (sb->conn || sb->state == SANDBOX_ABSENT) {
         op_done(op, ACTION_UNCHANGED);
         return;

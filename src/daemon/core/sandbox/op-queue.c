@@ -1,3 +1,7 @@
+/*
+ * Only op_kick_cb() starts an operation, on a turn of the loop of its own. So no operation begins
+ * inside the call that queued it, and a waiter may queue the next one.
+ */
 #include "daemon/core/sandbox/op-queue.h"
 
 #include <stdlib.h>
@@ -9,7 +13,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
 
-/* Beyond the grace: the supervisor kills, drains and writes end records in this time. */
+/* Time after the grace in which the supervisor kills, drains and writes end records. */
 #define DOWN_SLACK (10 * USEC_PER_SEC)
 
 static struct op *op_new(struct sandbox *sb, const struct op_type *type)
@@ -49,7 +53,7 @@ static void op_kick_cb(void *arg)
     struct op *op = sb->ops;
 
     sb->kicked = false;
-    if (!sb->m) { /* the manager has gone in the meantime */
+    if (!sb->m) { /* the manager was freed meanwhile */
         free(sb);
         return;
     }
@@ -135,14 +139,14 @@ void op_drop_all(struct sandbox *sb)
     }
 }
 
-/* Out of the queue first: a waiter may well queue the next operation. */
+/* Leaves the queue first: a waiter may queue the next operation. */
 static void op_finish(struct op *op, const struct err *err)
 {
     struct sandbox *sb = op->sb;
-    bool pending = sb->kicked; /* a second kick would find the object freed by the first */
+    bool pending = sb->kicked; /* a second turn would find the object freed by the first */
 
     sb->ops = op->next;
-    sb->kicked = true; /* holds the object while waiters are told */
+    sb->kicked = true; /* keeps the object while the waiters are called */
     for (struct op_waiter *w = op->waiters; w; w = w->next)
         w->done(w->arg, err, sb->state == SANDBOX_ABSENT ? NULL : sb, op->action);
     op_free(op);
@@ -169,7 +173,7 @@ static void op_stop_result(void *arg, const struct err *err, int fd)
     const struct sandbox *sb = arg;
 
     fd_close(fd);
-    /* Not the end of the operation: the link closes, or the deadline passes. */
+    /* The operation goes on: the connection closes, or the deadline passes. */
     if (err)
         log_debug("sandbox %s: stop: %s", sb->name, err->msg);
 }
@@ -225,7 +229,8 @@ void op_check_deadline(struct sandbox *sb)
         op_conn_closed(sb);
         return;
     }
-    /* The engine kills what is there; the line then ends by itself, with all its news. */
+    /* The engine kills the supervisor. Its connection then closes after all its events have
+     * come. */
     manager_warn(sb->m, "sandbox %s: its supervisor does not end, killing it", sb->name);
     op->forced = true;
     op->deadline = time_mono() + DOWN_SLACK;

@@ -1,3 +1,7 @@
+/*
+ * The state machine of a sandbox: the names, the table of legal changes, and sandbox_set_state(), the
+ * only function that changes a state.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,9 +21,9 @@ static const char *const state_names[] = {
 
 #define TO(state) (1U << SANDBOX_##state)
 
-/* Row: from; bits: where it may go. */
+/* The legal changes of state. Row: from; bits: to. */
 static const uint32_t moves[] = {
-    [SANDBOX_ABSENT] = TO(CREATING) | TO(STOPPED), /* the latter: taken back from its engine */
+    [SANDBOX_ABSENT] = TO(CREATING) | TO(STOPPED), /* STOPPED: rebuilt from its engine */
     [SANDBOX_CREATING] = TO(RUNNING) | TO(ABSENT) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
     [SANDBOX_RUNNING] = TO(PAUSED) | TO(STOPPING) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
     [SANDBOX_PAUSED] = TO(RUNNING) | TO(STOPPING) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
@@ -49,12 +53,7 @@ bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to)
     return (moves[from] & (1U << to)) != 0;
 }
 
-static const char *sandbox_state_wanted_name(const struct sandbox *sb)
-{
-    return sb->want_running ? "running" : "stopped";
-}
-
-/* spec: its text, or NULL where that is not written. */
+/* spec: its text; NULL: the column is not written. */
 static struct store_sandbox sandbox_state_to_row(const struct sandbox *sb, const char *spec)
 {
     return (struct store_sandbox){
@@ -64,7 +63,7 @@ static struct store_sandbox sandbox_state_to_row(const struct sandbox *sb, const
         .spec = spec,
         .hash = sb->hash,
         .ephemeral = sb->ephemeral,
-        .wanted = sandbox_state_wanted_name(sb),
+        .wanted = sb->want_running ? "running" : "stopped",
         .state = sandbox_state_name(sb->state),
         .reason = sb->reason,
         .since = sb->since,
@@ -102,15 +101,15 @@ static int sandbox_state_save(struct sandbox *sb, struct err *err)
 
     if (sb->state == SANDBOX_CREATING || (!sb->stored && sb->state != SANDBOX_ABSENT))
         return sandbox_save(sb, err);
-    /* An ephemeral one: whatever it has come to, the next daemon removes it. */
+    /* The next daemon removes an ephemeral sandbox in any state, so the state is not saved. */
     if (!sb->stored || sb->ephemeral || sb->state == SANDBOX_ABSENT)
         return 0;
     row = sandbox_state_to_row(sb, NULL);
     return store_sandbox_set_state(sb->m->store, &row, err);
 }
 
-/* Of one that goes. What the store still has would come back with the next daemon, and until then
- * its name could not be given again: then it has not gone. */
+/* Deletes the row. If that fails, the sandbox stays: the next daemon would load the row again,
+ * and the name could not be reused until then. */
 static int sandbox_state_forget(struct sandbox *sb, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
@@ -118,13 +117,13 @@ static int sandbox_state_forget(struct sandbox *sb, struct err *err)
     if (!sb->stored)
         return 0;
     if (store_sandbox_delete(sb->m->store, sb->id, &why) < 0) {
-        if (!sb->ephemeral) /* of those the next daemon removes what it finds */
+        if (!sb->ephemeral) /* the next daemon removes ephemeral ones */
             return err_move(err, &why);
         manager_warn(sb->m, "sandbox %s: cannot be removed from the store: %s", sb->name, why.msg);
     }
     sb->stored = false;
     if (!sb->ephemeral)
-        usage_totals_forget(&sb->m->tallies, sb->id);
+        usage_totals_forget(&sb->m->usage_totals, sb->id);
     return 0;
 }
 
@@ -133,7 +132,7 @@ static void sandbox_state_emit(const struct sandbox *sb, enum sandbox_state from
     json_t *data = json_pack("{s:s}", "from", sandbox_state_name(from));
     char kind[EVENT_KIND_MAX];
 
-    if (sb->reason) /* an engine's words may be no UTF-8: then without them */
+    if (sb->reason) /* NULL, and left out, when an engine's text is not UTF-8 */
         json_object_set_new(data, "reason", json_string(sb->reason));
     if (sb->ephemeral)
         json_object_set_new(data, "ephemeral", json_true());
@@ -155,7 +154,7 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
         return err_wrap(err, "remove sandbox '%s' from the store", sb->name);
     sb->state = to;
     sb->since = time_wall();
-    reason = why ? xstrdup(why) : NULL; /* may well be the old one's own text */
+    reason = why ? xstrdup(why) : NULL; /* why may point to the old reason */
     free(sb->reason);
     sb->reason = reason;
     lease_moved(sb, from);

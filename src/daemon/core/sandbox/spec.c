@@ -1,3 +1,6 @@
+/*
+ * JSON to spec. A patch is applied to a copy, which replaces the spec only when every field is valid.
+ */
 #include "daemon/core/sandbox/spec.h"
 
 #include <ctype.h>
@@ -225,7 +228,7 @@ static void spec_replace(char **dst, const char *s)
     *dst = copy;
 }
 
-/* Enough to keep it out of paths and headers; whether there is such an image is the engine's. */
+/* Enough to keep it out of paths and headers. The engine knows whether such an image exists. */
 static int spec_apply_image(struct sandbox_spec *spec, const char *image, struct err *err)
 {
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
@@ -396,7 +399,7 @@ static int spec_read_cache(const char *tool, const json_t *mode, struct spec_cac
     return 0;
 }
 
-/* What is said of all of them is no entry of the list. */
+/* An entry for all tools sets the mode and is not kept in the list. */
 static void spec_take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
 {
     struct spec_cache *last = &tmp->caches[tmp->n_caches - 1];
@@ -438,7 +441,8 @@ static int spec_refuse_cache(const char *tool, enum spec_cache_mode mode, struct
                          "that cache.");
 }
 
-/* What others read or write too is not for strict sandboxes: refused when it was asked for. */
+/* A strict sandbox shares no cache. The default mode becomes private; a requested shared mode is
+ * refused. */
 static int spec_apply_strict(struct sandbox_spec *spec, const json_t *caches, struct err *err)
 {
     const uint32_t own = 1U << CACHE_PRIVATE | 1U << CACHE_OFF;
@@ -464,7 +468,7 @@ static bool spec_path_below(const char *path, const char *root)
     return strncmp(path, root, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-/* Below these the sandbox has file systems of its own that a mount would break or open up. */
+/* The sandbox has file systems of its own there; a mount would break or expose them. */
 static const char *const reserved_targets[] = {
     "/proc", "/sys", "/dev", "/run/ripcord", "/.ripcord", "/cache",
     "/usr",  "/etc", "/bin", "/lib",         "/lib64",    "/sbin",
@@ -513,7 +517,7 @@ static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, stru
     r = spec_check_path("mounts[].target", target, err);
     if (r < 0)
         return r;
-    /* Filled before the check, so that the caller's release finds it on failure too. */
+    /* Filled before the check, so that the caller frees it also on failure. */
     *ret = (struct spec_mount){xstrdup(source), xstrdup(target), read_only};
     return spec_check_mount(ret, roots, i, err);
 }
@@ -541,7 +545,7 @@ static int spec_apply_mounts(struct sandbox_spec *spec, const json_t *array, cha
     return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole document ---- */
 
 struct spec_doc {
     const char *engine, *image, *runtime, *network, *isolation, *user, *workdir;
