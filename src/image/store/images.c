@@ -12,7 +12,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
-#include "lib/os/spread.h"
+#include "lib/os/ext4-spread.h"
 
 enum { PREFIX_MIN = 6 };
 
@@ -25,7 +25,7 @@ static int images_spread_tmp(int dir, struct err *err)
     int r = dir_open(dir, "tmp", &tmp, err);
 
     if (r >= 0)
-        spread_children(tmp);
+        ext4_spread_children(tmp);
     return r;
 }
 

@@ -116,7 +116,7 @@ static int transfer_run_verb(size_t verb, json_t **ret, struct err *err)
     if (r >= 0)
         r = transfer_become(&s, verbs[verb].folder ? TRANSFER_FD_FOLDER : -1, err);
     if (r >= 0)
-        r = confine_speaker(NULL, 0, err); /* it reads what hostile registries send */
+        r = confine_network_program(NULL, 0, err); /* it reads what hostile registries send */
     if (r >= 0)
         r = transfer_start_watch(err);
     if (r >= 0)

@@ -344,7 +344,7 @@ int sandbox_start(struct shim *s, struct err *err)
     _cleanup_close_ int disk = -1;
     int r;
 
-    r = filter_possible(err);
+    r = seccomp_filter_possible(err);
     if (r >= 0)
         r = shim_start_make_cgroups(s, err);
     if (r >= 0)
