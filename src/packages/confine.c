@@ -37,5 +37,5 @@ int packages_confine(struct err *err)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    return confine_speaker(more, ARRAY_SIZE(more), err);
+    return confine_network_program(more, ARRAY_SIZE(more), err);
 }

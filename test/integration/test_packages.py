@@ -317,7 +317,7 @@ class Faults(PackagesCase):
         self.up.files[f"/files/{file}"] = bytes(len(data))
         self.up.add_wheel("evil", "1.0")
         self.root.ok("up", "a")
-        for name, why in (("demo", "not what the index promised"), ("evil", "is on the deny list")):
+        for name, why in (("demo", "wrong digest"), ("evil", "is on the deny list")):
             said = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --no-deps -d /tmp/d {name} 2>&1")
             self.assertNotEqual(said.code, 0)
             self.assertIn(why, said.text)

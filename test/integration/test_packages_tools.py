@@ -58,7 +58,7 @@ class Tools(packages_box.TestCase):
         self.up.files[f"/files/{file}"] = bytes(len(data))
         denied, _ = self.up.add_wheel("evil", "1.0")
         host = self.registry(deny=["evil"]).listen()
-        self.assertIn("not what the index promised", self.pip(host, "a", "demo", code=1))
+        self.assertIn("wrong digest", self.pip(host, "a", "demo", code=1))
         self.assertIn("is on the deny list", self.pip(host, "a", "evil", code=1))
 
     def test_npm_installs(self):

@@ -12,7 +12,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
-#include "lib/os/spread.h"
+#include "lib/os/ext4-spread.h"
 
 enum { PREFIX_MIN = 6 };
 
@@ -38,7 +38,7 @@ static int images_open_folder(const char *path, struct images *s, struct err *er
     if (r < 0)
         return r;
     /* The store creates and removes whole trees in tmp/, one after the other. */
-    spread_children(tmp);
+    ext4_spread_children(tmp);
     return 0;
 }
 

@@ -121,7 +121,7 @@ static int transfer_run_verb(size_t verb, json_t **ret, struct err *err)
     r = transfer_become(&s, verbs[verb].folder ? TRANSFER_FD_FOLDER : -1, err);
     if (r < 0)
         return r;
-    r = confine_speaker(NULL, 0, err); /* from here on it reads data of untrusted servers */
+    r = confine_network_program(NULL, 0, err); /* from here on it reads data of untrusted servers */
     if (r < 0)
         return r;
     r = transfer_start_watch(err);

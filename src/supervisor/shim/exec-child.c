@@ -269,7 +269,7 @@ _noreturn_ static void exec_child_run_child(struct exec_entry *e)
     if (r >= 0 && plan->strict && GUARD("landlock"))
         r = landlock_domain("/", &err);
     if (r >= 0 && plan->seccomp && GUARD("seccomp"))
-        r = filter_install(plan->seccomp, plan->seccomp_len, &err);
+        r = seccomp_filter_install(plan->seccomp, plan->seccomp_len, &err);
     if (r < 0)
         exec_child_fail(e->status, &err);
     r = command_exec(e->spec->argv, e->env);

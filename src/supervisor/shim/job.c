@@ -188,7 +188,7 @@ _noreturn_ static void shim_job_main(const struct shim *s, int sock, struct job_
     if (r >= 0)
         r = landlock_confine(spec->namespaces & CLONE_NEWNS ? "/" : NULL, spec->port, &err);
     if (r >= 0)
-        r = confine_job(&err);
+        r = confine_helper(&err);
     if (r >= 0)
         r = spec->run(spec, &stats, &fd, &err);
     sup_begin(&w, SUP_RESULT, 0);

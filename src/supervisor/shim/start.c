@@ -351,7 +351,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     _cleanup_close_ int disk = -1;
     int r;
 
-    r = filter_possible(err);
+    r = seccomp_filter_possible(err);
     if (r < 0)
         return r;
     r = shim_start_make_cgroups(s, err);

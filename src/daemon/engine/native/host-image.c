@@ -17,8 +17,8 @@
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/ext4-spread.h"
 #include "lib/os/rmtree.h"
-#include "lib/os/spread.h"
 
 enum {
     IMAGE_FORMAT = 1, /* part of the fingerprint: raise it when what is built changes */
@@ -498,7 +498,7 @@ int host_image_ensure(const char *images_dir, const struct host_image_source *sr
     if (r < 0)
         return r;
     look.src = root;
-    spread_children(images);
+    ext4_spread_children(images);
     r = host_image_walk_machine(&look, err);
     if (r < 0)
         return r;

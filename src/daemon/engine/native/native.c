@@ -29,11 +29,11 @@
 #include "lib/base/usage.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/cgroup.h"
+#include "lib/os/ext4-spread.h"
 #include "lib/os/landlock.h"
 #include "lib/os/overlay.h"
 #include "lib/os/rmtree.h"
 #include "lib/os/seccomp-filter.h"
-#include "lib/os/spread.h"
 
 /* ---- open ---- */
 
@@ -69,9 +69,9 @@ static int native_open_folders(struct native_engine *n, struct err *err)
         r = native_open_delete_queue(n, err);
     if (r < 0)
         return r;
-    spread_children(n->boxes);
-    spread_children(n->execs);
-    spread_children(n->runs);
+    ext4_spread_children(n->boxes);
+    ext4_spread_children(n->execs);
+    ext4_spread_children(n->runs);
     n->net.runs = n->runs;
     n->supervisors.runs = n->runs;
     n->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -136,7 +136,7 @@ static int native_open_prewarmed(struct native_engine *n, struct err *err)
         if (r < 0)
             fd_close(dirs[kind]);
         else
-            spread_children(dirs[kind]);
+            ext4_spread_children(dirs[kind]);
     }
     if (r >= 0)
         n->prewarmed = prewarmed_new(n->shim, n->devnull, dirs);
@@ -254,7 +254,7 @@ static struct engine *native_make(const struct engine_config *config)
     network_init(&n->net, n->root_id);
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
-    n->filter = filter_compile(&n->filter_bytes);
+    n->filter = seccomp_filter_compile(&n->filter_bytes);
     n->filter_bytes *= sizeof(struct sock_filter);
     n->cache_required = config->cache_required;
     native_transfer_init(n, &config->transfer);

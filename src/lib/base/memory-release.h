@@ -4,4 +4,4 @@
  */
 #pragma once
 
-void resident_release(void);
+void memory_release(void);

@@ -4,14 +4,14 @@
  * folder then takes 0.7 ms instead of 0.03 (measured). With this flag each child gets a place of
  * its own. On other file systems it means nothing.
  */
-#include "lib/os/spread.h"
+#include "lib/os/ext4-spread.h"
 
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
 
-void spread_children(int dirfd)
+void ext4_spread_children(int dirfd)
 {
     struct statfs fs;
     int flags;

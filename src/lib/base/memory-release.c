@@ -1,4 +1,4 @@
-#include "lib/base/resident.h"
+#include "lib/base/memory-release.h"
 
 #include <link.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ struct ranges {
 };
 
 /* Only what is never written: the rest would come back as it was in the file. */
-static int resident_collect(struct dl_phdr_info *info, size_t size _unused_, void *arg)
+static int memory_release_collect(struct dl_phdr_info *info, size_t size _unused_, void *arg)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     struct ranges *r = arg;
@@ -37,11 +37,11 @@ static int resident_collect(struct dl_phdr_info *info, size_t size _unused_, voi
 }
 
 /* First all is known, then it goes: what is looked at in between would be mapped again. */
-void resident_release(void)
+void memory_release(void)
 {
     struct ranges r = {.n = 0};
 
-    dl_iterate_phdr(resident_collect, &r);
+    dl_iterate_phdr(memory_release_collect, &r);
     for (size_t i = 0; i < r.n; i++)
         madvise(r.at[i].from, r.at[i].size, MADV_DONTNEED);
 }

@@ -3,4 +3,4 @@
  */
 #pragma once
 
-void spread_children(int dirfd);
+void ext4_spread_children(int dirfd);
