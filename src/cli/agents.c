@@ -60,11 +60,13 @@ static int agents_add_agent(const char *arg, char ***agents, struct err *err)
     if (!given || !*given)
         return agents_no_agent(id, err);
     r = path_make_absolute(given, &path, err);
-    if (r >= 0)
-        r = agents_check_socket(id, path, err);
-    if (r >= 0)
-        strv_env_set(agents, id, path);
-    return r;
+    if (r < 0)
+        return r;
+    r = agents_check_socket(id, path, err);
+    if (r < 0)
+        return r;
+    strv_env_set(agents, id, path);
+    return 0;
 }
 
 int agents_from_args(const struct cli_args *a, char ***ret, struct err *err)

@@ -179,10 +179,12 @@ int build_context_open(const char *folder, const char *file, struct build_contex
     c->dir = -1;
     c->folder = xstrdup(folder);
     r = build_context_open_folder(c, err);
-    if (r >= 0)
-        r = build_context_read_dockerfile(c, file, err);
-    if (r >= 0)
-        r = build_context_find_ignore(c, err);
+    if (r < 0)
+        return r;
+    r = build_context_read_dockerfile(c, file, err);
+    if (r < 0)
+        return r;
+    r = build_context_find_ignore(c, err);
     if (r < 0)
         return r;
     if (!c->inside) {
@@ -285,12 +287,15 @@ static int build_context_leave_out(struct build_context *c, int fd, const struct
     if (!c->digest_only || build_context_is_small(c, c->entry.size))
         return 0;
     r = build_context_digest(c, fd, st, value, err);
-    if (r >= 0 && !json_object_get(c->need, digest_context_digits(value)))
-        r = build_context_put_left_out(c, value, err) < 0 ? -(int)(err ? err->code : ERR_SYSTEM)
-                                                          : 1;
-    if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        r = tree_err(err, errno, "read '%s' again", c->entry.path);
-    return r;
+    if (r < 0)
+        return r;
+    if (!json_object_get(c->need, digest_context_digits(value))) {
+        r = build_context_put_left_out(c, value, err);
+        return r < 0 ? r : 1;
+    }
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return tree_err(err, errno, "read '%s' again", c->entry.path);
+    return 0;
 }
 
 static int build_context_put_file(struct build_context *c, int parent, const char *name,
@@ -446,10 +451,10 @@ static int build_context_put_dockerfile(struct build_context *c, struct err *err
     build_context_fill_entry(c, TAR_FILE, &c->st);
     c->entry.size = c->len;
     r = build_context_put_entry(c, err);
-    if (r >= 0 && c->len)
-        r = tar_write(&c->tar, c->text, c->len, err);
+    if (r < 0)
+        return r;
     c->entry.path[0] = '\0';
-    return r;
+    return c->len ? tar_write(&c->tar, c->text, c->len, err) : 0;
 }
 
 void build_context_digest_only(struct build_context *c, bool digest_only, const json_t *need)
@@ -475,9 +480,12 @@ int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, s
     c->entries = c->sent = 0;
     c->chunk = c->chunk ? c->chunk : xmalloc(CHUNK);
     r = build_context_put_dockerfile(c, err);
-    if (r >= 0)
-        r = build_context_put_children(c, c->dir, 0, err);
-    if (r >= 0 && c->digest_only && c->digests)
+    if (r < 0)
+        return r;
+    r = build_context_put_children(c, c->dir, 0, err);
+    if (r < 0)
+        return r;
+    if (c->digest_only && c->digests)
         digests_save(c->digests);
-    return r < 0 ? r : tar_finish(&c->tar, err);
+    return tar_finish(&c->tar, err);
 }

@@ -56,13 +56,16 @@ static void print_files(const json_t *files)
 static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *tools = NULL, *mounts = NULL;
-    int r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
+    int r;
 
     (void)args;
-    if (r >= 0)
-        r = cache_tools_list(cli, &tools, err);
-    if (r >= 0)
-        r = cache_mounts_list(cli, &mounts, err);
+    r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
+    if (r < 0)
+        return r;
+    r = cache_tools_list(cli, &tools, err);
+    if (r < 0)
+        return r;
+    r = cache_mounts_list(cli, &mounts, err);
     if (r < 0)
         return r;
     if (cli->json) {
@@ -174,8 +177,9 @@ static int show_all(struct cli *cli, struct err *err)
     _cleanup_json_ json_t *doc = NULL, *mounts = NULL;
     int r = cli_call(cli, "GET", "/v1/caches", NULL, &doc, err);
 
-    if (r >= 0)
-        r = cache_mounts_list(cli, &mounts, err);
+    if (r < 0)
+        return r;
+    r = cache_mounts_list(cli, &mounts, err);
     if (r < 0)
         return r;
     if (cli->json) {
@@ -246,8 +250,9 @@ static int read_limits(const struct cli_args *args, json_t *body, struct err *er
     uint64_t keep = 0, unused = 0;
     int r = args_size(args, "keep", &keep, err);
 
-    if (r >= 0)
-        r = args_duration_ms(args, "unused", &unused, err);
+    if (r < 0)
+        return r;
+    r = args_duration_ms(args, "unused", &unused, err);
     if (r < 0)
         return r;
     if (args_has(args, "keep"))
@@ -262,11 +267,13 @@ static int prune_mounts(struct cli *cli, const json_t *body, struct err *err)
     _cleanup_json_ json_t *doc = NULL;
     int r = cache_mounts_prune(cli, body, &doc, err);
 
-    if (r >= 0 && cli->json)
+    if (r < 0)
+        return r;
+    if (cli->json)
         output_json(doc);
-    else if (r >= 0)
+    else
         cache_mounts_print_pruned(doc);
-    return r;
+    return 0;
 }
 
 static int run_prune(struct cli *cli, const struct cli_args *args, struct err *err)

@@ -159,8 +159,9 @@ static int upload(struct cp *cp, struct client *to, const struct cp_side *src,
     sender_init(&s, to, "PUT", side_target(dst), cp->cli->json);
     r = sender_end(&s, send_side(cp, &s, src, err), err);
     sender_done(&s);
-    if (r >= 0)
-        r = client_receive(to, &doc, err);
+    if (r < 0)
+        return r;
+    r = client_receive(to, &doc, err);
     if (r < 0)
         return r;
     cp->stats.entries = json_number_of(doc, "entries");

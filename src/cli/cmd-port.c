@@ -36,8 +36,9 @@ static int connect_inside(struct cli *cli, const struct forward *f, int in, int 
     struct client *c;
     int r = cli_client(cli, &c, err);
 
-    if (r >= 0)
-        r = client_upgrade(c, "GET", target, "tcp", NULL, &sock, &early, err);
+    if (r < 0)
+        return r;
+    r = client_upgrade(c, "GET", target, "tcp", NULL, &sock, &early, err);
     if (r < 0)
         return r;
     pump(in, out, sock, &early);
@@ -159,8 +160,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     /* A name that is wrong is told now, not to the first who connects. */
     target = xasprintf("/v1/sandboxes/%s", f.name);
     r = cli_call(cli, "GET", target, NULL, NULL, err);
-    if (r >= 0)
-        r = listen_local(&f, &listener, &local, err);
+    if (r < 0)
+        return r;
+    r = listen_local(&f, &listener, &local, err);
     if (r < 0)
         return r;
     client_disconnect(&cli->client); /* each connection makes its own */

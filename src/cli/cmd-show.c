@@ -233,9 +233,10 @@ static int add_execs(struct cli *cli, const char *name, json_t *doc, struct err 
     _cleanup_json_ json_t *execs = NULL;
     int r = cli_call(cli, "GET", target, NULL, &execs, err);
 
-    if (r >= 0)
-        json_object_update_missing(doc, execs);
-    return r;
+    if (r < 0)
+        return r;
+    json_object_update_missing(doc, execs);
+    return 0;
 }
 
 static void print_all(const json_t *doc)
@@ -262,9 +263,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return r;
     target = xasprintf("/v1/sandboxes/%s", args->words[0]);
     r = cli_call(cli, "GET", target, NULL, &doc, err);
-    if (r >= 0 && args_has(args, "execs"))
-        r = add_execs(cli, args->words[0], doc, err);
     if (r < 0)
+        return r;
+    if (args_has(args, "execs") && (r = add_execs(cli, args->words[0], doc, err)) < 0)
         return r;
     if (cli->json)
         output_json(doc);

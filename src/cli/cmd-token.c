@@ -45,12 +45,15 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     int r;
 
     r = check(cli, args, err);
-    if (r >= 0)
-        r = path_roots_init(&paths, cli->root, err);
-    if (r >= 0)
-        r = path_roots_make(&paths, err);
-    if (r >= 0)
-        r = rotate ? token_rotate(paths.state, &t, err) : token_ensure(paths.state, &t, err);
+    if (r < 0)
+        return r;
+    r = path_roots_init(&paths, cli->root, err);
+    if (r < 0)
+        return r;
+    r = path_roots_make(&paths, err);
+    if (r < 0)
+        return r;
+    r = rotate ? token_rotate(paths.state, &t, err) : token_ensure(paths.state, &t, err);
     if (r < 0)
         return r;
     print(cli, &t, paths.state, rotate);

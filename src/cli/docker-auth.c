@@ -125,14 +125,13 @@ static bool docker_auth_is_wanted(const char *registry, const char *const *texts
 static int docker_auth_collect_one(const char *registry, const char *auth, json_t *all,
                                    struct err *err)
 {
-    struct docker_auth a = {0};
+    _cleanup_docker_auth_ struct docker_auth a = {0};
     json_t *login;
     int r = docker_auth_split_auth(auth, &a, err);
 
     if (r < 0)
         return err_wrap(err, "'%.100s'", registry);
     login = json_pack("{s:s, s:s}", "username", a.username, "password", a.password);
-    docker_auth_done(&a);
     if (!login)
         return err_set(err, ERR_INVALID, "'%.100s': 'auth' is not valid UTF-8", registry);
     json_object_set_new(all, registry, login);
@@ -147,38 +146,41 @@ int docker_auth_parse_all(const char *text, size_t len, const char *const *texts
     json_t *entry;
     int r = docker_auth_parse_file(text, len, &doc, err);
 
+    if (r < 0)
+        return r;
     json_object_foreach (json_object_get(doc, "auths"), key, entry) {
         const char *auth = json_string_value(json_object_get(entry, "auth"));
         _cleanup_free_ char *registry = docker_auth_registry_of_key(key);
 
-        if (r >= 0 && auth && *auth && docker_auth_is_wanted(registry, texts, n) &&
-            !json_object_get(all, registry))
-            r = docker_auth_collect_one(registry, auth, all, err);
+        if (!auth || !*auth || !docker_auth_is_wanted(registry, texts, n) ||
+            json_object_get(all, registry))
+            continue;
+        r = docker_auth_collect_one(registry, auth, all, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0)
-        *ret = json_object_size(all) ? json_incref(all) : NULL;
-    return r;
+    *ret = json_object_size(all) ? json_incref(all) : NULL;
+    return 0;
 }
 
 int docker_auth_collect(const char *const *texts, size_t n, json_t **ret, struct err *err)
 {
     _cleanup_auth_file_ struct auth_file c = {0};
-    int r = docker_auth_file_read(&c, err);
 
-    if (r >= 0 && c.text)
-        r = docker_auth_parse_all(c.text, c.len, texts, n, ret, err);
-    return r < 0 ? err_wrap(err, "'%s'", c.path) : 0;
+    if (docker_auth_file_read(&c, err) < 0)
+        return err_wrap(err, "'%s'", c.path);
+    if (c.text && docker_auth_parse_all(c.text, c.len, texts, n, ret, err) < 0)
+        return err_wrap(err, "'%s'", c.path);
+    return 0;
 }
 
 int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err)
 {
     _cleanup_free_ char *registry = image_name_registry(name);
     _cleanup_auth_file_ struct auth_file c = {0};
-    int r = docker_auth_file_read(&c, err);
 
-    if (r >= 0 && c.text)
-        r = docker_auth_parse(c.text, c.len, registry, ret, err);
-    if (r >= 0)
+    if (docker_auth_file_read(&c, err) >= 0 &&
+        (!c.text || docker_auth_parse(c.text, c.len, registry, ret, err) >= 0))
         return 0;
     err_wrap(err, "credentials in '%s'", c.path);
     return err_hint(err, "Fix the file, or use --username and --password-stdin.");

@@ -28,4 +28,6 @@ int docker_auth_collect(const char *const *texts, size_t n, json_t **ret, struct
 /* The same from the text of such a file; for tests. */
 int docker_auth_parse_all(const char *text, size_t len, const char *const *texts, size_t n,
                           json_t **ret, struct err *err);
-void docker_auth_done(struct docker_auth *a); /* nothing of it stays in memory */
+/* Wipes the password and releases both. */
+void docker_auth_done(struct docker_auth *a);
+#define _cleanup_docker_auth_ __attribute__((cleanup(docker_auth_done)))

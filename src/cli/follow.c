@@ -296,7 +296,7 @@ static int follow_send_keys(struct follow *f, const char *data, size_t len, stru
 {
     static const char ctrl_p = KEY_CTRL_P;
     const char *cut;
-    int r = 0;
+    int r;
 
     if (f->held_key && len) {
         f->held_key = false;
@@ -304,11 +304,12 @@ static int follow_send_keys(struct follow *f, const char *data, size_t len, stru
         if (data[0] == KEY_CTRL_Q)
             return follow_detach(f, err);
         r = stream_stdin(f->s, &ctrl_p, 1, err);
+        if (r < 0)
+            return r;
     }
     cut = memmem(data, len, "\x10\x11", 2);
     if (cut) {
-        if (cut > data && r >= 0)
-            r = stream_stdin(f->s, data, (size_t)(cut - data), err);
+        r = cut > data ? stream_stdin(f->s, data, (size_t)(cut - data), err) : 0;
         return r < 0 ? r : follow_detach(f, err);
     }
     if (len && data[len - 1] == KEY_CTRL_P) {
@@ -316,7 +317,7 @@ static int follow_send_keys(struct follow *f, const char *data, size_t len, stru
         f->by = deadline_in(held_key_usec);
         len--;
     }
-    return r < 0 || !len ? r : stream_stdin(f->s, data, len, err);
+    return len ? stream_stdin(f->s, data, len, err) : 0;
 }
 
 static int follow_read_input(struct follow *f, struct err *err)
@@ -423,19 +424,23 @@ static int follow_turn(struct follow *f, struct err *err)
     struct pollfd p[AT_MAX];
     int r = follow_wait_events(f, p, err);
 
-    if (r >= 0 && deadline_passed(&f->by))
-        r = follow_on_time(f, err);
-    if (r >= 0 && p[AT_SIGNALS].revents)
-        r = follow_read_signals(f, err);
-    if (r >= 0 && p[AT_SINK].revents)
-        r = follow_push(f, err);
-    if (r >= 0 && p[AT_SOCKET].revents & POLLOUT)
-        r = stream_flush(f->s, err);
-    if (r >= 0 && !f->busy && p[AT_SOCKET].revents & (POLLIN | POLLHUP | POLLERR))
-        r = follow_fill(f, err);
-    if (r >= 0 && p[AT_INPUT].revents && f->input_open && !stream_sending(f->s))
-        r = follow_read_input(f, err);
-    return r < 0 ? r : 0;
+    if (r < 0)
+        return r;
+    if (deadline_passed(&f->by) && (r = follow_on_time(f, err)) < 0)
+        return r;
+    if (p[AT_SIGNALS].revents && (r = follow_read_signals(f, err)) < 0)
+        return r;
+    if (p[AT_SINK].revents && (r = follow_push(f, err)) < 0)
+        return r;
+    if (p[AT_SOCKET].revents & POLLOUT && (r = stream_flush(f->s, err)) < 0)
+        return r;
+    if (!f->busy && p[AT_SOCKET].revents & (POLLIN | POLLHUP | POLLERR) &&
+        (r = follow_fill(f, err)) < 0)
+        return r;
+    if (p[AT_INPUT].revents && f->input_open && !stream_sending(f->s) &&
+        (r = follow_read_input(f, err)) < 0)
+        return r;
+    return 0;
 }
 
 static bool follow_finished(const struct follow *f)
@@ -542,9 +547,9 @@ int follow(struct client_stream *s, const struct follow_options *o, struct err *
         f.input = xmalloc(FOLLOW_INPUT);
     if (o->input && o->tty)
         term_raw();
-    r = o->rejoin && o->tty ? follow_on_signal(&f, SIGWINCH, err) : 0;
-    if (r >= 0)
-        r = follow_loop(&f, err);
+    if (o->rejoin && o->tty && (r = follow_on_signal(&f, SIGWINCH, err)) < 0)
+        return r;
+    r = follow_loop(&f, err);
     if (r < 0)
         return r;
     follow_finish_text(&f);

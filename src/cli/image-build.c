@@ -147,22 +147,26 @@ static int image_build_add_options(const struct image_build *ib, struct buf *b)
 {
     static const char *const texts[] = {"target", "platform", "network", "engine"};
     const char *v;
-    int r = image_build_add(b, "dockerfile", build_context_dockerfile(ib->context));
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
-        if ((v = args_get(ib->args, texts[i])))
-            r = image_build_add(b, texts[i], v);
-    for (size_t i = 0; r >= 0 && (v = args_next(ib->args, "tag", &i));)
-        r = image_build_add(b, "tag", v);
-    for (size_t i = 0; r >= 0 && (v = args_next(ib->args, "build-arg", &i));)
-        r = image_build_add_arg(b, v);
-    if (r >= 0 && args_has(ib->args, "no-cache"))
-        r = image_build_add(b, "no_cache", "1");
-    if (r >= 0 && args_has(ib->args, "pull"))
-        r = image_build_add(b, "pull", "1");
-    for (char **a = ib->agents; r >= 0 && a && *a; a++)
-        r = image_build_add(b, "ssh", *a);
-    return r;
+    if (image_build_add(b, "dockerfile", build_context_dockerfile(ib->context)) < 0)
+        return -ERR_LIMIT;
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        if ((v = args_get(ib->args, texts[i])) && image_build_add(b, texts[i], v) < 0)
+            return -ERR_LIMIT;
+    for (size_t i = 0; (v = args_next(ib->args, "tag", &i));)
+        if (image_build_add(b, "tag", v) < 0)
+            return -ERR_LIMIT;
+    for (size_t i = 0; (v = args_next(ib->args, "build-arg", &i));)
+        if (image_build_add_arg(b, v) < 0)
+            return -ERR_LIMIT;
+    if (args_has(ib->args, "no-cache") && image_build_add(b, "no_cache", "1") < 0)
+        return -ERR_LIMIT;
+    if (args_has(ib->args, "pull") && image_build_add(b, "pull", "1") < 0)
+        return -ERR_LIMIT;
+    for (char **a = ib->agents; a && *a; a++)
+        if (image_build_add(b, "ssh", *a) < 0)
+            return -ERR_LIMIT;
+    return 0;
 }
 
 static size_t image_build_length(const char *text)
@@ -180,22 +184,16 @@ static int image_build_add_size(struct buf *b, const char *key, const char *text
 
 static int image_build_make_target(const struct image_build *ib, char **ret, struct err *err)
 {
-    struct buf b = BUF_INIT(TARGET_MAX_BYTES);
-    int r = buf_append_str(&b, "/v1/images/build");
+    _cleanup_buf_ struct buf b = BUF_INIT(TARGET_MAX_BYTES);
 
-    if (r >= 0)
-        r = image_build_add_options(ib, &b);
-    if (r >= 0)
-        r = image_build_add_size(&b, "secrets", ib->secrets);
-    if (r >= 0)
-        r = image_build_add_size(&b, "logins", ib->logins);
-    if (r >= 0) {
-        *ret = buf_steal(&b);
-        return 0;
-    }
-    buf_done(&b);
-    return err_set(err, ERR_LIMIT, "the names and arguments of the build are longer than %d bytes",
-                   TARGET_MAX_BYTES);
+    if (buf_append_str(&b, "/v1/images/build") < 0 || image_build_add_options(ib, &b) < 0 ||
+        image_build_add_size(&b, "secrets", ib->secrets) < 0 ||
+        image_build_add_size(&b, "logins", ib->logins) < 0)
+        return err_set(err, ERR_LIMIT,
+                       "the names and arguments of the build are longer than %d bytes",
+                       TARGET_MAX_BYTES);
+    *ret = buf_steal(&b);
+    return 0;
 }
 
 static int image_build_read_secrets(struct image_build *ib, struct err *err)
@@ -203,9 +201,11 @@ static int image_build_read_secrets(struct image_build *ib, struct err *err)
     _cleanup_json_ json_t *doc = json_object();
     int r = secrets_from_args(ib->args, doc, err);
 
-    if (r >= 0 && json_object_get(doc, "secrets"))
+    if (r < 0)
+        return r;
+    if (json_object_get(doc, "secrets"))
         ib->secrets = json_to_text(json_object_get(doc, "secrets"), false);
-    return r;
+    return 0;
 }
 
 /* What images it needs is in the Dockerfile, or in values for it. Most builds need no credentials,
@@ -236,12 +236,12 @@ static void image_build_read_logins(struct image_build *ib, const struct client 
         ib->logins = json_to_text(doc, false);
 }
 
-/* What is given to the build beside its files. */
-static int image_build_read_gifts(struct image_build *ib, struct err *err)
+static int image_build_send_body(struct image_build *ib, struct sender *s, struct err *err)
 {
-    int r = image_build_read_secrets(ib, err);
-
-    return r < 0 ? r : agents_from_args(ib->args, &ib->agents, err);
+    if (sender_write(s, ib->secrets, image_build_length(ib->secrets)) < 0 ||
+        sender_write(s, ib->logins, image_build_length(ib->logins)) < 0)
+        return err_set(err, ERR_ENGINE, "the daemon stopped reading the request");
+    return build_context_pack(ib->context, sender_write, s, err);
 }
 
 static int image_build_send_all(struct image_build *ib, struct client *c, struct err *err)
@@ -257,12 +257,7 @@ static int image_build_send_all(struct image_build *ib, struct client *c, struct
         s.type = DIGEST_CONTEXT_TYPE;
     build_context_digest_only(ib->context, ib->digest_only, ib->need);
     build_context_remember(ib->context, c->paths.state);
-    if (sender_write(&s, ib->secrets, image_build_length(ib->secrets)) < 0 ||
-        sender_write(&s, ib->logins, image_build_length(ib->logins)) < 0)
-        r = err_set(err, ERR_ENGINE, "the daemon stopped reading the request");
-    if (r >= 0)
-        r = build_context_pack(ib->context, sender_write, &s, err);
-    r = sender_end(&s, r, err);
+    r = sender_end(&s, image_build_send_body(ib, &s, err), err);
     sender_done(&s);
     return r;
 }
@@ -343,18 +338,19 @@ static int image_build_on_piece(struct image_build *ib, const char *data, size_t
                                 struct err *err)
 {
     const char *end;
-    int r = 0;
 
     if (buf_append(&ib->lines, data, len) < 0)
         return err_set(err, ERR_LIMIT, "a build event is longer than %d bytes", EVENT_MAX);
-    while (r >= 0 && (end = memchr(buf_data(&ib->lines), '\n', ib->lines.len))) {
+    while ((end = memchr(buf_data(&ib->lines), '\n', ib->lines.len))) {
         size_t n = (size_t)(end - buf_data(&ib->lines));
         _cleanup_free_ char *line = xstrndup(buf_data(&ib->lines), n);
+        int r = image_build_on_line(ib, line, err);
 
-        r = image_build_on_line(ib, line, err);
+        if (r < 0)
+            return r;
         buf_consume(&ib->lines, n + 1);
     }
-    return r;
+    return 0;
 }
 
 /* While nothing comes, the times on the screen go on. */
@@ -384,16 +380,16 @@ static int image_build_receive(struct image_build *ib, struct client *c, struct 
     r = client_head(c, err);
     if (r < 0)
         return r;
-    do {
-        n = image_build_read_some(ib, c, piece, EVENT_MAX / 4, err);
-        if (n > 0)
-            r = image_build_on_piece(ib, piece, (size_t)n, err);
-    } while (n > 0 && r >= 0);
+    while ((n = image_build_read_some(ib, c, piece, EVENT_MAX / 4, err)) > 0) {
+        r = image_build_on_piece(ib, piece, (size_t)n, err);
+        if (r < 0)
+            return r;
+    }
     if (n < 0)
         return (int)n;
-    if (r >= 0 && !ib->end)
+    if (!ib->end)
         return err_set(err, ERR_ENGINE, "the daemon's response ended without a result");
-    return r;
+    return 0;
 }
 
 static int image_build_failed(struct image_build *ib, struct err *err)
@@ -458,11 +454,14 @@ static int image_build_one_round(struct image_build *ib, struct client *c, struc
 
     ib->holding = ib->digest_only;
     r = image_build_send_all(ib, c, err);
-    if (r >= 0)
-        r = image_build_receive(ib, c, err);
-    if (r >= 0 && ib->holding && !ib->again)
+    if (r < 0)
+        return r;
+    r = image_build_receive(ib, c, err);
+    if (r < 0)
+        return r;
+    if (ib->holding && !ib->again)
         image_build_release(ib);
-    return r;
+    return 0;
 }
 
 /* An engine or a daemon that knows no thin contexts says so before anything is done. */
@@ -517,18 +516,13 @@ int image_build(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (args->n_words > 2)
         return err_set(err, ERR_INVALID, "usage: ripcord image build [options] [CONTEXT]");
-    r = build_context_open(folder, args_get(args, "file"), &ib.context, err);
-    if (r >= 0)
-        r = image_build_check_dockerfile(&ib, err);
-    if (r >= 0)
-        r = image_build_read_progress(&ib, err);
-    if (r >= 0)
-        r = image_build_read_gifts(&ib, err);
-    if (r >= 0)
-        r = cli_client(cli, &c, err);
-    if (r >= 0)
-        image_build_read_logins(&ib, c);
-    if (r >= 0)
-        r = image_build_build(&ib, c, err);
+    if ((r = build_context_open(folder, args_get(args, "file"), &ib.context, err)) < 0 ||
+        (r = image_build_check_dockerfile(&ib, err)) < 0 ||
+        (r = image_build_read_progress(&ib, err)) < 0 ||
+        (r = image_build_read_secrets(&ib, err)) < 0 ||
+        (r = agents_from_args(args, &ib.agents, err)) < 0 || (r = cli_client(cli, &c, err)) < 0)
+        return r;
+    image_build_read_logins(&ib, c);
+    r = image_build_build(&ib, c, err);
     return r < 0 ? r : image_build_finish(&ib, err);
 }

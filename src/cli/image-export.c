@@ -176,10 +176,15 @@ static int image_export_to_folder(struct export_job *x, struct err *err)
     char rest[TAR_BLOCK];
     int r = image_export_open_folder(x->path, &dir, err);
 
+    if (r < 0)
+        return r;
     tar_reader_init(&t, image_export_read_piece, x);
-    while (r >= 0 && (r = tar_next(&t, e, err)) > 0)
+    while ((r = tar_next(&t, e, err)) > 0) {
         r = image_export_put_file(x, dir, &t, e, err);
-    while (r >= 0 && !x->failure.code && image_export_read_piece(x, rest, sizeof(rest)) > 0)
+        if (r < 0)
+            break;
+    }
+    while (r == 0 && !x->failure.code && image_export_read_piece(x, rest, sizeof(rest)) > 0)
         ;
     return x->failure.code ? image_export_cut_off(x, err) : r;
 }
@@ -246,8 +251,9 @@ int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
         return err_set(err, ERR_INVALID, "--format: unknown format '%.40s'; supported: oci, docker",
                        format);
     r = image_export_check_place(cli, &x, STREQ(format, "docker"), err);
-    if (r >= 0)
-        r = cli_client(cli, &x.client, err);
+    if (r < 0)
+        return r;
+    r = cli_client(cli, &x.client, err);
     if (r < 0)
         return r;
     progress_init(&x.progress, cli->json);

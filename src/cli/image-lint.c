@@ -27,6 +27,7 @@ static void image_lint_job_done(struct lint_job *j)
     free(j->text);
     lint_report_done(&j->report);
 }
+#define _cleanup_lint_job_ __attribute__((cleanup(image_lint_job_done)))
 
 /* ---- in ---- */
 
@@ -198,21 +199,18 @@ void image_lint_show(const struct cli *cli, const char *path, const char *text,
 int image_lint(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     char *standard[] = {"Dockerfile", NULL}, **paths = args->words + 1;
-    int worst = -1, bound = args_has(args, "strict") ? LINT_INFO : LINT_WARNING, r = 0;
+    int worst = -1, bound = args_has(args, "strict") ? LINT_INFO : LINT_WARNING;
     _cleanup_json_ json_t *files = json_array(), *doc = NULL;
 
-    for (paths = *paths ? paths : standard; *paths && r >= 0; paths++) {
-        struct lint_job j = {.path = *paths};
+    for (paths = *paths ? paths : standard; *paths; paths++) {
+        _cleanup_lint_job_ struct lint_job j = {.path = *paths};
+        int r = image_lint_check(&j, args_has(args, "fix"), err);
 
-        r = image_lint_check(&j, args_has(args, "fix"), err);
-        if (r >= 0) {
-            image_lint_print_job(cli, &j, files);
-            worst = MAX(worst, lint_worst(&j.report));
-        }
-        image_lint_job_done(&j);
+        if (r < 0)
+            return r;
+        image_lint_print_job(cli, &j, files);
+        worst = MAX(worst, lint_worst(&j.report));
     }
-    if (r < 0)
-        return r;
     doc = json_pack("{sO}", "files", files);
     if (cli->json)
         output_json(doc);

@@ -186,11 +186,16 @@ static int session_follow_cancel(struct following *f, struct err *err)
 static int session_follow_take_signals(struct following *f, struct err *err)
 {
     struct signalfd_siginfo si;
-    int r = 0;
+    int any = 0;
 
-    while (r >= 0 && read(f->signals, &si, sizeof(si)) == sizeof(si))
-        r = session_follow_cancel(f, err) < 0 ? -err->code : 1;
-    return r;
+    while (read(f->signals, &si, sizeof(si)) == sizeof(si)) {
+        int r = session_follow_cancel(f, err);
+
+        if (r < 0)
+            return r;
+        any = 1;
+    }
+    return any;
 }
 
 /* ---- the connection ---- */
@@ -206,9 +211,10 @@ static int session_follow_connect_events(struct following *f, struct err *err)
     f->progress = false;
     client_disconnect(f->client);
     r = client_ask(f->client, "GET", target, NULL, err);
-    if (r >= 0)
-        f->client->http.stop_fd = f->signals;
-    return r;
+    if (r < 0)
+        return r;
+    f->client->http.stop_fd = f->signals;
+    return 0;
 }
 
 /* Until the connection ends: 0 when all is told, -ERR_X when it was lost or broken. */
@@ -278,11 +284,9 @@ static int session_follow_run(struct following *f, struct err *err)
     struct deadline by = deadline_in(resume_usec);
 
     for (;;) {
-        int r = session_follow_connect_events(f, err);
+        int r;
 
-        if (r >= 0)
-            r = session_follow_read_events(f, err);
-        if (r >= 0)
+        if (session_follow_connect_events(f, err) >= 0 && session_follow_read_events(f, err) >= 0)
             return 0;
         r = session_follow_again(f, &by, err);
         if (r < 0)
@@ -304,25 +308,29 @@ static int session_follow_conclude(const struct following *f)
     return end_status(f->end);
 }
 
+static void session_follow_done(struct following *f)
+{
+    json_decref(f->end);
+    buf_done(&f->line);
+    buf_done(&f->shown);
+    fd_close(f->signals);
+}
+
 int session_follow(struct cli *cli, const struct session_follow *o, struct err *err)
 {
-    struct following f = {.cli = cli,
-                          .o = o,
-                          .seq = o->since,
-                          .line = BUF_INIT(LINE_MAX_BYTES),
-                          .shown = BUF_INIT(4 * LINE_MAX_BYTES),
-                          .signals = -1};
+    _cleanup_(session_follow_done) struct following f = {.cli = cli,
+                                                         .o = o,
+                                                         .seq = o->since,
+                                                         .line = BUF_INIT(LINE_MAX_BYTES),
+                                                         .shown = BUF_INIT(4 * LINE_MAX_BYTES),
+                                                         .signals = -1};
     int r = cli_client(cli, &f.client, err);
 
-    if (r >= 0)
-        r = session_follow_watch_signals(&f, err);
-    if (r >= 0)
-        r = session_follow_run(&f, err);
-    if (r >= 0)
-        r = session_follow_conclude(&f);
-    json_decref(f.end);
-    buf_done(&f.line);
-    buf_done(&f.shown);
-    fd_close(f.signals);
-    return r;
+    if (r < 0)
+        return r;
+    r = session_follow_watch_signals(&f, err);
+    if (r < 0)
+        return r;
+    r = session_follow_run(&f, err);
+    return r < 0 ? r : session_follow_conclude(&f);
 }

@@ -305,11 +305,12 @@ int leases_from_args(const struct cli_args *a, json_t *doc, struct err *err)
 {
     int r = cli_spec_set_lease(doc, "idle_stop_ms", a, "idle-stop", err);
 
-    if (r >= 0)
-        r = cli_spec_set_lease(doc, "max_life_ms", a, "max-life", err);
-    if (r >= 0)
-        r = cli_spec_set_lease(doc, "rm_after_ms", a, "rm-after", err);
-    return r;
+    if (r < 0)
+        return r;
+    r = cli_spec_set_lease(doc, "max_life_ms", a, "max-life", err);
+    if (r < 0)
+        return r;
+    return cli_spec_set_lease(doc, "rm_after_ms", a, "rm-after", err);
 }
 
 int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, struct err *err)

@@ -217,9 +217,10 @@ static int client_request(struct client *c, const char *method, const char *targ
         if (r < 0)
             return r;
         r = client_send(c, method, target, extra_headers, body, err);
-        if (r >= 0)
-            r = client_await_head(c, err);
-        if (r >= 0 || !again || !client_may_repeat(c, method))
+        r = r < 0 ? r : client_await_head(c, err);
+        if (r == 0)
+            return 0;
+        if (!again || !client_may_repeat(c, method))
             return r;
     }
 }
@@ -231,9 +232,11 @@ static int client_take_answer(struct client *c, json_t **ret, struct err *err)
 
     if (r < 0 || !c->http.head.keep_alive)
         client_disconnect(c);
-    if (r >= 0 && ret)
+    if (r < 0)
+        return r;
+    if (ret)
         *ret = TAKE_PTR(doc);
-    return r;
+    return 0;
 }
 
 int client_receive(struct client *c, json_t **ret, struct err *err)
@@ -302,8 +305,9 @@ int client_begin(struct client *c, const char *method, const char *target, const
 {
     int r = client_connect(c, err);
 
-    if (r >= 0)
-        r = http_client_begin(&c->http, method, target, content_type, err);
+    if (r < 0)
+        return r;
+    r = http_client_begin(&c->http, method, target, content_type, err);
     if (r < 0)
         client_disconnect(c);
     return r;
@@ -373,19 +377,22 @@ int client_upgrade(struct client *c, const char *method, const char *target, con
 {
     _cleanup_free_ char *headers = xasprintf("Connection: Upgrade\r\nUpgrade: %s\r\n", protocol);
     _cleanup_json_ json_t *doc = NULL;
-    int r = client_request(c, method, target, headers, body, err), fd = -1;
+    int r = client_request(c, method, target, headers, body, err), status, fd;
 
     if (r < 0)
         return r;
-    if (c->http.head.status == 101)
-        fd = http_client_upgraded(&c->http, early);
-    else
+    status = c->http.head.status;
+    if (status != 101) {
         r = client_read_answer(c, &doc, err);
-    if (r >= 0 && fd < 0)
-        r = err_set(err, ERR_ENGINE, "the daemon sent HTTP %d instead of opening a stream",
-                    c->http.head.status);
+        client_disconnect(c);
+        return r < 0 ? r
+                     : err_set(err, ERR_ENGINE,
+                               "the daemon sent HTTP %d instead of opening a stream", status);
+    }
+    fd = http_client_upgraded(&c->http, early);
     client_disconnect(c);
-    if (r >= 0)
-        *ret_fd = fd;
-    return r;
+    if (fd < 0)
+        return err_set(err, ERR_ENGINE, "the daemon sent too much data with its response");
+    *ret_fd = fd;
+    return 0;
 }
