@@ -1,7 +1,8 @@
 /*
- * Walks with descriptors: each folder is opened below its parent with O_NOFOLLOW, so that a tree
- * that changes meanwhile can hide or show files but never lead elsewhere. What vanishes between the
- * look and the opening was never there; a file that shrinks while it is read ends the build.
+ * Walks the tree with descriptors: each folder is opened below its parent with O_NOFOLLOW. A tree
+ * that changes during the walk can hide or show files, but cannot lead the walk out of the context.
+ * A file that vanishes between stat and open is skipped. A file that shrinks while it is read is an
+ * error.
  */
 #include "cli/build-context.h"
 
@@ -26,24 +27,24 @@ enum { DEPTH_MAX = 256, CHUNK = 256 << 10, SMALL = 16 << 10, SMALL_ALL_MAX = 4 <
 
 struct build_context {
     int dir;
-    char *folder;     /* owned: as given */
-    char *label;      /* owned: the Dockerfile for people */
-    char *dockerfile; /* owned: its path in the context */
+    char *folder;     /* owned: the path as given */
+    char *label;      /* owned: name of the Dockerfile for messages */
+    char *dockerfile; /* owned: path of the Dockerfile in the archive */
     char *text;       /* owned */
     size_t len;
-    bool inside;           /* it is a file of the folder; else it is sent beside it */
-    struct stat st;        /* of that file */
+    bool inside;           /* the Dockerfile is in the folder; else it is sent as an extra entry */
+    struct stat st;        /* stat of the Dockerfile when it is inside */
     struct ignore *ignore; /* owned, or NULL */
 
-    /* While packing: */
+    /* State of packing: */
     struct tar_writer tar;
-    struct tar_entry entry; /* its path is the stack of names */
+    struct tar_entry entry; /* its path grows and shrinks during the walk */
     uint64_t entries;
     char *chunk;             /* owned */
-    bool digest_only;        /* files are left out, but for: */
-    const json_t *need;      /* digits as keys; borrowed, or NULL */
-    uint64_t sent;           /* bytes of small files, which are not worth it */
-    struct digests *digests; /* owned: of the last time, or NULL */
+    bool digest_only;        /* send digests instead of large files */
+    const json_t *need;      /* digits of files to send anyway, as keys; borrowed, or NULL */
+    uint64_t sent;           /* bytes of small files, which are sent whole */
+    struct digests *digests; /* owned: cached digests, or NULL */
 };
 
 /* ---- opening ---- */
@@ -102,7 +103,7 @@ static int build_context_open_folder(struct build_context *c, struct err *err)
     return -(int)(err ? err->code : ERR_SYSTEM);
 }
 
-/* The path of a file below the folder, or NULL when it lies elsewhere. */
+/* The path of a file relative to the folder, or NULL when it is outside. */
 static char *build_context_path_inside(const char *folder, const char *file)
 {
     _cleanup_free_ char *top = realpath(folder, NULL), *slash = xstrdup(file), *parent = NULL;
@@ -146,7 +147,7 @@ static int build_context_read_dockerfile(struct build_context *c, const char *fi
     return 0;
 }
 
-/* 1: there is one. */
+/* Returns 1 when the file exists, else 0. */
 static int build_context_read_ignore(struct build_context *c, int dir, const char *path,
                                      struct err *err)
 {
@@ -161,7 +162,7 @@ static int build_context_read_ignore(struct build_context *c, int dir, const cha
     return r < 0 ? err_wrap(err, "'%s'", path) : 1;
 }
 
-/* As Docker: the Dockerfile's own comes before the context's. */
+/* As in Docker, Dockerfile.dockerignore has precedence over the .dockerignore of the context. */
 static int build_context_find_ignore(struct build_context *c, struct err *err)
 {
     _cleanup_free_ char *own = xasprintf("%s.dockerignore", c->label);
@@ -205,7 +206,7 @@ static int build_context_put_entry(struct build_context *c, struct err *err)
     return tar_put(&c->tar, &c->entry, err);
 }
 
-/* Everything belongs to root there, as with Docker: who built it is nobody's business. */
+/* As in Docker, all entries belong to root: the builder must not see the ids of the user. */
 static void build_context_fill_entry(struct build_context *c, enum tar_type type,
                                      const struct stat *st)
 {
@@ -240,7 +241,7 @@ static int build_context_put_data(struct build_context *c, int fd, struct err *e
 
 /* ---- files that are left out ---- */
 
-/* As it is told to the builder: by what is in it now, which is known of one that is unchanged. */
+/* Computes the digest of a file, or takes the cached one if the file is unchanged. */
 static int build_context_digest(struct build_context *c, int fd, const struct stat *st,
                                 char ret[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
 {
@@ -277,7 +278,7 @@ static int build_context_put_left_out(struct build_context *c, const char *value
     return r;
 }
 
-/* 1: it is left out; 0: its bytes are to follow. */
+/* Returns 1 when a digest was sent instead of the file, 0 when the caller must send the file. */
 static int build_context_leave_out(struct build_context *c, int fd, const struct stat *st,
                                    struct err *err)
 {
@@ -344,7 +345,7 @@ static int build_context_refuse(const struct build_context *c, mode_t mode, stru
     return err_hint(err, "Exclude it: add the line '%s' to .dockerignore.", c->entry.path);
 }
 
-/* `shown` is false for a folder that is left out but for what `!` takes back in. */
+/* shown: false for an excluded folder, which is walked only for files that a `!` line includes. */
 static int build_context_put_folder(struct build_context *c, int parent, const char *name,
                                     bool shown, unsigned depth, struct err *err);
 
@@ -369,7 +370,7 @@ static int build_context_put_any(struct build_context *c, int parent, const char
     return build_context_refuse(c, st.st_mode, err);
 }
 
-/* Appends "/name" to the entry's path; the length before, or an error. */
+/* Appends "/name" to the path of the entry. Returns the old length, or an error. */
 static int build_context_push_name(struct build_context *c, const char *name, struct err *err)
 {
     char *path = c->entry.path;
@@ -403,7 +404,7 @@ static int build_context_put_names(struct build_context *c, int dir, struct dire
     return 0;
 }
 
-/* In the order of their names, so that the same context is the same archive. */
+/* Sorted by name, so that the same context gives the same archive. */
 static int build_context_put_children(struct build_context *c, int dir, unsigned depth,
                                       struct err *err)
 {
@@ -440,7 +441,7 @@ static int build_context_put_folder(struct build_context *c, int parent, const c
     return r < 0 ? r : build_context_put_children(c, fd, depth, err);
 }
 
-/* From the text that was read and looked at, whatever the file has become. */
+/* Sends the text that was checked before, even if the file has changed since. */
 static int build_context_put_dockerfile(struct build_context *c, struct err *err)
 {
     int r;

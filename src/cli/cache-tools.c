@@ -14,7 +14,7 @@ enum { FILE_MAX = 16 << 20 };
 
 /* ---- warm ---- */
 
-/* The option's file, as text, under `key`. */
+/* Reads the file of an option and stores its text in body[key]. */
 static int cache_tools_add_file(json_t *body, const struct cli_args *args, const char *option,
                                 const char *key, struct err *err)
 {

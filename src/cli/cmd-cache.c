@@ -1,4 +1,4 @@
-/* ripcord cache: what the package registry keeps, and the other caches beside it. */
+/* ripcord cache: the package cache, the caches of tools and the cache mounts of builds. */
 #include <string.h>
 
 #include "cli/cache-mounts.h"
@@ -14,8 +14,8 @@
 
 struct action {
     const char *name;
-    int max_words;       /* behind its name */
-    const char *options; /* that it takes, with a space around each */
+    int max_words;       /* words allowed after the action */
+    const char *options; /* allowed options, with a space around each */
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 };
 
@@ -24,7 +24,7 @@ static const char *size_of(const json_t *obj, const char *key, char buf[static F
     return format_size(json_number_of(obj, key), buf);
 }
 
-/* Seconds since the epoch, as the registry has them. */
+/* The age of a time in seconds since the epoch. */
 static const char *age_of(const json_t *obj, const char *key, char buf[static AGE_MAX])
 {
     char text[TIME_FORMAT_MAX];
@@ -85,7 +85,7 @@ static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 
 /* ---- show ---- */
 
-/* One line of the table; `of` and `eco` are its first words. */
+/* Adds one row. of: the sandbox, or "all"; eco: the ecosystem, e.g. "pypi". */
 static void add_counters(struct table *t, const char *of, const char *eco, const json_t *c)
 {
     uint64_t refused = json_number_of(c, "denials") + json_number_of(c, "mismatches");

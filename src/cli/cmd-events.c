@@ -1,4 +1,4 @@
-/* ripcord events: what has happened. */
+/* ripcord events: shows the event log. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -20,14 +20,14 @@ enum { LINE_MAX_BYTES = 64 << 10 };
 struct events_listing {
     const struct cli_args *args;
     bool json, follow;
-    bool began;                /* a number is known to go on from */
-    bool broken;               /* on our side: no other daemon helps */
-    uint64_t since;            /* the last number seen */
-    struct deadline resume_by; /* while the connection is lost */
+    bool began;                /* `since` is valid */
+    bool broken;               /* a failure on our side; another daemon would not help */
+    uint64_t since;            /* number of the last event */
+    struct deadline resume_by; /* deadline for a reconnect */
     struct buf line;
 };
 
-/* "reason: idle": what an event adds, in the order in which it comes. */
+/* Prints the data of an event, e.g. "reason idle". */
 static void print_data(const json_t *data)
 {
     const char *key, *sep = "  ";
@@ -133,7 +133,7 @@ static int list_once(struct client *c, struct events_listing *l, struct err *err
     return (int)n;
 }
 
-/* The daemon may go and come back under a follower: numbers say where to go on. */
+/* With --follow, the listing continues after a restart of the daemon at the next event number. */
 static int list(struct client *c, struct events_listing *l, struct err *err)
 {
     for (;;) {

@@ -1,4 +1,4 @@
-/* ripcord reconcile: what should be there against what is there. */
+/* ripcord reconcile: compares the database with the engines. */
 #include <poll.h>
 #include <unistd.h>
 
@@ -31,7 +31,8 @@ static void show_progress(struct client *other)
     fflush(stderr);
 }
 
-/* Called when the answer is late: until it is there, a second connection asks how far it is. */
+/* Called when the response is slow. Shows the progress, which a second connection polls, until the
+ * response arrives. */
 static void on_slow(void *userdata)
 {
     struct client *c = userdata;

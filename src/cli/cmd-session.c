@@ -1,4 +1,4 @@
-/* ripcord session: one turn of an agent, JSON in, JSON lines out. */
+/* ripcord session: runs one turn of an agent: JSON in, JSON lines out. */
 #include <string.h>
 
 #include "cli/cli.h"

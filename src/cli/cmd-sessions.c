@@ -1,4 +1,4 @@
-/* ripcord sessions: the agent sessions of a sandbox. */
+/* ripcord sessions: lists, shows and cancels the agent sessions of a sandbox. */
 #include <string.h>
 
 #include "cli/cli.h"

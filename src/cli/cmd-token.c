@@ -1,4 +1,4 @@
-/* ripcord token: what opens the daemon to those who come over TCP; asks no daemon. */
+/* ripcord token: prints or replaces the API token. It does not use the daemon. */
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"

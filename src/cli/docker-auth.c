@@ -17,11 +17,11 @@
 enum { CONFIG_MAX = 1 << 20, AUTH_MAX = 16 << 10 };
 
 struct auth_file {
-    char *path, *text; /* owned; no text: there is none */
+    char *path, *text; /* owned; text is NULL without a file */
     size_t len;
 };
 
-/* Passwords are in it. */
+/* Wipes the text, which holds passwords. */
 static void docker_auth_file_done(struct auth_file *c)
 {
     if (c->text)
@@ -53,7 +53,7 @@ static bool docker_auth_is_host(const char *host, size_t len, const char *name)
     return strlen(name) == len && strncmp(host, name, len) == 0;
 }
 
-/* Keys are "host", "https://host/v1/", and Docker's own has an old name. */
+/* Keys have the form "host" or "https://host/v1/". Docker Hub has an old name, too. */
 static bool docker_auth_key_is_for(const char *key, const char *registry)
 {
     const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;
@@ -63,7 +63,7 @@ static bool docker_auth_key_is_for(const char *key, const char *registry)
            (STREQ(registry, "docker.io") && docker_auth_is_host(host, len, "index.docker.io"));
 }
 
-/* Not in the parser's words, which quote what stands there. */
+/* The parser's own error would quote a part of the file, which holds passwords. */
 static int docker_auth_parse_file(const char *text, size_t len, json_t **ret, struct err *err)
 {
     return json_parse("it", text, len, ret, NULL) < 0 ? err_set(err, ERR_INVALID, "not valid JSON")
@@ -103,7 +103,7 @@ int docker_auth_parse(const char *text, size_t len, const char *registry, struct
     return 0;
 }
 
-/* What images call the registry of a key; new. */
+/* The registry of a key, as image names spell it. The caller frees it. */
 static char *docker_auth_registry_of_key(const char *key)
 {
     const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;

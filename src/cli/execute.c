@@ -9,7 +9,7 @@
 #include "cli/term.h"
 #include "lib/base/cleanup.h"
 
-/* A terminal inside is of the kind of the one outside, unless the user said otherwise. */
+/* The terminal in the sandbox has the TERM of ours, unless the user sets another. */
 static void execute_add_term(json_t *spec)
 {
     const char *term = getenv("TERM");
@@ -66,7 +66,7 @@ static int execute_print_started(const struct cli *cli, const char *sandbox, con
     return 0;
 }
 
-/* run --detach: the stream is left as soon as the command has started. */
+/* run --detach: waits for the start of the command, then detaches from the stream. */
 static int execute_leave(struct cli *cli, struct client_stream *s, struct err *err)
 {
     struct stream_event ev = {0};

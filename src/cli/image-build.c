@@ -1,12 +1,13 @@
 /*
- * ripcord image build: the Dockerfile is read and looked at here, so that what is wrong with it is
- * said with its place before anything is sent; then the context goes to the daemon, whose events
- * come back as lines. Whoever ends this program ends the build: the daemon sees us go.
+ * ripcord image build: checks the Dockerfile here, so that errors are reported with line and column
+ * before anything is sent. Then it sends the context to the daemon, whose events come back as
+ * lines. The end of this program ends the build, because the daemon notices the closed connection.
  *
- * A build that has been done before needs no context, only to know that it is the same. So it is
- * sent thin at first (proto/digest-context.h), and again with what the builder misses; whole where
- * that does not do, as on an engine that knows nothing of this. What a thin one tells is held back
- * until it has gone well or has something to run: steps are to be seen once.
+ * A repeated build needs only the digests of the context. So the first round sends a digest-only
+ * context (proto/digest-context.h), and the next rounds add the files that the builder asks for. If
+ * that does not suffice, or the engine does not support it, the whole context is sent. Events of a
+ * digest-only round are held back until it succeeds or runs a step, so that each step is shown
+ * once.
  */
 #include <string.h>
 #include <unistd.h>
@@ -37,19 +38,19 @@ struct image_build {
     struct build_context *context;
     struct build_view *view; /* NULL with --json */
     bool live;
-    char *secrets;    /* owned: as JSON, or NULL, */
-    char *logins;     /* and these, for registries */
-    char **agents;    /* owned: "ID=/PATH" */
-    struct buf lines; /* of the answer, not looked at yet */
-    json_t *end;      /* the last event */
+    char *secrets;    /* owned: secrets as JSON, or NULL */
+    char *logins;     /* owned: registry credentials as JSON, or NULL */
+    char **agents;    /* owned: ssh agents as "ID=/PATH" */
+    struct buf lines; /* received bytes that are not parsed yet */
+    json_t *end;      /* the end event, or NULL */
 
-    /* Of a thin context: */
+    /* For a digest-only context: */
     bool digest_only;
-    json_t *need; /* digits of what is to be sent, as keys */
-    bool again;   /* the builder misses something */
-    bool all;     /* of it */
+    json_t *need; /* digits of the files to send, as keys */
+    bool again;   /* the builder needs files: another round follows */
+    bool all;     /* the builder needs all files */
     bool holding;
-    char **held; /* owned: lines that are not shown yet */
+    char **held; /* owned: events that are held back */
 };
 
 static void image_build_wipe(char *text)
@@ -90,7 +91,7 @@ static int image_build_check_stage(const struct dockerfile *df, const char *targ
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
-/* What is only worth a remark is for `image lint`. */
+/* Shows warnings and errors of the linter. Findings of level info are left to `image lint`. */
 static int image_build_lint(struct image_build *ib, const char *text, size_t len, struct err *err)
 {
     struct lint_context context = {.has_ignore_file = build_context_has_ignore(ib->context)};
@@ -132,7 +133,7 @@ static int image_build_add(struct buf *b, const char *key, const char *value)
     return buf_appendf(b, "%c%s=%s", strchr(buf_data(b), '?') ? '&' : '?', key, escaped);
 }
 
-/* NAME alone is the variable of that name in our own environment; without it, it is left out. */
+/* NAME alone takes the value from the environment, and is skipped when it is not set there. */
 static int image_build_add_arg(struct buf *b, const char *arg)
 {
     const char *value = strchr(arg, '=') ? NULL : getenv(arg);
@@ -208,8 +209,8 @@ static int image_build_read_secrets(struct image_build *ib, struct err *err)
     return 0;
 }
 
-/* What images it needs is in the Dockerfile, or in values for it. Most builds need no credentials,
- * so a file of them that cannot be read does not end this. */
+/* The Dockerfile and the build arguments name the images that the build needs. Most builds need no
+ * credentials, so an unreadable credentials file is only a warning. */
 static void image_build_read_logins(struct image_build *ib, const struct client *c)
 {
     _cleanup_err_ struct err why = ERR_INIT;
@@ -286,7 +287,7 @@ static void image_build_release(struct image_build *ib)
     ib->holding = false;
 }
 
-/* None: more than can be named. */
+/* An empty list means that the builder needs all files. */
 static void image_build_on_need(struct image_build *ib, const json_t *list)
 {
     const json_t *digits;
@@ -299,7 +300,7 @@ static void image_build_on_need(struct image_build *ib, const json_t *list)
             json_object_set_new(ib->need, json_string_value(digits), json_true());
 }
 
-/* Of a step that is not run. */
+/* Whether the event can belong to a step that does not run. */
 static bool image_build_is_quiet(const char *kind)
 {
     static const char *const quiet[] = {"step", "cached", "step_end"};
@@ -353,7 +354,7 @@ static int image_build_on_piece(struct image_build *ib, const char *data, size_t
     return 0;
 }
 
-/* While nothing comes, the times on the screen go on. */
+/* Updates the times on the screen while no data arrives. */
 static ssize_t image_build_read_some(struct image_build *ib, struct client *c, void *data,
                                      size_t len, struct err *err)
 {
@@ -362,7 +363,7 @@ static ssize_t image_build_read_some(struct image_build *ib, struct client *c, v
         ssize_t n = client_read_for(c, data, len, TICK, &why);
 
         if (n == -ERR_TIMEOUT && ib->holding && !ib->again)
-            image_build_release(ib); /* it is at something that takes its time */
+            image_build_release(ib); /* the build runs a slow step */
         if (ib->view)
             build_view_tick(ib->view);
         if (n != -ERR_TIMEOUT)
@@ -376,7 +377,7 @@ static int image_build_receive(struct image_build *ib, struct client *c, struct 
     ssize_t n;
     int r;
 
-    c->on_slow = NULL; /* the answer begins with the first step, which may be long in coming */
+    c->on_slow = NULL; /* the response starts with the first step, which may take long */
     r = client_head(c, err);
     if (r < 0)
         return r;
@@ -421,7 +422,7 @@ static int image_build_finish(struct image_build *ib, struct err *err)
     if (json_object_get(ib->end, "error")) {
         int r = image_build_failed(ib, err);
 
-        /* The end event has said it on stdout. */
+        /* The end event on stdout has the error. */
         return ib->cli->json ? err_code_exit(err->code) : r;
     }
     build_view_free(TAKE_PTR(ib->view));
@@ -432,7 +433,7 @@ static int image_build_finish(struct image_build *ib, struct err *err)
 
 /* ---- rounds ---- */
 
-/* Nothing that a round has told counts. */
+/* Discards the events of a round. */
 static void image_build_forget(struct image_build *ib)
 {
     bool shown = !ib->holding;
@@ -464,7 +465,8 @@ static int image_build_one_round(struct image_build *ib, struct client *c, struc
     return 0;
 }
 
-/* An engine or a daemon that knows no thin contexts says so before anything is done. */
+/* An engine or daemon that does not support digest-only contexts refuses before it does
+ * anything. */
 static bool image_build_is_refused(const struct image_build *ib, int r)
 {
     return ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;

@@ -1,6 +1,6 @@
 /*
- * ripcord image export: an image of the store as an archive or a folder. A file gets its name when
- * all of it is there, so that what was broken off leaves none.
+ * ripcord image export: writes an image of the store as an archive or a folder. A file gets its
+ * name when it is complete, so that an interrupted export leaves no file.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ static ssize_t image_export_read_piece(void *arg, void *data, size_t len)
     return n;
 }
 
-/* The daemon cuts the stream when the export fails over there after it began. */
+/* The daemon cuts the stream when the export fails on its side after the start of the response. */
 static int image_export_cut_off(struct export_job *x, struct err *err)
 {
     err_done(err);
@@ -77,7 +77,7 @@ static char *image_export_folder_of(const char *path)
     return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
 }
 
-/* In two steps: a link cannot take the place of a file that is there. */
+/* Links a temporary name and renames it: linkat(2) cannot replace an existing file. */
 static int image_export_give_name(int fd, const char *path, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("%s.%d", path, getpid());
@@ -126,7 +126,7 @@ static bool image_export_blob_is_valid(const char *path)
            strspn(hex, "0123456789abcdef") == 64;
 }
 
-/* The daemon is ours, but names that come from elsewhere are looked at all the same. */
+/* The daemon is trusted, but names from outside are checked anyway. */
 static int image_export_put_file(struct export_job *x, int dir, struct tar_reader *t,
                                  const struct tar_entry *e, struct err *err)
 {
@@ -149,7 +149,8 @@ static int image_export_put_file(struct export_job *x, int dir, struct tar_reade
     return (int)n;
 }
 
-/* Made when it is missing; what is in one would be mixed with what comes. */
+/* Creates the folder if it is missing. Refuses a folder with files, which would mix with the
+ * export. */
 static int image_export_open_folder(const char *path, int *ret, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;

@@ -1,4 +1,4 @@
-/* ripcord image lint: Dockerfiles checked on their own, without a daemon. */
+/* ripcord image lint: checks Dockerfiles without a daemon. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,10 +12,12 @@
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 
-enum { FILE_MAX = DOCKERFILE_SIZE_MAX + 1 }; /* one more, so that the parser can say so */
+enum {
+    FILE_MAX = DOCKERFILE_SIZE_MAX + 1
+}; /* one byte more, so that the parser reports the limit */
 
 struct lint_job {
-    const char *path; /* "-" is the standard input */
+    const char *path; /* "-" is standard input */
     char *text;       /* owned */
     size_t len;
     struct lint_report report;
@@ -56,8 +58,8 @@ static bool image_lint_exists_beside(const char *path, const char *name)
     return access(beside, F_OK) == 0;
 }
 
-/* Docker looks for Dockerfile.dockerignore first, then for the context's; we take the Dockerfile's
- * folder for the context, or the working directory, where people build from. */
+/* Docker uses Dockerfile.dockerignore, else the .dockerignore of the context. The context is
+ * unknown here, so the folder of the Dockerfile and the working folder are both tried. */
 static bool image_lint_has_ignore_file(const char *path)
 {
     _cleanup_free_ char *own = xasprintf("%s.dockerignore", path);
@@ -68,10 +70,10 @@ static bool image_lint_has_ignore_file(const char *path)
 
 /* ---- --fix ---- */
 
-/* Edits can uncover one another: again, until nothing changes. */
+/* An edit can make another one possible, so edits are repeated until nothing changes. */
 static int image_lint_fix(struct lint_job *j, const struct lint_context *context, struct err *err)
 {
-    _cleanup_free_ char *real = NULL; /* a link stays one */
+    _cleanup_free_ char *real = NULL; /* keeps a symbolic link */
     size_t fixed = 1, len;
     struct stat st;
 
@@ -158,7 +160,7 @@ static json_t *image_lint_job_json(const struct lint_job *j)
     for (size_t i = 0; i < j->report.n; i++) {
         json_t *one = image_lint_finding_json(j->text, &j->report.findings[i]);
 
-        if (one) /* NULL where a message holds bytes that are no UTF-8 */
+        if (one) /* NULL when a message is not UTF-8 */
             json_array_append_new(findings, one);
     }
     return json_pack("{sssosI}", "file", j->path, "findings", findings, "fixed",
@@ -189,7 +191,7 @@ void image_lint_show(const struct cli *cli, const char *path, const char *text,
         return;
     }
     doc = image_lint_finding_json(text, f);
-    if (!doc) /* a message with bytes that are no UTF-8 */
+    if (!doc) /* the message is not UTF-8 */
         return;
     json_object_set_new(doc, "event", json_string("lint"));
     json_object_set_new(doc, "file", json_string(path));

@@ -1,4 +1,4 @@
-/* ripcord image import, ls, show, rm, prune: the daemon's store of images. */
+/* ripcord image import, ls, show, rm, prune: the image store of the daemon. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static char *image_store_target_of(const char *path, const char *name)
 
 /* ---- import ---- */
 
-/* An OCI layout as a folder travels as the tar that it would be. */
+/* Sends an OCI layout folder as a tar archive. */
 static int image_store_send_folder(struct sender *s, int dir, const char *path, struct err *err)
 {
     struct tree_stats stats = {0};
@@ -201,13 +201,13 @@ static void image_store_print_text(const char *title, const char *text)
 
 enum { MADE_BY_MAX = 160 };
 
-/* The first line of it, and not all of a long one: --json has the rest. */
+/* Prints the beginning of the first line. --json has the full text. */
 static void image_store_print_made_by(const char *text)
 {
     size_t len = MIN(strcspn(text, "\n"), (size_t)MADE_BY_MAX);
     _cleanup_free_ char *line = NULL;
 
-    while (len && (text[len] & 0xc0) == 0x80) /* not half of a character */
+    while (len && (text[len] & 0xc0) == 0x80) /* do not cut a character */
         len--;
     line = xstrndup(text, len);
     output_text(stdout, line);
@@ -283,7 +283,7 @@ static void image_store_print_removed(const json_t *doc)
            image_store_size_of(doc, "bytes", bytes));
 }
 
-/* One after the other; the first that cannot be removed ends it. */
+/* Removes the images one by one and stops at the first failure. */
 int image_rm(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     int r = image_store_check_words(args, 1, CLI_ANY, "rm NAME...", err);

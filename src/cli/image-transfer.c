@@ -1,4 +1,4 @@
-/* ripcord image pull and push: images of registries. The daemon does it and tells how far it is. */
+/* ripcord image pull and push. The daemon transfers the image and reports the progress. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct image_transfer {
     struct cli *cli;
     uint64_t started;
     bool bar, shown;
-    char step[16]; /* last told */
+    char step[16]; /* step that was printed last */
 };
 
 /* ---- progress ---- */
@@ -189,7 +189,7 @@ static int image_transfer_find_credentials(const struct cli_args *args, const ch
 
 /* ---- the commands ---- */
 
-/* remote: the name that tells the registry; second: the command's other name. */
+/* remote: the image name that contains the registry. */
 static int image_transfer_transfer(struct cli *cli, const struct cli_args *args, const char *remote,
                                    bool push, json_t **ret, struct err *err)
 {

@@ -1,7 +1,7 @@
 /*
- * Requests go out on one connection each, so many ahead of the answer that is read: the daemon
- * always has enough to work on, and an engine that is quicker with many at once has them. A name
- * that fails is its own result and stops nobody else.
+ * Each request has its own connection. Up to MANY_AHEAD requests are sent before the first response
+ * is read, so that the daemon and the engine can work in parallel. A failure affects only its own
+ * sandbox.
  */
 #include "cli/many.h"
 
@@ -10,7 +10,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-enum { MANY_AHEAD = 128 }; /* half of what the daemon takes by default over TCP */
+enum { MANY_AHEAD = 128 }; /* half of the daemon's default limit for TCP connections */
 
 struct task {
     const char *name; /* borrowed from argv */
@@ -32,7 +32,7 @@ static void many_send_one(struct cli *cli, const struct many *m, struct task *t)
     client_send(&t->client, m->method, target, NULL, m->body, &t->err);
 }
 
-/* What a daemon that has just ended has not heard is asked of the next. */
+/* A request that an ended daemon did not read is sent again to the next daemon. */
 static void many_receive_one(const struct many *m, struct task *t)
 {
     _cleanup_free_ char *target = many_target_of(m, t);
@@ -79,7 +79,7 @@ static int many_report(struct cli *cli, const struct many *m, struct task *t, js
     return status;
 }
 
-/* Names are checked before anything is touched; one given twice is meant once. */
+/* Checks all names before the first request. A repeated name counts once. */
 static int many_collect(const struct cli_args *args, struct task *tasks, size_t *ret_n,
                         struct err *err)
 {

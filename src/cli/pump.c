@@ -1,7 +1,7 @@
 /*
- * Neither way may block the other: a peer that waits for us to read would wait for ever. Sockets
- * are asked not to wait for each call; for pipes and terminals, which share their flags with other
- * programs, a write of PIPE_BUF bytes after POLLOUT does not.
+ * The two directions must not block each other, or a peer that waits for us to read would wait for
+ * ever. Sockets use MSG_DONTWAIT. Pipes and terminals share their flags with other programs, so
+ * they stay blocking; a write of PIPE_BUF bytes after POLLOUT does not block.
  */
 #include "cli/pump.h"
 
@@ -22,8 +22,8 @@
 struct flow {
     int from, to;
     bool from_socket, to_socket;
-    bool ended; /* `from` has given all */
-    bool over;  /* and `to` has it, or takes no more */
+    bool ended; /* `from` reached its end */
+    bool over;  /* and all bytes are written, or `to` is closed */
     bool broken;
     char *data; /* owned */
     size_t off, len;
@@ -110,7 +110,7 @@ void pump(int in, int out, int sock, const struct buf *early)
 
         pump_flow_poll(&up, &fds[0], &fds[1]);
         pump_flow_poll(&down, &fds[2], &fds[3]);
-        /* With the way back at its end, a hang-up is the only word that can still come. */
+        /* When the direction from the socket has ended, only a hang-up can still be reported. */
         fds[4] = (struct pollfd){.fd = down.over ? sock : -1};
         if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
             break;

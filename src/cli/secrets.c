@@ -61,7 +61,7 @@ static int cli_secrets_from_environment(json_t *obj, const char *name, struct er
     return err_hint(err, "Set the variable, or use a file: --secret %s=@FILE.", name);
 }
 
-/* An error never shows what stands behind the '='. */
+/* Errors never show the text after the '='. */
 static int cli_secrets_add_secret(json_t *obj, const char *arg, struct err *err)
 {
     const char *eq = strchr(arg, '=');

@@ -28,7 +28,7 @@ void sender_done(struct sender *s)
     err_done(&s->failure);
 }
 
-/* 1; 0 when the daemon has answered. */
+/* Returns 1, or 0 when the daemon has responded. */
 static int sender_put_piece(struct sender *s, const void *data, size_t len)
 {
     int r;

@@ -16,7 +16,7 @@
 
 enum {
     PIECE = 64 << 10,
-    LINE_MAX_BYTES = 8 << 20, /* more than any event can have */
+    LINE_MAX_BYTES = 8 << 20, /* larger than any event */
     RETRY_USEC = 50000,
 };
 static const uint64_t resume_usec = 10 * USEC_PER_SEC;
@@ -26,13 +26,13 @@ struct following {
     const struct session_follow *o;
     struct client *client;
     uint64_t seq;
-    struct buf line;  /* not whole yet */
-    struct buf shown; /* for a terminal */
+    struct buf line;  /* incomplete line */
+    struct buf shown; /* escaped text for a terminal */
     json_t *end;      /* the exit event */
     int signals;      /* signalfd */
     bool cancelled;
-    bool progress; /* something came since the connection was made */
-    bool told;     /* the daemon itself said why it ends: another try would not help */
+    bool progress; /* an event arrived on this connection */
+    bool told;     /* the daemon reported an error: a retry would not help */
 };
 
 /* ---- events ---- */
@@ -122,7 +122,7 @@ static int session_follow_take_bytes(struct following *f, const char *data, size
     for (const char *nl; len && (nl = memchr(data, '\n', len));) {
         size_t n = (size_t)(nl - data);
 
-        if (!f->line.len) { /* the usual case: no copy */
+        if (!f->line.len) { /* usual case: no copy */
             r = session_follow_take_line(f, data, n, err);
         } else {
             if (buf_append(&f->line, data, n) < 0)
@@ -160,7 +160,7 @@ static int session_follow_watch_signals(struct following *f, struct err *err)
     return f->signals < 0 ? err_sys(err, errno, "make a signal descriptor") : 0;
 }
 
-/* One that has ended meanwhile needs no cancelling. */
+/* A session that has ended in the meantime is not an error. */
 static int session_follow_cancel(struct following *f, struct err *err)
 {
     _cleanup_free_ char *target =
@@ -182,7 +182,7 @@ static int session_follow_cancel(struct following *f, struct err *err)
     return r;
 }
 
-/* 1 when there was one. */
+/* Returns 1 when there was a signal. */
 static int session_follow_take_signals(struct following *f, struct err *err)
 {
     struct signalfd_siginfo si;
@@ -217,7 +217,7 @@ static int session_follow_connect_events(struct following *f, struct err *err)
     return 0;
 }
 
-/* Until the connection ends: 0 when all is told, -ERR_X when it was lost or broken. */
+/* Reads events until the session ends. Returns -ERR_X when the connection is lost or broken. */
 static int session_follow_read_events(struct following *f, struct err *err)
 {
     static char piece[PIECE];
@@ -242,7 +242,7 @@ static int session_follow_read_events(struct following *f, struct err *err)
     return 0;
 }
 
-/* The daemon is not there, or not yet itself again. */
+/* Whether the daemon may be restarting, so that a retry can help. */
 static bool session_follow_passing(const struct err *err)
 {
     return err->code == ERR_ENGINE || err->code == ERR_SYSTEM || err->code == ERR_TIMEOUT;
@@ -258,7 +258,7 @@ static int session_follow_lost(const struct following *f, struct err *err)
                     f->o->sandbox, f->o->session, (unsigned long long)f->seq);
 }
 
-/* After a loss: 1 to try again. */
+/* Called after a lost connection. Returns 1 to try again. */
 static int session_follow_again(struct following *f, struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;

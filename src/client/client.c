@@ -99,8 +99,8 @@ void client_done(struct client *c)
     token_done(&c->token);
 }
 
-/* Nobody there is for the other side to mend: we start daemons on this machine only, and those
- * that are asked for by their address have been started with it. */
+/* Does not start a daemon: a daemon with a TCP address was started with that address, maybe on
+ * another machine. */
 static int client_connect_remote(struct client *c, int *ret_fd, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
@@ -174,7 +174,7 @@ static int client_read_answer(struct client *c, json_t **ret, struct err *err)
     return 0;
 }
 
-/* A daemon that ends after it has read a request may have done what was asked. */
+/* A daemon that ends after it has read a request may have carried it out. */
 static int client_await_head(struct client *c, struct err *err)
 {
     int r;
@@ -193,7 +193,7 @@ static int client_await_head(struct client *c, struct err *err)
                     c->paths.state);
 }
 
-/* Asking twice does no harm. */
+/* Whether sending the request twice is harmless. */
 static bool client_may_repeat(const struct client *c, const char *method)
 {
     return STREQ(method, "GET") || STREQ(method, "PUT") || client_was_unheard(c);
@@ -205,8 +205,8 @@ bool client_was_unheard(const struct client *c)
 }
 
 /*
- * A daemon that is killed just now still has its socket, and takes the connection with it: what may
- * be asked twice, or was not heard, is then asked of the next daemon.
+ * A daemon that is being killed may still accept the connection and then drop it. The request is
+ * then sent once more to the next daemon, if it may be repeated or was not read.
  */
 static int client_request(struct client *c, const char *method, const char *target,
                           const char *extra_headers, const json_t *body, struct err *err)

@@ -1,9 +1,10 @@
 /*
- * Who starts the daemon is decided by a lock on <run>/start.lock; the losers wait for it and then
- * find the socket. The daemon tells through a pipe that it listens ("ready\n"); when the pipe ends
- * without that word it is dead, and what it wrote to its log since is the reason.
+ * A lock on <run>/start.lock decides which process starts the daemon. The others wait for the lock
+ * and then find the socket. The daemon writes "ready\n" to a pipe when it listens. If the pipe
+ * closes without that, the daemon has failed, and the new lines of its log are the reason.
  *
- * posix_spawn rather than fork: this code also lives in libripcord, in processes with threads.
+ * The code uses posix_spawn, not fork, because it is also part of libripcord and runs in processes
+ * with threads.
  */
 #include "client/start.h"
 
@@ -28,10 +29,10 @@ extern char **environ;
 
 enum {
     START_READY_FD = 3,
-    START_WORDS_MAX = 2048, /* how much of the log's end may become an error message */
+    START_WORDS_MAX = 2048, /* maximum part of the log in an error message */
     START_WORDS_LINES = 5,
     START_LOCK_POLL_USEC = 5000,
-    START_AGAIN_USEC = 10000, /* at first; each time twice as long, up to */
+    START_AGAIN_USEC = 10000, /* first wait; doubled each time, up to the next value */
     START_AGAIN_MAX_USEC = 1000000,
 };
 static const uint64_t start_timeout_usec = 30 * USEC_PER_SEC;
@@ -99,7 +100,7 @@ static int client_start_take_lock(const struct path_roots *paths, int *ret, stru
 
 static char **client_start_clean_environment(void)
 {
-    /* The last ones say where the docker engine is. */
+    /* The last four locate the docker engine. */
     static const char *const keep[] = {"PATH=",
                                        "HOME=",
                                        "LANG=",
@@ -120,7 +121,7 @@ static char **client_start_clean_environment(void)
     return env;
 }
 
-/* Everything that the child does between fork and exec. The order matters: closefrom comes last. */
+/* The actions of the child before exec. The order matters: closefrom is last. */
 static void client_start_fill_actions(posix_spawn_file_actions_t *fa, posix_spawnattr_t *attr,
                                       const char *log, int ready)
 {
@@ -169,7 +170,7 @@ static int client_start_spawn_daemon(const struct path_roots *paths, const char 
     return r ? err_sys(err, r, "start '%s'", program) : 0;
 }
 
-/* 1: the daemon said "ready"; 0: its end of the pipe closed without that. */
+/* Returns 1 when the daemon is ready, 0 when it closed the pipe without "ready". */
 static int client_start_wait_ready(int fd, struct err *err)
 {
     struct deadline by = deadline_in(start_timeout_usec);
@@ -197,7 +198,8 @@ static int client_start_wait_ready(int fd, struct err *err)
     }
 }
 
-/* The last lines of the log from `from` on, escaped, as the tail of a message. */
+/* The last lines of the log after offset `from`, escaped for a message. The caller frees the
+ * text. */
 static char *client_start_last_words(const char *log, off_t from)
 {
     _cleanup_close_ int fd = open(log, O_RDONLY | O_CLOEXEC);
@@ -226,13 +228,13 @@ static char *client_start_last_words(const char *log, off_t from)
     return buf_steal(&b);
 }
 
-/* ERR_CONFLICT: it has found another one, which may not listen yet, or be about to end. */
+/* Sets ERR_CONFLICT when another daemon runs, which may not listen yet or may be about to end. */
 static int client_start_report_failure(pid_t pid, const char *log, off_t from, struct err *err)
 {
     _cleanup_free_ char *words = NULL;
     int status = 0, code = ERR_ENGINE;
 
-    /* The pipe is closed, so it is dead or about to be; it never blocks for long. */
+    /* The pipe is closed, so the daemon is dead or about to end: this does not block for long. */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     words = client_start_last_words(log, from);
@@ -258,7 +260,8 @@ static int client_start_locked(const struct path_roots *paths, struct err *err)
     if (pipe2(fds, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
     in = fds[0];
-    /* Above 2, even when the caller has closed its stdio: the child's file actions fill 0 to 2. */
+    /* Keep it above 2, even if the caller has closed its stdio: the child's file actions use 0 to
+     * 2. */
     out = fcntl(fds[1], F_DUPFD_CLOEXEC, START_READY_FD);
     close(fds[1]);
     if (out < 0)
@@ -276,7 +279,8 @@ static int client_start_locked(const struct path_roots *paths, struct err *err)
     return r ? 0 : client_start_report_failure(pid, log, from, err);
 }
 
-/* Others (systemd, somebody by hand) start daemons without our lock: theirs is as good as ours. */
+/* Other programs (systemd, a user) start daemons without our lock, and we use such a daemon as
+ * well. */
 static int client_start_and_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
 {
     struct deadline by = deadline_in(start_timeout_usec);

@@ -9,7 +9,7 @@
 #include "proto/exec-frames.h"
 
 enum {
-    /* Room for the largest frame and a good read behind it, so that moving is rare. */
+    /* Room for the largest frame and a large read after it, so that data is rarely moved. */
     STREAM_BUFFER = FRAME_PAYLOAD_MAX + FRAME_HEAD_SIZE + (256 << 10),
     STREAM_ROOM_MIN = 64 << 10,
     STREAM_OUT_MAX = FRAME_PAYLOAD_MAX + (64 << 10),
@@ -18,7 +18,7 @@ enum {
     STREAM_RETRY_USEC = 50000,
 };
 
-/* What came with the head of the answer is the stream's beginning. */
+/* Bytes that came with the head of the response are the start of the stream. */
 static int client_stream_start(struct client_stream *s, struct client *c, const char *target,
                                const json_t *body, struct err *err)
 {
@@ -102,7 +102,7 @@ int stream_fill(struct client_stream *s, struct err *err)
     ssize_t n;
 
     if (s->off == s->len)
-        s->off = s->len = 0; /* the usual case: the same, cache-warm memory again */
+        s->off = s->len = 0; /* usual case: reuse memory that is in the CPU cache */
     if (STREAM_BUFFER - s->len < STREAM_ROOM_MIN) {
         memmove(s->mem, s->mem + s->off, s->len - s->off);
         s->len -= s->off;
@@ -147,7 +147,8 @@ static int client_stream_on_started(struct client_stream *s, const struct frame 
     return 0;
 }
 
-/* Drops what was handed out before; what is missing in front is told first, the data after it. */
+/* Drops bytes that were delivered before. If bytes are missing, the gap is delivered first and the
+ * data after it. */
 static int client_stream_on_output(struct client_stream *s, const struct frame *f,
                                    struct stream_event *ret, struct err *err)
 {
@@ -272,8 +273,8 @@ int stream_flush(struct client_stream *s, struct err *err)
         if (n < 0 && errno == EAGAIN)
             return 0;
         /*
-         * A peer that reads no more may still have said why: the receiving side finds the error
-         * frame or the end, and sees the loss itself.
+         * A peer that stopped reading may have sent the reason. The receiving side finds the error
+         * frame or the end, and notices the lost connection itself.
          */
         if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
             buf_clear(&s->out);
@@ -323,7 +324,7 @@ int stream_detach(struct client_stream *s, struct err *err)
     return client_stream_queue(s, FRAME_DETACH, NULL, 0, err);
 }
 
-/* Worth another try: the daemon is not there, or not yet itself again. */
+/* Whether a retry can help: the daemon is not there, or not ready yet. */
 static bool client_stream_passing(const struct err *err)
 {
     return err->code == ERR_ENGINE || err->code == ERR_SYSTEM;
