@@ -13,7 +13,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-static int agents_no_agent(const char *id, struct err *err)
+static int agents_missing(const char *id, struct err *err)
 {
     err_set(err, ERR_INVALID, "--ssh %s: SSH_AUTH_SOCK is not set", id);
     return err_hint(err,
@@ -46,7 +46,7 @@ static int agents_check_socket(const char *id, const char *path, struct err *err
     return err_hint(err, "Run `ssh-add -l` to check that the agent is running.");
 }
 
-static int agents_add_agent(const char *arg, char ***agents, struct err *err)
+static int agents_add(const char *arg, char ***agents, struct err *err)
 {
     const char *equals = strchr(arg, '='), *given = equals ? equals + 1 : getenv("SSH_AUTH_SOCK");
     _cleanup_free_ char *id = xstrndup(arg, equals ? (size_t)(equals - arg) : strlen(arg));
@@ -58,7 +58,7 @@ static int agents_add_agent(const char *arg, char ***agents, struct err *err)
     if (strv_env_get(*agents, id))
         return err_set(err, ERR_INVALID, "--ssh: '%s' is given twice", id);
     if (!given || !*given)
-        return agents_no_agent(id, err);
+        return agents_missing(id, err);
     r = path_make_absolute(given, &path, err);
     if (r < 0)
         return r;
@@ -75,7 +75,7 @@ int agents_from_args(const struct cli_args *a, char ***ret, struct err *err)
     const char *v;
 
     for (size_t i = 0; (v = args_next(a, "ssh", &i));) {
-        int r = agents_add_agent(v, &agents, err);
+        int r = agents_add(v, &agents, err);
 
         if (r < 0)
             return r;

@@ -265,7 +265,7 @@ static bool build_context_is_small(struct build_context *c, uint64_t size)
     return true;
 }
 
-static int build_context_put_left_out(struct build_context *c, const char *value, struct err *err)
+static int build_context_put_digest(struct build_context *c, const char *value, struct err *err)
 {
     const struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value, .len = strlen(value)};
     int r;
@@ -279,8 +279,8 @@ static int build_context_put_left_out(struct build_context *c, const char *value
 }
 
 /* Returns 1 when a digest was sent instead of the file, 0 when the caller must send the file. */
-static int build_context_leave_out(struct build_context *c, int fd, const struct stat *st,
-                                   struct err *err)
+static int build_context_try_digest(struct build_context *c, int fd, const struct stat *st,
+                                    struct err *err)
 {
     char value[DIGEST_CONTEXT_VALUE_MAX];
     int r;
@@ -291,7 +291,7 @@ static int build_context_leave_out(struct build_context *c, int fd, const struct
     if (r < 0)
         return r;
     if (!json_object_get(c->need, digest_context_digits(value))) {
-        r = build_context_put_left_out(c, value, err);
+        r = build_context_put_digest(c, value, err);
         return r < 0 ? r : 1;
     }
     if (lseek(fd, 0, SEEK_SET) < 0)
@@ -315,7 +315,7 @@ static int build_context_put_file(struct build_context *c, int parent, const cha
         return err_set(err, ERR_CONFLICT, "'%s': file was replaced during the upload",
                        c->entry.path);
     build_context_fill_entry(c, TAR_FILE, &st);
-    r = build_context_leave_out(c, fd, &st, err);
+    r = build_context_try_digest(c, fd, &st, err);
     if (r != 0)
         return MIN(r, 0);
     r = build_context_put_entry(c, err);
@@ -352,16 +352,16 @@ static int build_context_put_folder(struct build_context *c, int parent, const c
 static int build_context_put_any(struct build_context *c, int parent, const char *name,
                                  unsigned depth, struct err *err)
 {
-    bool left_out = c->ignore && ignore_matches(c->ignore, c->entry.path);
+    bool ignored = c->ignore && ignore_matches(c->ignore, c->entry.path);
     struct stat st;
 
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : tree_err(err, errno, "stat '%s'", c->entry.path);
     if (S_ISDIR(st.st_mode))
-        return left_out && !ignore_has_exceptions(c->ignore)
+        return ignored && !ignore_has_exceptions(c->ignore)
                    ? 0
-                   : build_context_put_folder(c, parent, name, !left_out, depth, err);
-    if (left_out || (c->inside && STREQ(c->entry.path, c->dockerfile)))
+                   : build_context_put_folder(c, parent, name, !ignored, depth, err);
+    if (ignored || (c->inside && STREQ(c->entry.path, c->dockerfile)))
         return 0;
     if (S_ISREG(st.st_mode))
         return build_context_put_file(c, parent, name, err);

@@ -71,7 +71,7 @@ static char *build_view_name_of(const json_t *e)
 }
 
 /* The line as a terminal would show it: without colours, and only the text after the last '\r'. */
-static char *build_view_settle(const char *s, size_t len)
+static char *build_view_visible(const char *s, size_t len)
 {
     char *out = xmalloc(len + 1), *to = out;
 
@@ -236,7 +236,7 @@ static void build_view_show_line(struct build_view *v, size_t id, const char *te
 static void build_view_flush_line(struct build_view *v, size_t id)
 {
     struct build_view_step *s = &v->steps[id - 1];
-    _cleanup_free_ char *text = build_view_settle(buf_data(&s->text), s->text.len);
+    _cleanup_free_ char *text = build_view_visible(buf_data(&s->text), s->text.len);
 
     if (s->text.len)
         build_view_show_line(v, id, text);

@@ -74,7 +74,7 @@ int cli_unknown_command(const char *name, struct err *err)
     return err_hint(err, "Run 'ripcord help' to list the commands.");
 }
 
-static void cli_tell_slow(void *userdata)
+static void cli_on_slow(void *userdata)
 {
     struct cli *cli = userdata;
 
@@ -89,7 +89,7 @@ int cli_client(struct cli *cli, struct client **ret, struct err *err)
         r = client_init(&cli->client, cli->root, cli->host, err);
         if (r < 0)
             return r;
-        cli->client.on_slow = cli_tell_slow;
+        cli->client.on_slow = cli_on_slow;
         cli->client.userdata = cli;
         cli->client_ready = true;
     }

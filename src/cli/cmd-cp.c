@@ -224,7 +224,7 @@ static int copy(struct cp *cp, const struct cp_side *src, const struct cp_side *
     return dst->kind == SIDE_TAR ? to_stdout(cp, err) : to_local(cp, dst, err);
 }
 
-static void tell(const struct cp *cp, const struct cp_side *dst)
+static void print_copied(const struct cp *cp, const struct cp_side *dst)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -252,7 +252,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     r = copy(&cp, &src, &dst, err);
     progress_done(&cp.progress);
     if (r >= 0)
-        tell(&cp, &dst);
+        print_copied(&cp, &dst);
     err_done(&cp.failure);
     return r;
 }

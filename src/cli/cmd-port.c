@@ -114,7 +114,7 @@ static int accept_all(struct cli *cli, const struct forward *f, int listener, st
     }
 }
 
-static void tell(const struct cli *cli, const struct forward *f, uint16_t local)
+static void print_address(const struct cli *cli, const struct forward *f, uint16_t local)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -166,7 +166,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     if (r < 0)
         return r;
     client_disconnect(&cli->client); /* each child connects on its own */
-    tell(cli, &f, local);
+    print_address(cli, &f, local);
     return accept_all(cli, &f, listener, err);
 }
 

@@ -49,7 +49,7 @@ static void on_slow(void *userdata)
 
 /* ---- what came of it ---- */
 
-static bool is_news(const json_t *item)
+static bool is_noteworthy(const json_t *item)
 {
     const char *action = json_text_of(item, "action"), *result = json_text_of(item, "result");
 
@@ -78,7 +78,7 @@ static void print_results(const json_t *results)
     json_array_foreach (results, i, item) {
         const char *name = json_text_of(item, "name"), *result = json_text_of(item, "result");
 
-        if (!is_news(item))
+        if (!is_noteworthy(item))
             continue;
         any = true;
         table_add(t, json_text_of(item, "engine"));

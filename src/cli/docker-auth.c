@@ -70,7 +70,7 @@ static int docker_auth_parse_file(const char *text, size_t len, json_t **ret, st
                                                       : 0;
 }
 
-static int docker_auth_split_auth(const char *text, struct docker_auth *ret, struct err *err)
+static int docker_auth_decode(const char *text, struct docker_auth *ret, struct err *err)
 {
     _cleanup_wipe_ struct buf b = BUF_INIT(AUTH_MAX);
     const char *colon;
@@ -98,7 +98,7 @@ int docker_auth_parse(const char *text, size_t len, const char *registry, struct
     json_object_foreach (json_object_get(doc, "auths"), key, entry) {
         auth = json_string_value(json_object_get(entry, "auth"));
         if (auth && *auth && docker_auth_key_is_for(key, registry))
-            return docker_auth_split_auth(auth, ret, err);
+            return docker_auth_decode(auth, ret, err);
     }
     return 0;
 }
@@ -127,7 +127,7 @@ static int docker_auth_collect_one(const char *registry, const char *auth, json_
 {
     _cleanup_docker_auth_ struct docker_auth a = {0};
     json_t *login;
-    int r = docker_auth_split_auth(auth, &a, err);
+    int r = docker_auth_decode(auth, &a, err);
 
     if (r < 0)
         return err_wrap(err, "'%.100s'", registry);

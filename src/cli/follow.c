@@ -347,7 +347,7 @@ static int follow_on_interrupt(struct follow *f, int sig, struct err *err)
 }
 
 /* There is no command to send the signal to: end this program as the signal would. */
-static void follow_die_of(int sig)
+static void follow_end_by_signal(int sig)
 {
     sigset_t set;
 
@@ -366,7 +366,7 @@ static int follow_on_signal(struct follow *f, int sig, struct err *err)
     if (sig == SIGWINCH)
         return term_size(&rows, &cols) ? stream_resize(f->s, rows, cols, err) : 0;
     if (f->o->reading || f->ended)
-        follow_die_of(sig);
+        follow_end_by_signal(sig);
     if (sig == SIGINT)
         return follow_on_interrupt(f, sig, err);
     return stream_signal(f->s, sig, err);
@@ -481,7 +481,7 @@ static void follow_finish_text(struct follow *f)
 }
 
 /* Whether the user's own Ctrl-C ended the command. That needs no message. */
-static bool follow_own_doing(const struct follow *f, const json_t *end)
+static bool follow_was_own_interrupt(const struct follow *f, const json_t *end)
 {
     const char *cause = json_text_of(end, "cause");
 
@@ -504,7 +504,7 @@ static int follow_conclude(struct follow *f)
     if (f->o->reading && !isatty(STDERR_FILENO))
         return 0; /* print the bytes of the command only */
     words = end_words(end, f->o->timeout_ms, f->o->idle_timeout_ms);
-    if (words && !follow_own_doing(f, end))
+    if (words && !follow_was_own_interrupt(f, end))
         output_note(f->o->json, "%s", words);
     if (words && json_text_of(end, "hint"))
         output_hint(f->o->json, json_text_of(end, "hint"));

@@ -126,7 +126,7 @@ static int image_build_check_dockerfile(struct image_build *ib, struct err *err)
 
 /* ---- the request ---- */
 
-static int image_build_add(struct buf *b, const char *key, const char *value)
+static int image_build_add_query(struct buf *b, const char *key, const char *value)
 {
     _cleanup_free_ char *escaped = client_escape(value);
 
@@ -141,7 +141,7 @@ static int image_build_add_arg(struct buf *b, const char *arg)
 
     if (!both && !strchr(arg, '='))
         return 0;
-    return image_build_add(b, "arg", both ? both : arg);
+    return image_build_add_query(b, "arg", both ? both : arg);
 }
 
 static int image_build_add_options(const struct image_build *ib, struct buf *b)
@@ -149,23 +149,23 @@ static int image_build_add_options(const struct image_build *ib, struct buf *b)
     static const char *const texts[] = {"target", "platform", "network", "engine"};
     const char *v;
 
-    if (image_build_add(b, "dockerfile", build_context_dockerfile(ib->context)) < 0)
+    if (image_build_add_query(b, "dockerfile", build_context_dockerfile(ib->context)) < 0)
         return -ERR_LIMIT;
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-        if ((v = args_get(ib->args, texts[i])) && image_build_add(b, texts[i], v) < 0)
+        if ((v = args_get(ib->args, texts[i])) && image_build_add_query(b, texts[i], v) < 0)
             return -ERR_LIMIT;
     for (size_t i = 0; (v = args_next(ib->args, "tag", &i));)
-        if (image_build_add(b, "tag", v) < 0)
+        if (image_build_add_query(b, "tag", v) < 0)
             return -ERR_LIMIT;
     for (size_t i = 0; (v = args_next(ib->args, "build-arg", &i));)
         if (image_build_add_arg(b, v) < 0)
             return -ERR_LIMIT;
-    if (args_has(ib->args, "no-cache") && image_build_add(b, "no_cache", "1") < 0)
+    if (args_has(ib->args, "no-cache") && image_build_add_query(b, "no_cache", "1") < 0)
         return -ERR_LIMIT;
-    if (args_has(ib->args, "pull") && image_build_add(b, "pull", "1") < 0)
+    if (args_has(ib->args, "pull") && image_build_add_query(b, "pull", "1") < 0)
         return -ERR_LIMIT;
     for (char **a = ib->agents; a && *a; a++)
-        if (image_build_add(b, "ssh", *a) < 0)
+        if (image_build_add_query(b, "ssh", *a) < 0)
             return -ERR_LIMIT;
     return 0;
 }
@@ -180,7 +180,7 @@ static int image_build_add_size(struct buf *b, const char *key, const char *text
     char size[32];
 
     snprintf(size, sizeof(size), "%zu", image_build_length(text));
-    return text ? image_build_add(b, key, size) : 0;
+    return text ? image_build_add_query(b, key, size) : 0;
 }
 
 static int image_build_make_target(const struct image_build *ib, char **ret, struct err *err)
@@ -472,7 +472,7 @@ static bool image_build_is_refused(const struct image_build *ib, int r)
     return ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
 }
 
-static int image_build_build(struct image_build *ib, struct client *c, struct err *err)
+static int image_build_rounds(struct image_build *ib, struct client *c, struct err *err)
 {
     ib->need = json_object();
     for (unsigned round = 0;; round++) {
@@ -525,6 +525,6 @@ int image_build(struct cli *cli, const struct cli_args *args, struct err *err)
         (r = agents_from_args(args, &ib.agents, err)) < 0 || (r = cli_client(cli, &c, err)) < 0)
         return r;
     image_build_read_logins(&ib, c);
-    r = image_build_build(&ib, c, err);
+    r = image_build_rounds(&ib, c, err);
     return r < 0 ? r : image_build_finish(&ib, err);
 }

@@ -78,7 +78,7 @@ static char *image_export_folder_of(const char *path)
 }
 
 /* Links a temporary name and renames it: linkat(2) cannot replace an existing file. */
-static int image_export_give_name(int fd, const char *path, struct err *err)
+static int image_export_link_name(int fd, const char *path, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("%s.%d", path, getpid());
     char self[64];
@@ -112,7 +112,7 @@ static int image_export_to_file(struct export_job *x, struct err *err)
     if (fd < 0)
         return tree_err(err, errno, "write '%s'", x->path);
     r = image_export_copy_to(x, fd, err);
-    return r < 0 || named ? r : image_export_give_name(fd, x->path, err);
+    return r < 0 || named ? r : image_export_link_name(fd, x->path, err);
 }
 
 /* ---- a folder ---- */
@@ -214,7 +214,8 @@ static int image_export_check_place(const struct cli *cli, struct export_job *x,
     return 0;
 }
 
-static void image_export_tell(const struct cli *cli, const struct export_job *x, const char *name)
+static void image_export_print_result(const struct cli *cli, const struct export_job *x,
+                                      const char *name)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -225,8 +226,8 @@ static void image_export_tell(const struct cli *cli, const struct export_job *x,
     output_json(doc);
 }
 
-static int image_export_run_export(struct export_job *x, const char *name, const char *format,
-                                   struct err *err)
+static int image_export_download(struct export_job *x, const char *name, const char *format,
+                                 struct err *err)
 {
     _cleanup_free_ char *escaped = client_escape(name), *form = client_escape(format);
     _cleanup_free_ char *target = xasprintf("/v1/images/export?name=%s&format=%s", escaped, form);
@@ -258,11 +259,11 @@ int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
     if (r < 0)
         return r;
     progress_init(&x.progress, cli->json);
-    r = image_export_run_export(&x, args->words[1], format, err);
+    r = image_export_download(&x, args->words[1], format, err);
     progress_done(&x.progress);
     err_done(&x.failure);
     if (r < 0)
         return err_wrap(err, "export '%s'", args->words[1]);
-    image_export_tell(cli, &x, args->words[1]);
+    image_export_print_result(cli, &x, args->words[1]);
     return 0;
 }

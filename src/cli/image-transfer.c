@@ -136,8 +136,8 @@ static int image_transfer_read_answer(struct image_transfer *t, struct client *c
     return 0;
 }
 
-static int image_transfer_run_transfer(struct cli *cli, const char *target, const json_t *body,
-                                       json_t **ret, struct err *err)
+static int image_transfer_run(struct cli *cli, const char *target, const json_t *body, json_t **ret,
+                              struct err *err)
 {
     struct image_transfer t = {
         .cli = cli, .started = time_mono(), .bar = !cli->json && isatty(STDERR_FILENO)};
@@ -190,8 +190,8 @@ static int image_transfer_find_credentials(const struct cli_args *args, const ch
 /* ---- the commands ---- */
 
 /* remote: the image name that contains the registry. */
-static int image_transfer_transfer(struct cli *cli, const struct cli_args *args, const char *remote,
-                                   bool push, json_t **ret, struct err *err)
+static int image_transfer_start(struct cli *cli, const struct cli_args *args, const char *remote,
+                                bool push, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *body = NULL;
     _cleanup_docker_auth_ struct docker_auth auth = {0};
@@ -205,8 +205,7 @@ static int image_transfer_transfer(struct cli *cli, const struct cli_args *args,
                      "username", auth.username, "password", auth.password);
     if (!body)
         return err_set(err, ERR_INVALID, "the name or the password is not valid UTF-8");
-    return image_transfer_run_transfer(cli, push ? "/v1/images/push" : "/v1/images/pull", body, ret,
-                                       err);
+    return image_transfer_run(cli, push ? "/v1/images/push" : "/v1/images/pull", body, ret, err);
 }
 
 int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -216,7 +215,7 @@ int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (args->n_words < 2 || args->n_words > 3)
         return err_set(err, ERR_INVALID, "usage: ripcord image pull NAME [AS]");
-    r = image_transfer_transfer(cli, args, args->words[1], false, &doc, err);
+    r = image_transfer_start(cli, args, args->words[1], false, &doc, err);
     if (r < 0)
         return r;
     if (cli->json)
@@ -244,7 +243,7 @@ int image_push(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (args->n_words < 2 || args->n_words > 3)
         return err_set(err, ERR_INVALID, "usage: ripcord image push NAME [DEST]");
-    r = image_transfer_transfer(cli, args, args->words[args->n_words - 1], true, &doc, err);
+    r = image_transfer_start(cli, args, args->words[args->n_words - 1], true, &doc, err);
     if (r < 0)
         return r;
     if (cli->json)

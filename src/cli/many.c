@@ -39,7 +39,7 @@ static void many_receive_one(const struct many *m, struct task *t)
 
     if (!t->err.code)
         client_receive(&t->client, &t->answer, &t->err);
-    if (t->err.code && client_was_unheard(&t->client)) {
+    if (t->err.code && client_request_unread(&t->client)) {
         err_done(&t->err);
         client_call(&t->client, m->method, target, m->body, &t->answer, &t->err);
     }

@@ -32,7 +32,7 @@ struct following {
     int signals;      /* signalfd */
     bool cancelled;
     bool progress; /* an event arrived on this connection */
-    bool told;     /* the daemon reported an error: a retry would not help */
+    bool final;    /* the failure is final: a retry would not help */
 };
 
 /* ---- events ---- */
@@ -98,7 +98,7 @@ static int session_follow_take_line(struct following *f, const char *line, size_
     int r;
 
     if (session_follow_skip(line, line + len, "{\"error\":")) {
-        f->told = true;
+        f->final = true;
         r = json_parse("the daemon's response", line, len, &doc, err);
         return r < 0 ? r : json_to_err(doc, err);
     }
@@ -235,7 +235,7 @@ static int session_follow_read_events(struct following *f, struct err *err)
         if (r >= 0 && fflush(stdout) != 0)
             r = err_sys(err, errno, "write to standard output");
         if (r < 0) {
-            f->told = true;
+            f->final = true;
             return r;
         }
     }
@@ -243,15 +243,15 @@ static int session_follow_read_events(struct following *f, struct err *err)
 }
 
 /* Whether the daemon may be restarting, so that a retry can help. */
-static bool session_follow_passing(const struct err *err)
+static bool session_follow_is_temporary(const struct err *err)
 {
     return err->code == ERR_ENGINE || err->code == ERR_SYSTEM || err->code == ERR_TIMEOUT;
 }
 
-static int session_follow_lost(const struct following *f, struct err *err)
+static int session_follow_fail(const struct following *f, struct err *err)
 {
     err_wrap(err, "session '%s'", f->o->session);
-    if (f->told || !session_follow_passing(err))
+    if (f->final || !session_follow_is_temporary(err))
         return -err->code;
     return err_hint(err,
                     "It may still run: attach with 'ripcord session %s --resume %s --since %llu'.",
@@ -259,13 +259,13 @@ static int session_follow_lost(const struct following *f, struct err *err)
 }
 
 /* Called after a lost connection. Returns 1 to try again. */
-static int session_follow_again(struct following *f, struct deadline *by, struct err *err)
+static int session_follow_retry(struct following *f, struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     int sig;
 
-    if (f->told || !session_follow_passing(err))
-        return session_follow_lost(f, err);
+    if (f->final || !session_follow_is_temporary(err))
+        return session_follow_fail(f, err);
     err_move(&why, err);
     sig = session_follow_take_signals(f, err);
     if (sig)
@@ -273,7 +273,7 @@ static int session_follow_again(struct following *f, struct deadline *by, struct
     if (f->progress)
         *by = deadline_in(resume_usec);
     else if (deadline_passed(by))
-        return err_move(err, &why), session_follow_lost(f, err);
+        return err_move(err, &why), session_follow_fail(f, err);
     else
         usleep(RETRY_USEC);
     return 1;
@@ -288,7 +288,7 @@ static int session_follow_run(struct following *f, struct err *err)
 
         if (session_follow_connect_events(f, err) >= 0 && session_follow_read_events(f, err) >= 0)
             return 0;
-        r = session_follow_again(f, &by, err);
+        r = session_follow_retry(f, &by, err);
         if (r < 0)
             return r;
     }

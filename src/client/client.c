@@ -10,7 +10,7 @@
 enum { CLIENT_SLOW_MS = 500, CLIENT_PIECE = 256 << 10 };
 #define CLIENT_BODY_MAX MIB(64)
 
-static int client_take_token(struct client *c, struct err *err)
+static int client_load_token(struct client *c, struct err *err)
 {
     const char *given = getenv("RIPCORD_TOKEN");
     int r;
@@ -40,7 +40,7 @@ static int client_init_remote(struct client *c, const char *host, struct err *er
         return r;
     c->remote = true;
     address_format(&c->address, c->host);
-    return client_take_token(c, err);
+    return client_load_token(c, err);
 }
 
 int client_init(struct client *c, const char *root, const char *host, struct err *err)
@@ -145,7 +145,7 @@ int client_send(struct client *c, const char *method, const char *target, const 
     return r;
 }
 
-static void client_tell_when_slow(struct client *c)
+static void client_notify_slow(struct client *c)
 {
     struct pollfd p = {.fd = c->http.fd, .events = POLLIN};
 
@@ -179,7 +179,7 @@ static int client_await_head(struct client *c, struct err *err)
 {
     int r;
 
-    client_tell_when_slow(c);
+    client_notify_slow(c);
     r = http_client_head(&c->http, err);
     if (r >= 0)
         return 0;
@@ -196,10 +196,10 @@ static int client_await_head(struct client *c, struct err *err)
 /* Whether sending the request twice is harmless. */
 static bool client_may_repeat(const struct client *c, const char *method)
 {
-    return STREQ(method, "GET") || STREQ(method, "PUT") || client_was_unheard(c);
+    return STREQ(method, "GET") || STREQ(method, "PUT") || client_request_unread(c);
 }
 
-bool client_was_unheard(const struct client *c)
+bool client_request_unread(const struct client *c)
 {
     return !c->remote && c->http.unread;
 }

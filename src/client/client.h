@@ -60,7 +60,7 @@ int client_send(struct client *c, const char *method, const char *target, const 
  * new reference; ret may be NULL. */
 int client_receive(struct client *c, json_t **ret, struct err *err);
 /* Whether the last request failed before a daemon had read all of it, so that it had no effect. */
-bool client_was_unheard(const struct client *c);
+bool client_request_unread(const struct client *c);
 int client_call(struct client *c, const char *method, const char *target, const json_t *body,
                 json_t **ret, struct err *err);
 

@@ -29,8 +29,8 @@ extern char **environ;
 
 enum {
     START_READY_FD = 3,
-    START_WORDS_MAX = 2048, /* maximum part of the log in an error message */
-    START_WORDS_LINES = 5,
+    START_LOG_MAX = 2048, /* maximum part of the log in an error message */
+    START_LOG_LINES = 5,
     START_LOCK_POLL_USEC = 5000,
     START_AGAIN_USEC = 10000, /* first wait; doubled each time, up to the next value */
     START_AGAIN_MAX_USEC = 1000000,
@@ -71,7 +71,7 @@ static int client_start_try_connect(const struct path_roots *paths, int *ret_fd,
     return unix_connect(dir, "ripcord.sock", SOCK_STREAM, ret_fd, err);
 }
 
-static bool client_start_nobody_there(const struct err *err)
+static bool client_start_is_absent(const struct err *err)
 {
     return err->errnum == ENOENT || err->errnum == ECONNREFUSED;
 }
@@ -200,28 +200,28 @@ static int client_start_wait_ready(int fd, struct err *err)
 
 /* The last lines of the log after offset `from`, escaped for a message. The caller frees the
  * text. */
-static char *client_start_last_words(const char *log, off_t from)
+static char *client_start_log_tail(const char *log, off_t from)
 {
     _cleanup_close_ int fd = open(log, O_RDONLY | O_CLOEXEC);
-    struct buf b = BUF_INIT(START_WORDS_MAX * 4);
-    char text[START_WORDS_MAX + 1], *p, *line;
+    struct buf b = BUF_INIT(START_LOG_MAX * 4);
+    char text[START_LOG_MAX + 1], *p, *line;
     off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
     ssize_t n;
     int lines = 0;
 
     if (end <= from)
         return xstrdup("no log message");
-    if (end - from > START_WORDS_MAX)
-        from = end - START_WORDS_MAX;
-    n = pread(fd, text, START_WORDS_MAX, from);
+    if (end - from > START_LOG_MAX)
+        from = end - START_LOG_MAX;
+    n = pread(fd, text, START_LOG_MAX, from);
     if (n <= 0)
         return xstrdup("the log cannot be read");
     while (n > 0 && text[n - 1] == '\n')
         n--;
     text[n] = '\0';
-    for (p = text + n; p > text && lines < START_WORDS_LINES; p--)
+    for (p = text + n; p > text && lines < START_LOG_LINES; p--)
         lines += p[-1] == '\n';
-    p += lines == START_WORDS_LINES;
+    p += lines == START_LOG_LINES;
     while ((line = strsep(&p, "\n")))
         if (buf_append_str(&b, "\n  ") < 0 || text_escape(&b, line, strlen(line)) < 0)
             break;
@@ -231,20 +231,20 @@ static char *client_start_last_words(const char *log, off_t from)
 /* Sets ERR_CONFLICT when another daemon runs, which may not listen yet or may be about to end. */
 static int client_start_report_failure(pid_t pid, const char *log, off_t from, struct err *err)
 {
-    _cleanup_free_ char *words = NULL;
+    _cleanup_free_ char *tail = NULL;
     int status = 0, code = ERR_ENGINE;
 
     /* The pipe is closed, so the daemon is dead or about to end: this does not block for long. */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    words = client_start_last_words(log, from);
+    tail = client_start_log_tail(log, from);
     if (WIFEXITED(status) && WEXITSTATUS(status) == err_code_exit(ERR_CONFLICT))
         code = ERR_CONFLICT;
     if (WIFSIGNALED(status))
-        err_set(err, code, "the daemon could not start (signal %d): %s", WTERMSIG(status), words);
+        err_set(err, code, "the daemon could not start (signal %d): %s", WTERMSIG(status), tail);
     else
         err_set(err, code, "the daemon could not start (exit status %d): %s", WEXITSTATUS(status),
-                words);
+                tail);
     return err_hint(err, "Run 'ripcord doctor' to check this machine, and see the log '%s'.", log);
 }
 
@@ -307,7 +307,7 @@ int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
 
     if (client_start_try_connect(paths, ret_fd, &e) == 0)
         return 0;
-    if (!client_start_nobody_there(&e))
+    if (!client_start_is_absent(&e))
         return err_move(err, &e);
     r = path_roots_make(paths, err);
     if (r < 0)
@@ -317,7 +317,7 @@ int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
         return r;
     if (client_start_try_connect(paths, ret_fd, &e) == 0)
         return 0;
-    if (!client_start_nobody_there(&e))
+    if (!client_start_is_absent(&e))
         return err_move(err, &e);
     return client_start_and_connect(paths, ret_fd, err);
 }

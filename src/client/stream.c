@@ -119,7 +119,7 @@ int stream_fill(struct client_stream *s, struct err *err)
     return 1;
 }
 
-static int client_stream_broken(struct err *err, const char *what)
+static int client_stream_protocol_error(struct err *err, const char *what)
 {
     return err_set(err, ERR_ENGINE, "protocol error of the daemon: %s", what);
 }
@@ -136,7 +136,7 @@ static int client_stream_on_started(struct client_stream *s, const struct frame 
     sandbox = json_string_value(json_object_get(doc, "sandbox"));
     exec = json_string_value(json_object_get(doc, "exec"));
     if (!sandbox || !exec)
-        return client_stream_broken(err, "started frame without names");
+        return client_stream_protocol_error(err, "started frame without names");
     free(s->sandbox);
     free(s->exec);
     s->sandbox = xstrdup(sandbox);
@@ -157,12 +157,12 @@ static int client_stream_on_output(struct client_stream *s, const struct frame *
     uint64_t at, next = s->next[stream];
 
     if (f->length < STREAM_OFFSET_SIZE)
-        return client_stream_broken(err, "output frame without an offset");
+        return client_stream_protocol_error(err, "output frame without an offset");
     at = frame_get_u64(f->data);
     ev.data = f->data + STREAM_OFFSET_SIZE;
     ev.len = f->length - STREAM_OFFSET_SIZE;
     if (at > UINT64_MAX - ev.len)
-        return client_stream_broken(err, "offset too large");
+        return client_stream_protocol_error(err, "offset too large");
     if (at + ev.len <= next)
         return 0;
     if (at < next) {
@@ -188,10 +188,10 @@ static int client_stream_on_gap(struct client_stream *s, const struct frame *f,
     uint64_t to;
 
     if (f->length != STREAM_GAP_SIZE)
-        return client_stream_broken(err, "gap frame of the wrong size");
+        return client_stream_protocol_error(err, "gap frame of the wrong size");
     stream = (unsigned char)f->data[0];
     if (stream != STREAM_STDOUT && stream != STREAM_STDERR)
-        return client_stream_broken(err, "gap in an unknown stream");
+        return client_stream_protocol_error(err, "gap in an unknown stream");
     to = frame_get_u64(f->data + 9);
     if (to <= s->next[stream])
         return 0;
@@ -207,7 +207,7 @@ static int client_stream_on_end(struct client_stream *s, const struct frame *f,
     int r;
 
     if (s->end)
-        return client_stream_broken(err, "two end records");
+        return client_stream_protocol_error(err, "two end records");
     r = json_parse("the end record", f->data, f->length, &s->end, err);
     if (r < 0)
         return r;
@@ -240,7 +240,7 @@ static int client_stream_on_frame(struct client_stream *s, const struct frame *f
     case FRAME_ERROR:
         return client_stream_on_error(f, err);
     default:
-        return client_stream_broken(err, "frame type is reserved for clients");
+        return client_stream_protocol_error(err, "frame type is reserved for clients");
     }
 }
 
@@ -325,7 +325,7 @@ int stream_detach(struct client_stream *s, struct err *err)
 }
 
 /* Whether a retry can help: the daemon is not there, or not ready yet. */
-static bool client_stream_passing(const struct err *err)
+static bool client_stream_is_temporary(const struct err *err)
 {
     return err->code == ERR_ENGINE || err->code == ERR_SYSTEM;
 }
@@ -340,7 +340,7 @@ int stream_resume(struct client_stream *s, const struct deadline *by, struct err
 
         if (client_stream_attach(s, &e) == 0)
             return 0;
-        if (!client_stream_passing(&e) || deadline_passed(by))
+        if (!client_stream_is_temporary(&e) || deadline_passed(by))
             return err_move(err, &e);
         usleep(STREAM_RETRY_USEC);
     }
