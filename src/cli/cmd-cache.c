@@ -24,14 +24,6 @@ static const char *size_of(const json_t *obj, const char *key, char buf[static F
     return format_size(json_number_of(obj, key), buf);
 }
 
-/* The age of a time in seconds since the epoch. */
-static const char *age_of(const json_t *obj, const char *key, char buf[static AGE_MAX])
-{
-    char text[TIME_FORMAT_MAX];
-
-    return output_age(time_format(json_number_of(obj, key) * USEC_PER_SEC, text), buf);
-}
-
 /* ---- ls ---- */
 
 static void print_files(const json_t *files)
@@ -42,11 +34,12 @@ static void print_files(const json_t *files)
     size_t i;
 
     json_array_foreach (files, i, f) {
-        char size[FORMAT_MAX], age[AGE_MAX];
+        char size[FORMAT_MAX], age[AGE_MAX], text[TIME_FORMAT_MAX];
+        const char *used = time_format(json_number_of(f, "last_used") * USEC_PER_SEC, text);
 
         table_add(t, json_text_of(f, "file"));
         table_add(t, size_of(f, "size", size));
-        table_add(t, age_of(f, "last_used", age));
+        table_add(t, output_age(used, age));
         table_add(t, json_text_of(f, "digest"));
     }
     table_print(t);

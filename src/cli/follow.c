@@ -277,13 +277,6 @@ static int follow_on_lost(struct follow *f, struct err *err)
                     f->s->sandbox, f->s->exec);
 }
 
-static int follow_fill(struct follow *f, struct err *err)
-{
-    int r = stream_fill(f->s, err);
-
-    return r < 0 ? follow_on_lost(f, err) : 0;
-}
-
 static int follow_detach(struct follow *f, struct err *err)
 {
     f->detached = true;
@@ -435,7 +428,7 @@ static int follow_turn(struct follow *f, struct err *err)
     if (p[AT_SOCKET].revents & POLLOUT && (r = stream_flush(f->s, err)) < 0)
         return r;
     if (!f->busy && p[AT_SOCKET].revents & (POLLIN | POLLHUP | POLLERR) &&
-        (r = follow_fill(f, err)) < 0)
+        stream_fill(f->s, err) < 0 && (r = follow_on_lost(f, err)) < 0)
         return r;
     if (p[AT_INPUT].revents && f->input_open && !stream_sending(f->s) &&
         (r = follow_read_input(f, err)) < 0)

@@ -465,23 +465,19 @@ static int image_build_one_round(struct image_build *ib, struct client *c, struc
     return 0;
 }
 
-/* An engine or daemon that does not support digest-only contexts refuses before it does
- * anything. */
-static bool image_build_is_refused(const struct image_build *ib, int r)
-{
-    return ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
-}
-
 static int image_build_rounds(struct image_build *ib, struct client *c, struct err *err)
 {
     ib->need = json_object();
     for (unsigned round = 0;; round++) {
         _cleanup_err_ struct err why = ERR_INIT;
+        bool refused;
         int r;
 
         ib->digest_only = round < DIGEST_ONLY_ROUNDS && !ib->all;
         r = image_build_one_round(ib, c, &why);
-        if (!image_build_is_refused(ib, r) && (r < 0 || !ib->again))
+        /* An engine or a daemon without digest-only contexts refuses before it does anything. */
+        refused = ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
+        if (!refused && (r < 0 || !ib->again))
             return r < 0 ? err_move(err, &why) : 0;
         ib->all |= r < 0;
         if (r < 0)

@@ -214,18 +214,6 @@ static int image_export_check_place(const struct cli *cli, struct export_job *x,
     return 0;
 }
 
-static void image_export_print_result(const struct cli *cli, const struct export_job *x,
-                                      const char *name)
-{
-    _cleanup_json_ json_t *doc = NULL;
-
-    if (!cli->json)
-        return;
-    doc =
-        json_pack("{s:s, s:s, s:I}", "name", name, "path", x->path, "bytes", (json_int_t)x->bytes);
-    output_json(doc);
-}
-
 static int image_export_download(struct export_job *x, const char *name, const char *format,
                                  struct err *err)
 {
@@ -244,6 +232,7 @@ int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     const char *format = args_get(args, "format"), *path = args_get(args, "output");
     struct export_job x = {.path = path && !STREQ(path, "-") ? path : NULL};
+    _cleanup_json_ json_t *doc = NULL;
     int r;
 
     if (args->n_words != 2)
@@ -264,6 +253,10 @@ int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
     err_done(&x.failure);
     if (r < 0)
         return err_wrap(err, "export '%s'", args->words[1]);
-    image_export_print_result(cli, &x, args->words[1]);
+    if (!cli->json)
+        return 0;
+    doc = json_pack("{s:s, s:s, s:I}", "name", args->words[1], "path", x.path, "bytes",
+                    (json_int_t)x.bytes);
+    output_json(doc);
     return 0;
 }

@@ -111,20 +111,18 @@ static int image_lint_check(struct lint_job *j, bool repair, struct err *err)
 
 /* ---- out ---- */
 
-static enum output_color image_lint_color_of(enum lint_severity s)
-{
-    return s == LINT_ERROR ? COLOR_RED : s == LINT_WARNING ? COLOR_YELLOW : COLOR_DIM;
-}
-
 static void image_lint_print_finding(FILE *to, const char *path, const char *text,
                                      const struct lint_finding *f)
 {
     struct dockerfile_pos pos = lint_pos(text, f->at);
+    enum lint_severity severity = f->rule->severity;
+    enum output_color color = severity == LINT_ERROR     ? COLOR_RED
+                              : severity == LINT_WARNING ? COLOR_YELLOW
+                                                         : COLOR_DIM;
 
     output_text(to, path);
-    fprintf(to, ":%u:%u: %s%s%s: ", pos.line, pos.column,
-            output_color(to, image_lint_color_of(f->rule->severity)),
-            lint_severity_name(f->rule->severity), output_color(to, COLOR_NONE));
+    fprintf(to, ":%u:%u: %s%s%s: ", pos.line, pos.column, output_color(to, color),
+            lint_severity_name(severity), output_color(to, COLOR_NONE));
     output_text(to, f->message);
     fprintf(to, " %s[%s]%s\n", output_color(to, COLOR_DIM), f->rule->id,
             output_color(to, COLOR_NONE));

@@ -46,14 +46,6 @@ static void many_receive_one(const struct many *m, struct task *t)
     client_done(&t->client);
 }
 
-static void many_print_one(const struct many *m, const struct task *t)
-{
-    if (t->err.code)
-        output_error(&t->err, false);
-    else
-        printf("%s: %s\n", t->name, m->done);
-}
-
 static json_t *many_result_of(const struct task *t)
 {
     json_t *doc = t->err.code ? json_from_err(&t->err) : json_object();
@@ -72,8 +64,10 @@ static int many_report(struct cli *cli, const struct many *m, struct task *t, js
 
     if (cli->json)
         json_array_append_new(list, many_result_of(t));
+    else if (t->err.code)
+        output_error(&t->err, false);
     else
-        many_print_one(m, t);
+        printf("%s: %s\n", t->name, m->done);
     json_decref(t->answer);
     err_done(&t->err);
     return status;

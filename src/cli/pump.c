@@ -45,15 +45,6 @@ static void pump_flow_init(struct flow *f, int from, int to)
                        .data = xmalloc(PUMP_SIZE)};
 }
 
-static void pump_flow_end(struct flow *f)
-{
-    f->over = true;
-    if (f->to_socket)
-        shutdown(f->to, SHUT_WR);
-    else
-        close(f->to);
-}
-
 static void pump_flow_read(struct flow *f)
 {
     ssize_t n = f->from_socket ? recv(f->from, f->data, PUMP_SIZE, MSG_DONTWAIT)
@@ -64,8 +55,13 @@ static void pump_flow_read(struct flow *f)
     f->off = 0;
     f->len = n > 0 ? (size_t)n : 0;
     f->ended = n <= 0;
-    if (f->ended)
-        pump_flow_end(f);
+    if (!f->ended)
+        return;
+    f->over = true;
+    if (f->to_socket)
+        shutdown(f->to, SHUT_WR);
+    else
+        close(f->to);
 }
 
 static void pump_flow_write(struct flow *f)

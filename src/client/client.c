@@ -145,14 +145,6 @@ int client_send(struct client *c, const char *method, const char *target, const 
     return r;
 }
 
-static void client_notify_slow(struct client *c)
-{
-    struct pollfd p = {.fd = c->http.fd, .events = POLLIN};
-
-    if (c->on_slow && poll(&p, 1, CLIENT_SLOW_MS) == 0)
-        c->on_slow(c->userdata);
-}
-
 static int client_read_answer(struct client *c, json_t **ret, struct err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(CLIENT_BODY_MAX);
@@ -177,9 +169,11 @@ static int client_read_answer(struct client *c, json_t **ret, struct err *err)
 /* A daemon that ends after it has read a request may have carried it out. */
 static int client_await_head(struct client *c, struct err *err)
 {
+    struct pollfd p = {.fd = c->http.fd, .events = POLLIN};
     int r;
 
-    client_notify_slow(c);
+    if (c->on_slow && poll(&p, 1, CLIENT_SLOW_MS) == 0)
+        c->on_slow(c->userdata);
     r = http_client_head(&c->http, err);
     if (r >= 0)
         return 0;
@@ -191,12 +185,6 @@ static int client_await_head(struct client *c, struct err *err)
                     "The daemon ended, and the request may or may not have been carried out. Check "
                     "with 'ripcord ls', and see the log '%s/ripcordd.log'.",
                     c->paths.state);
-}
-
-/* Whether sending the request twice is harmless. */
-static bool client_may_repeat(const struct client *c, const char *method)
-{
-    return STREQ(method, "GET") || STREQ(method, "PUT") || client_request_unread(c);
 }
 
 bool client_request_unread(const struct client *c)
@@ -211,7 +199,7 @@ bool client_request_unread(const struct client *c)
 static int client_request(struct client *c, const char *method, const char *target,
                           const char *extra_headers, const json_t *body, struct err *err)
 {
-    for (bool again = true;; again = false, err_done(err)) {
+    for (bool again = true, harmless;; again = false, err_done(err)) {
         int r = client_connect(c, err);
 
         if (r < 0)
@@ -220,7 +208,8 @@ static int client_request(struct client *c, const char *method, const char *targ
         r = r < 0 ? r : client_await_head(c, err);
         if (r == 0)
             return 0;
-        if (!again || !client_may_repeat(c, method))
+        harmless = STREQ(method, "GET") || STREQ(method, "PUT") || client_request_unread(c);
+        if (!again || !harmless)
             return r;
     }
 }

@@ -324,12 +324,6 @@ int stream_detach(struct client_stream *s, struct err *err)
     return client_stream_queue(s, FRAME_DETACH, NULL, 0, err);
 }
 
-/* Whether a retry can help: the daemon is not there, or not ready yet. */
-static bool client_stream_is_temporary(const struct err *err)
-{
-    return err->code == ERR_ENGINE || err->code == ERR_SYSTEM;
-}
-
 int stream_resume(struct client_stream *s, const struct deadline *by, struct err *err)
 {
     s->fd = fd_close(s->fd);
@@ -340,7 +334,8 @@ int stream_resume(struct client_stream *s, const struct deadline *by, struct err
 
         if (client_stream_attach(s, &e) == 0)
             return 0;
-        if (!client_stream_is_temporary(&e) || deadline_passed(by))
+        /* These codes mean that the daemon is not there, or not ready yet. */
+        if ((e.code != ERR_ENGINE && e.code != ERR_SYSTEM) || deadline_passed(by))
             return err_move(err, &e);
         usleep(STREAM_RETRY_USEC);
     }
