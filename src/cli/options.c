@@ -138,6 +138,8 @@ static int cli_options_check_count(const struct cli_command *cmd, const struct c
     else
         err_set(err, ERR_INVALID, "'ripcord %s': unexpected argument '%s'", cmd->name,
                 a->words[cmd->max_args]);
+    if (strstr(cmd->usage, " | ")) /* one line for each action would be too long */
+        return err_hint(err, "Run 'ripcord %s --help' to see its actions.", cmd->name);
     return err_hint(err, "Usage: ripcord %s", cmd->usage);
 }
 
