@@ -14,7 +14,7 @@ enum { FILE_MAX = 16 << 20 };
 
 /* ---- warm ---- */
 
-/* The option's file, as text, under `key`. */
+/* Reads the file of an option and stores its text in body[key]. */
 static int cache_tools_add_file(json_t *body, const struct cli_args *args, const char *option,
                                 const char *key, struct err *err)
 {
@@ -66,10 +66,11 @@ int cache_tools_warm(struct cli *cli, const struct cli_args *args, struct err *e
             err, "Name the tool, for example: ripcord cache warm --tool pip requests==2.32.3");
     }
     r = cache_tools_make_body(args, body, err);
-    if (r >= 0 && !cli->json && isatty(STDERR_FILENO))
+    if (r < 0)
+        return r;
+    if (!cli->json && isatty(STDERR_FILENO))
         fputs("downloading packages…\n", stderr);
-    if (r >= 0)
-        r = cli_call(cli, "POST", "/v1/caches/tools/warm", body, &doc, err);
+    r = cli_call(cli, "POST", "/v1/caches/tools/warm", body, &doc, err);
     if (r < 0)
         return r;
     if (cli->json) {

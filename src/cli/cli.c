@@ -1,6 +1,6 @@
 /*
- * The table of commands and the way from argv to one of them. `ripcord version` must cost hardly
- * more than a program that does nothing: nothing here runs before it is needed.
+ * The table of commands, and the way from argv to one of them. `ripcord version` must be nearly as
+ * fast as an empty program, so nothing runs before it is needed.
  */
 #include "cli/cli.h"
 
@@ -36,7 +36,7 @@ const struct cli_command *const cli_commands[] = {
 
 enum { COMMANDS_MAX = sizeof(cli_commands) / sizeof(cli_commands[0]) };
 
-/* What stands before the command: parsed as a command of its own that stops at the first word. */
+/* Options before the command name. They are parsed as a command that stops at the first word. */
 static const struct cli_option top_options[] = {
     {"version", 'V', NULL, "show the version", NULL},
     {0},
@@ -74,7 +74,7 @@ int cli_unknown_command(const char *name, struct err *err)
     return err_hint(err, "Run 'ripcord help' to list the commands.");
 }
 
-static void cli_tell_slow(void *userdata)
+static void cli_on_slow(void *userdata)
 {
     struct cli *cli = userdata;
 
@@ -89,7 +89,7 @@ int cli_client(struct cli *cli, struct client **ret, struct err *err)
         r = client_init(&cli->client, cli->root, cli->host, err);
         if (r < 0)
             return r;
-        cli->client.on_slow = cli_tell_slow;
+        cli->client.on_slow = cli_on_slow;
         cli->client.userdata = cli;
         cli->client_ready = true;
     }
@@ -117,7 +117,7 @@ static void cli_take_globals(struct cli *cli, const struct cli_args *args)
     cli->json |= args_has(args, "json");
 }
 
-/* Output that could not be written is a failure, as with cat(1). */
+/* Fails when the output cannot be written, as cat(1) does. */
 static int cli_flush_stdout(int status, struct err *err)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -125,7 +125,8 @@ static int cli_flush_stdout(int status, struct err *err)
     return err_sys(err, errno, "write to standard output");
 }
 
-/* For a command line that cannot be parsed: the error should still come in the form asked for. */
+/* Looks for --json in a command line that cannot be parsed, so that the error has the right
+ * form. */
 static bool cli_wants_json(int argc, char **argv)
 {
     for (int i = 0; i < argc && !STREQ(argv[i], "--"); i++)
@@ -170,13 +171,13 @@ static int cli_run(struct cli *cli, int argc, char **argv, struct err *err)
     if (!cli->command)
         return cli_unknown_command(words[0], err);
     r = cli_run_command(cli, (int)strv_len(words) - 1, words + 1, err);
-    /* Without any argument the help is an answer to a question nobody asked. */
+    /* Without arguments the help is a reaction to a mistake, so the exit status is not 0. */
     return r == 0 && argc == 1 ? err_code_exit(ERR_INVALID) : r;
 }
 
 /*
- * jansson would read /dev/urandom for the seed of its hash tables: three system calls for what the
- * kernel has put beside our stack already.
+ * Seeds the hash tables of jansson with the random bytes that the kernel gives every process.
+ * jansson itself would read /dev/urandom, which costs three system calls.
  */
 static void cli_seed_tables(void)
 {

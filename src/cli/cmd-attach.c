@@ -1,4 +1,4 @@
-/* ripcord attach: join a running exec again. */
+/* ripcord attach: follows a running exec. */
 #include <unistd.h>
 
 #include "cli/cli.h"

@@ -1,4 +1,4 @@
-/* ripcord cache: what the package registry keeps, and the other caches beside it. */
+/* ripcord cache: the package cache, the caches of tools and the cache mounts of builds. */
 #include <string.h>
 
 #include "cli/cache-mounts.h"
@@ -15,22 +15,14 @@
 
 struct action {
     const char *name;
-    int max_words;       /* behind its name */
-    const char *options; /* that it takes, with a space around each */
+    int max_words;       /* words allowed after the action */
+    const char *options; /* allowed options, with a space around each */
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 };
 
 static const char *size_of(const json_t *obj, const char *key, char buf[static FORMAT_MAX])
 {
     return format_size(json_number_of(obj, key), buf);
-}
-
-/* Seconds since the epoch, as the registry has them. */
-static const char *age_of(const json_t *obj, const char *key, char buf[static AGE_MAX])
-{
-    char text[TIME_FORMAT_MAX];
-
-    return output_age(time_format(json_number_of(obj, key) * USEC_PER_SEC, text), buf);
 }
 
 /* ---- ls ---- */
@@ -43,11 +35,12 @@ static void print_files(const json_t *files)
     size_t i;
 
     json_array_foreach (files, i, f) {
-        char size[FORMAT_MAX], age[AGE_MAX];
+        char size[FORMAT_MAX], age[AGE_MAX], text[TIME_FORMAT_MAX];
+        const char *used = time_format(json_number_of(f, "last_used") * USEC_PER_SEC, text);
 
         table_add(t, json_text_of(f, "file"));
         table_add(t, size_of(f, "size", size));
-        table_add(t, age_of(f, "last_used", age));
+        table_add(t, output_age(used, age));
         table_add(t, json_text_of(f, "digest"));
     }
     table_print(t);
@@ -57,13 +50,16 @@ static void print_files(const json_t *files)
 static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *tools = NULL, *mounts = NULL;
-    int r = cli_call(cli, "GET", "/v1/caches/packages", NULL, &doc, err);
+    int r;
 
     (void)args;
-    if (r >= 0)
-        r = cache_tools_list(cli, &tools, err);
-    if (r >= 0)
-        r = cache_mounts_list(cli, &mounts, err);
+    r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
+    if (r < 0)
+        return r;
+    r = cache_tools_list(cli, &tools, err);
+    if (r < 0)
+        return r;
+    r = cache_mounts_list(cli, &mounts, err);
     if (r < 0)
         return r;
     if (cli->json) {
@@ -83,7 +79,7 @@ static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 
 /* ---- show ---- */
 
-/* One line of the table; `of` and `eco` are its first words. */
+/* Adds one row. of: the sandbox, or "all"; eco: the ecosystem, e.g. "pypi". */
 static void add_counters(struct table *t, const char *of, const char *eco, const json_t *c)
 {
     uint64_t refused = json_number_of(c, "denials") + json_number_of(c, "mismatches");
@@ -175,8 +171,9 @@ static int show_all(struct cli *cli, struct err *err)
     _cleanup_json_ json_t *doc = NULL, *mounts = NULL;
     int r = cli_call(cli, "GET", "/v1/caches", NULL, &doc, err);
 
-    if (r >= 0)
-        r = cache_mounts_list(cli, &mounts, err);
+    if (r < 0)
+        return r;
+    r = cache_mounts_list(cli, &mounts, err);
     if (r < 0)
         return r;
     if (cli->json) {
@@ -247,8 +244,9 @@ static int read_limits(const struct cli_args *args, json_t *body, struct err *er
     uint64_t keep = 0, unused = 0;
     int r = args_size(args, "keep", 0, INT64_MAX, &keep, err);
 
-    if (r >= 0)
-        r = args_duration_ms(args, "unused", SPEC_LEASE_MAX_MS, &unused, err);
+    if (r < 0)
+        return r;
+    r = args_duration_ms(args, "unused", SPEC_LEASE_MAX_MS, &unused, err);
     if (r < 0)
         return r;
     if (args_has(args, "keep"))
@@ -263,11 +261,13 @@ static int prune_mounts(struct cli *cli, const json_t *body, struct err *err)
     _cleanup_json_ json_t *doc = NULL;
     int r = cache_mounts_prune(cli, body, &doc, err);
 
-    if (r >= 0 && cli->json)
+    if (r < 0)
+        return r;
+    if (cli->json)
         output_json(doc);
-    else if (r >= 0)
+    else
         cache_mounts_print_pruned(doc);
-    return r;
+    return 0;
 }
 
 static int run_prune(struct cli *cli, const struct cli_args *args, struct err *err)

@@ -1,7 +1,7 @@
 /*
- * ripcord cp: files between this machine and sandboxes, as a tar stream. The local side is walked
- * and written by lib/base/tree.h, which trusts neither the archive nor the tree; what is between
- * two sandboxes, or comes from stdin, is passed on unread.
+ * ripcord cp: copies files between this machine and sandboxes as a tar stream. lib/base/tree.h
+ * reads and writes the local files; it trusts neither the archive nor the tree. A stream between
+ * two sandboxes, from stdin or to stdout is forwarded without parsing.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,17 +24,17 @@ enum side_kind { SIDE_LOCAL, SIDE_SANDBOX, SIDE_TAR };
 
 struct cp_side {
     enum side_kind kind;
-    char *name; /* owned; SANDBOX */
+    char *name; /* owned; the sandbox of SIDE_SANDBOX, else NULL */
     char *path; /* owned */
 };
 
-/* One copy on its way. */
+/* The state of one copy. */
 struct cp {
     struct cli *cli;
-    struct client *client; /* of the one sandbox, or of the source */
+    struct client *client; /* connection for the sandbox, or for the source of two */
     struct progress progress;
     struct tree_stats stats;
-    struct err failure; /* why a stream function gave up, where an errno cannot say it */
+    struct err failure; /* the error of a stream function, which can return only an errno */
 };
 
 /* ---- the two sides ---- */
@@ -46,7 +46,8 @@ static void side_done(struct cp_side *s)
 }
 #define _cleanup_side_ __attribute__((cleanup(side_done)))
 
-/* "NAME:PATH" where no slash comes before the colon; a relative PATH lies in the home folder. */
+/* "NAME:PATH" is a path in a sandbox if no slash precedes the colon. A relative PATH starts in the
+ * home folder. */
 static int side_parse(struct cp_side *ret, const char *arg, struct err *err)
 {
     const char *colon = strchr(arg, ':'), *slash = strchr(arg, '/');
@@ -87,7 +88,7 @@ static ssize_t read_piece(void *arg, void *data, size_t len)
     return n < 0 ? -EIO : n;
 }
 
-/* The daemon cuts the stream when the copy fails over there after it began. */
+/* The daemon cuts the stream when the copy fails on its side after the start of the response. */
 static int cut_off(struct cp *cp, struct err *err)
 {
     err_done(err);
@@ -98,7 +99,8 @@ static int cut_off(struct cp *cp, struct err *err)
                     "for its name.");
 }
 
-/* What follows the archive's end; also the proof that all of it has come. */
+/* Reads the bytes after the end of the archive. The regular end of the stream proves that the copy
+ * is complete. */
 static int read_rest(struct cp *cp, struct err *err)
 {
     char scrap[4096];
@@ -155,12 +157,13 @@ static int upload(struct cp *cp, struct client *to, const struct cp_side *src,
     struct sender s;
     int r;
 
-    cp->progress.on = false; /* the sender's counts the same */
+    cp->progress.on = false; /* the sender shows the progress */
     sender_init(&s, to, "PUT", side_target(dst), cp->cli->json);
     r = sender_end(&s, send_side(cp, &s, src, err), err);
     sender_done(&s);
-    if (r >= 0)
-        r = client_receive(to, &doc, err);
+    if (r < 0)
+        return r;
+    r = client_receive(to, &doc, err);
     if (r < 0)
         return r;
     cp->stats.entries = json_number_of(doc, "entries");
@@ -169,7 +172,7 @@ static int upload(struct cp *cp, struct client *to, const struct cp_side *src,
     return 0;
 }
 
-/* Between two, each has a connection. */
+/* A copy between two sandboxes needs two connections. */
 static int upload_from(struct cp *cp, const struct cp_side *src, const struct cp_side *dst,
                        struct err *err)
 {
@@ -221,7 +224,7 @@ static int copy(struct cp *cp, const struct cp_side *src, const struct cp_side *
     return dst->kind == SIDE_TAR ? to_stdout(cp, err) : to_local(cp, dst, err);
 }
 
-static void tell(const struct cp *cp, const struct cp_side *dst)
+static void print_copied(const struct cp *cp, const struct cp_side *dst)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -249,7 +252,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     r = copy(&cp, &src, &dst, err);
     progress_done(&cp.progress);
     if (r >= 0)
-        tell(&cp, &dst);
+        print_copied(&cp, &dst);
     err_done(&cp.failure);
     return r;
 }

@@ -1,4 +1,4 @@
-/* ripcord daemon: the daemon in the foreground. */
+/* ripcord daemon: runs the daemon in the foreground. */
 #include <string.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     return err_sys(err, errno, "run '%s'", program);
 }
 
-/* The daemon parses them itself (daemon/main/options.c): these are for help and completion. */
+/* Only for help and completion: the daemon parses its options itself (daemon/main/options.c). */
 static const struct cli_option options[] = {
     {"listen", 0, "ADDR",
      "also listen on this TCP address, e.g. 127.0.0.1:7070; clients need the API token", NULL},

@@ -1,4 +1,5 @@
-/* ripcord doctor: what this machine can do. Asks the daemon's program, not the daemon. */
+/* ripcord doctor: checks this machine. It runs the daemon's program with --doctor and needs no
+ * running daemon. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* ripcord events: what has happened. */
+/* ripcord events: shows the event log. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -20,14 +20,14 @@ enum { LINE_MAX_BYTES = 64 << 10 };
 struct events_listing {
     const struct cli_args *args;
     bool json, follow;
-    bool began;                /* a number is known to go on from */
-    bool broken;               /* on our side: no other daemon helps */
-    uint64_t since;            /* the last number seen */
-    struct deadline resume_by; /* while the connection is lost */
+    bool began;                /* `since` is valid */
+    bool broken;               /* a failure on our side; another daemon would not help */
+    uint64_t since;            /* number of the last event */
+    struct deadline resume_by; /* deadline for a reconnect */
     struct buf line;
 };
 
-/* "reason: idle": what an event adds, in the order in which it comes. */
+/* Prints the data of an event, e.g. "reason idle". */
 static void print_data(const json_t *data)
 {
     const char *key, *sep = "  ";
@@ -84,16 +84,19 @@ static int on_line(struct events_listing *l, const char *line, size_t len, struc
 static int on_piece(struct events_listing *l, const char *data, size_t len, struct err *err)
 {
     const char *start, *end;
-    int r = 0;
+    int r;
 
     if (buf_append(&l->line, data, len) < 0)
         return err_set(err, ERR_LIMIT, "an event is longer than %d bytes", LINE_MAX_BYTES);
-    for (start = buf_data(&l->line); r >= 0 && (end = strchr(start, '\n')); start = end + 1)
+    for (start = buf_data(&l->line); (end = strchr(start, '\n')); start = end + 1) {
         r = on_line(l, start, (size_t)(end - start), err);
+        if (r < 0)
+            return r;
+    }
     buf_consume(&l->line, (size_t)(start - buf_data(&l->line)));
-    if (r >= 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        r = err_sys(err, errno, "write to standard output");
-    return r;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return err_sys(err, errno, "write to standard output");
+    return 0;
 }
 
 static char *target_of(const struct events_listing *l)
@@ -130,7 +133,7 @@ static int list_once(struct client *c, struct events_listing *l, struct err *err
     return (int)n;
 }
 
-/* The daemon may go and come back under a follower: numbers say where to go on. */
+/* With --follow, the listing continues after a restart of the daemon at the next event number. */
 static int list(struct client *c, struct events_listing *l, struct err *err)
 {
     for (;;) {
@@ -156,10 +159,12 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     int r;
 
     r = args_u64(args, "since", 0, INT64_MAX, &l.since, err);
-    if (r >= 0)
-        r = cli_client(cli, &c, err);
-    if (r >= 0)
-        r = list(c, &l, err);
+    if (r < 0)
+        return r;
+    r = cli_client(cli, &c, err);
+    if (r < 0)
+        return r;
+    r = list(c, &l, err);
     buf_done(&l.line);
     return r;
 }

@@ -1,4 +1,4 @@
-/* ripcord exec: a command in a sandbox that stays. */
+/* ripcord exec: runs a command in a named sandbox. */
 #include "cli/cli.h"
 #include "cli/execute.h"
 #include "cli/spec.h"

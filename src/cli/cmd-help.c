@@ -1,4 +1,4 @@
-/* ripcord help: for people, and for the makers of manual pages and completions. */
+/* ripcord help: prints help texts, manual pages and shell completions. */
 #include <stdio.h>
 #include <string.h>
 

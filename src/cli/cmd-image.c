@@ -1,4 +1,4 @@
-/* ripcord image: what sandboxes are made of. Its actions are in image-*.c. */
+/* ripcord image: the images of sandboxes. The actions are in image-*.c. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -12,7 +12,7 @@
 
 static const struct {
     const char *name;
-    const char *options; /* that it takes, with a space around each */
+    const char *options; /* allowed options, with a space around each */
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 } actions[] = {
     {"build", BUILD_OPTIONS, image_build},

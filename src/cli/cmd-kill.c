@@ -1,4 +1,4 @@
-/* ripcord kill: a signal to an exec. */
+/* ripcord kill: sends a signal to an exec. */
 #include <signal.h>
 
 #include "cli/cli.h"
@@ -21,7 +21,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     if ((r = parse_name("sandbox name", args->words[0], err)) < 0 ||
         (r = exec_parse(args->words[1], err)) < 0)
         return r;
-    /* KILL takes everything that the exec started; other signals are for the main process. */
+    /* KILL ends all processes of the exec; other signals go to its main process. */
     target = xasprintf("/v1/sandboxes/%s/execs/%s/%s", args->words[0], args->words[1],
                        sig == SIGKILL ? "kill" : "signal");
     body = json_pack("{s:s}", "signal", signal_name(sig));

@@ -1,4 +1,4 @@
-/* ripcord lease: how long sandboxes stay up and are kept. */
+/* ripcord lease: changes how long sandboxes run and are kept. */
 #include "cli/cli.h"
 #include "cli/many.h"
 #include "cli/spec.h"

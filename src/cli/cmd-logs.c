@@ -1,4 +1,4 @@
-/* ripcord logs: what an exec has written. */
+/* ripcord logs: shows the output of an exec. */
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -12,8 +12,8 @@
 enum { LOGS_TEXT_MAX = 8 << 20 };
 
 /*
- * Bytes from a sandbox may hold terminal escapes: a terminal gets them made visible, anything else
- * gets the bytes. --raw is for those who know what the command writes.
+ * Output of a sandbox may contain terminal escapes, so it is escaped on a terminal. Files and pipes
+ * get the raw bytes. --raw turns the escaping off.
  */
 static enum render_mode mode_of(const struct cli *cli, const struct cli_args *args)
 {
@@ -55,7 +55,7 @@ static int on_piece(void *userdata, const char *data, size_t len, struct err *er
     return write_out(d->mode == RENDER_JSON ? STDOUT_FILENO : d->fd, buf_data(&b), b.len, err);
 }
 
-/* A running exec without -f: as far as it has come, one stream after the other. */
+/* Without -f, prints the output of a running exec so far, one stream after the other. */
 static int dump(struct client *c, const char *sandbox, const char *exec, struct dump *d,
                 struct err *err)
 {

@@ -1,4 +1,4 @@
-/* ripcord ls: the sandboxes. */
+/* ripcord ls: lists the sandboxes. */
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"

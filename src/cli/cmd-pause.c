@@ -1,4 +1,4 @@
-/* ripcord pause: freeze sandboxes. */
+/* ripcord pause: freezes sandboxes. */
 #include "cli/cli.h"
 #include "cli/many.h"
 

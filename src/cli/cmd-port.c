@@ -1,6 +1,6 @@
 /*
- * ripcord port: a port inside a sandbox, reached from here. Each connection is a process of its
- * own, so that a slow one holds up nobody and a failed one is one line on stderr.
+ * ripcord port: forwards a local port to a port in a sandbox. Each connection has its own process,
+ * so that a slow connection does not block others and a failed one is one line on stderr.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,8 +36,9 @@ static int connect_inside(struct cli *cli, const struct forward *f, int in, int 
     struct client *c;
     int r = cli_client(cli, &c, err);
 
-    if (r >= 0)
-        r = client_upgrade(c, "GET", target, "tcp", NULL, &sock, &early, err);
+    if (r < 0)
+        return r;
+    r = client_upgrade(c, "GET", target, "tcp", NULL, &sock, &early, err);
     if (r < 0)
         return r;
     pump(in, out, sock, &early);
@@ -81,7 +82,7 @@ _noreturn_ static void serve(struct cli *cli, const struct forward *f, int fd)
     _exit(err.code != ERR_NONE);
 }
 
-/* Those that have ended; waits for one when there are too many. */
+/* Reaps ended children. Waits for one when the maximum is reached. */
 static void reap(unsigned *live)
 {
     while (*live && waitpid(-1, NULL, *live >= PORT_CONNECTIONS_MAX ? 0 : WNOHANG) > 0)
@@ -113,7 +114,7 @@ static int accept_all(struct cli *cli, const struct forward *f, int listener, st
     }
 }
 
-static void tell(const struct cli *cli, const struct forward *f, uint16_t local)
+static void print_address(const struct cli *cli, const struct forward *f, uint16_t local)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -156,15 +157,16 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return r;
     if (args_has(args, "stdio"))
         return connect_inside(cli, &f, STDIN_FILENO, STDOUT_FILENO, err);
-    /* A name that is wrong is told now, not to the first who connects. */
+    /* Report an unknown sandbox now, not with the first connection. */
     target = xasprintf("/v1/sandboxes/%s", f.name);
     r = cli_call(cli, "GET", target, NULL, NULL, err);
-    if (r >= 0)
-        r = listen_local(&f, &listener, &local, err);
     if (r < 0)
         return r;
-    client_disconnect(&cli->client); /* each connection makes its own */
-    tell(cli, &f, local);
+    r = listen_local(&f, &listener, &local, err);
+    if (r < 0)
+        return r;
+    client_disconnect(&cli->client); /* each child connects on its own */
+    print_address(cli, &f, local);
     return accept_all(cli, &f, listener, err);
 }
 

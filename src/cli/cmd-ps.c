@@ -1,4 +1,4 @@
-/* ripcord ps: execs, of one sandbox or of all, and what they have used. */
+/* ripcord ps: lists the execs of one or all sandboxes and their resource usage. */
 #include "cli/cli.h"
 #include "cli/exec-table.h"
 #include "cli/options.h"
@@ -7,7 +7,8 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-/* --json shows what the table shows: live ones, or all. Totals come with all. */
+/* --json prints the same execs as the table: running ones or all. With all, it includes the
+ * totals. */
 static void print_json(const json_t *doc, bool all)
 {
     _cleanup_json_ json_t *kept = json_array();

@@ -1,4 +1,4 @@
-/* ripcord reconcile: what should be there against what is there. */
+/* ripcord reconcile: compares the database with the engines. */
 #include <poll.h>
 #include <unistd.h>
 
@@ -31,7 +31,8 @@ static void show_progress(struct client *other)
     fflush(stderr);
 }
 
-/* Called when the answer is late: until it is there, a second connection asks how far it is. */
+/* Called when the response is slow. Shows the progress, which a second connection polls, until the
+ * response arrives. */
 static void on_slow(void *userdata)
 {
     struct client *c = userdata;
@@ -48,7 +49,7 @@ static void on_slow(void *userdata)
 
 /* ---- what came of it ---- */
 
-static bool is_news(const json_t *item)
+static bool is_noteworthy(const json_t *item)
 {
     const char *action = json_text_of(item, "action"), *result = json_text_of(item, "result");
 
@@ -77,7 +78,7 @@ static void print_results(const json_t *results)
     json_array_foreach (results, i, item) {
         const char *name = json_text_of(item, "name"), *result = json_text_of(item, "result");
 
-        if (!is_news(item))
+        if (!is_noteworthy(item))
             continue;
         any = true;
         table_add(t, json_text_of(item, "engine"));

@@ -1,4 +1,4 @@
-/* ripcord resume: let frozen sandboxes go on. */
+/* ripcord resume: resumes paused sandboxes. */
 #include "cli/cli.h"
 #include "cli/many.h"
 

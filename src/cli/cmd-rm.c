@@ -1,4 +1,4 @@
-/* ripcord rm: sandboxes and their files, gone. */
+/* ripcord rm: removes sandboxes and their files. */
 #include "cli/cli.h"
 #include "cli/many.h"
 

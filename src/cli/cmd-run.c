@@ -1,4 +1,4 @@
-/* ripcord run: a throw-away sandbox for one command, in one request. */
+/* ripcord run: runs one command in a throw-away sandbox, with one request. */
 #include "cli/cli.h"
 #include "cli/execute.h"
 #include "cli/spec.h"

@@ -1,4 +1,4 @@
-/* ripcord session: one turn of an agent, JSON in, JSON lines out. */
+/* ripcord session: runs one turn of an agent: JSON in, JSON lines out. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -21,17 +21,14 @@ static int set_payload(const struct cli_args *args, json_t *body, struct err *er
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
     json_t *value;
-    int r;
 
     if (!path) {
         err_set(err, ERR_INVALID, "--payload is missing");
         return err_hint(
             err, "Give the file with the agent's input; '--payload -' reads standard input.");
     }
-    r = input_read(path, PAYLOAD_MAX, &text, &len, err);
-    if (r >= 0)
-        r = json_text_compact(text, &len, err);
-    if (r < 0)
+    if (input_read(path, PAYLOAD_MAX, &text, &len, err) < 0 ||
+        json_text_compact(text, &len, err) < 0)
         return err_wrap(err, "--payload '%s'", path);
     value = json_stringn(text, len);
     explicit_bzero(text, len);
@@ -45,8 +42,9 @@ static int make_body(const struct cli_args *args, json_t **ret, struct err *err)
     int r;
 
     r = exec_spec_from_args(args, args->words + 1, &body, err);
-    if (r >= 0)
-        r = set_payload(args, body, err);
+    if (r < 0)
+        return r;
+    r = set_payload(args, body, err);
     if (r < 0)
         return r;
     if (args_has(args, "concurrent"))

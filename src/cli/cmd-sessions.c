@@ -1,4 +1,4 @@
-/* ripcord sessions: the agent sessions of a sandbox. */
+/* ripcord sessions: lists, shows and cancels the agent sessions of a sandbox. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -65,9 +65,11 @@ static int cancel(struct cli *cli, const struct cli_args *args, struct err *err)
     if (args_has(args, "grace"))
         json_object_set_new(body, "grace_ms", json_integer((json_int_t)grace));
     r = cli_call(cli, "POST", target, body, &doc, err);
-    if (r >= 0 && cli->json)
+    if (r < 0)
+        return r;
+    if (cli->json)
         output_json(doc);
-    return r < 0 ? r : 0;
+    return 0;
 }
 
 static int show(struct cli *cli, const char *sandbox, const char *id, struct err *err)
@@ -91,9 +93,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     int r = parse_name("sandbox name", args->words[0], err);
 
-    if (r >= 0 && args->n_words > 1)
-        r = exec_parse(args->words[1], err);
     if (r < 0)
+        return r;
+    if (args->n_words > 1 && (r = exec_parse(args->words[1], err)) < 0)
         return r;
     if (args_has(args, "cancel") && args->n_words < 2)
         return err_set(err, ERR_INVALID, "--cancel needs the id of a session");

@@ -1,4 +1,4 @@
-/* ripcord shell: an interactive terminal in a sandbox. */
+/* ripcord shell: opens an interactive shell in a sandbox. */
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -9,8 +9,8 @@
 #include "lib/base/xalloc.h"
 
 /*
- * Which shell there is only the sandbox knows, so a plain sh looks: the user's own $SHELL as set
- * inside, then bash, then itself.
+ * Only the sandbox knows which shells exist, so a plain sh looks for them: $SHELL inside the
+ * sandbox, then bash, then sh itself.
  */
 static char *const shell_argv[] = {
     "/bin/sh", "-c",

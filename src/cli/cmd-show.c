@@ -1,4 +1,4 @@
-/* ripcord show: one sandbox in full. */
+/* ripcord show: shows the details of one sandbox. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -47,7 +47,7 @@ static void print_state(const json_t *sb)
     putchar('\n');
 }
 
-/* A limit as people write it; NULL when there is none. */
+/* A limit as text, or NULL without a limit. The caller frees it. */
 static char *limit_text(const char *name, const json_t *value)
 {
     char size[FORMAT_MAX];
@@ -123,7 +123,8 @@ static void print_mounts(const json_t *spec)
     }
 }
 
-/* What a reader would else take for more than it is: limits on paper, a network without a cache. */
+/* Warnings, for example about limits that are not enforced, or a network without the package
+ * cache. */
 static void print_notes(const json_t *warnings)
 {
     const char *name = "Notes";
@@ -136,7 +137,7 @@ static void print_notes(const json_t *warnings)
     }
 }
 
-/* How commands inside reach it. */
+/* How commands in the sandbox reach the package cache. */
 static void print_package_cache(const json_t *doc)
 {
     const char *way = json_text_of(doc, "registry");
@@ -147,7 +148,7 @@ static void print_package_cache(const json_t *doc)
                                  : "through a socket in the sandbox's network");
 }
 
-/* What went through the package registry, for each kind of package that was asked for. */
+/* The package cache statistics for each ecosystem with requests. */
 static void print_packages(const json_t *packages)
 {
     const char *name = "Packages", *kind;
@@ -226,16 +227,17 @@ static void print(const json_t *sb)
     row("Hash", json_text_of(sb, "hash"));
 }
 
-/* Into doc, as "execs" and "totals". */
+/* Adds the members "execs" and "totals" to doc. */
 static int add_execs(struct cli *cli, const char *name, json_t *doc, struct err *err)
 {
     _cleanup_free_ char *target = xasprintf("/v1/sandboxes/%s/execs", name);
     _cleanup_json_ json_t *execs = NULL;
     int r = cli_call(cli, "GET", target, NULL, &execs, err);
 
-    if (r >= 0)
-        json_object_update_missing(doc, execs);
-    return r;
+    if (r < 0)
+        return r;
+    json_object_update_missing(doc, execs);
+    return 0;
 }
 
 static void print_all(const json_t *doc)
@@ -262,9 +264,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return r;
     target = xasprintf("/v1/sandboxes/%s", args->words[0]);
     r = cli_call(cli, "GET", target, NULL, &doc, err);
-    if (r >= 0 && args_has(args, "execs"))
-        r = add_execs(cli, args->words[0], doc, err);
     if (r < 0)
+        return r;
+    if (args_has(args, "execs") && (r = add_execs(cli, args->words[0], doc, err)) < 0)
         return r;
     if (cli->json)
         output_json(doc);

@@ -1,4 +1,4 @@
-/* ripcord stop: end what runs, keep the files. */
+/* ripcord stop: ends the processes of sandboxes and keeps the files. */
 #include "cli/cli.h"
 #include "cli/many.h"
 #include "proto/spec-limits.h"

@@ -1,4 +1,4 @@
-/* ripcord token: what opens the daemon to those who come over TCP; asks no daemon. */
+/* ripcord token: prints or replaces the API token. It does not use the daemon. */
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -45,12 +45,15 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     int r;
 
     r = check(cli, args, err);
-    if (r >= 0)
-        r = path_roots_init(&paths, cli->root, err);
-    if (r >= 0)
-        r = path_roots_make(&paths, err);
-    if (r >= 0)
-        r = rotate ? token_rotate(paths.state, &t, err) : token_ensure(paths.state, &t, err);
+    if (r < 0)
+        return r;
+    r = path_roots_init(&paths, cli->root, err);
+    if (r < 0)
+        return r;
+    r = path_roots_make(&paths, err);
+    if (r < 0)
+        return r;
+    r = rotate ? token_rotate(paths.state, &t, err) : token_ensure(paths.state, &t, err);
     if (r < 0)
         return r;
     print(cli, &t, paths.state, rotate);

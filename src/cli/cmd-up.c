@@ -1,4 +1,4 @@
-/* ripcord up: a sandbox that is there and runs, whatever was before. */
+/* ripcord up: makes sure that a sandbox exists and runs. */
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/spec.h"

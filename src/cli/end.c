@@ -25,7 +25,7 @@ static char *cli_end_oom_words(const json_t *end)
                      peak);
 }
 
-/* Ended by itself, but not everything inside went well: the figures say what. */
+/* The command exited by itself. The counters may show failures of its processes. */
 static char *cli_end_exit_words(const json_t *end)
 {
     char limit[FORMAT_MAX];
@@ -122,6 +122,6 @@ int end_status(const json_t *end)
 {
     const json_t *status = json_object_get(end, "status");
 
-    /* Never invented: an end without a status is our failure, not the command's success. */
+    /* A missing status is our failure, not a success of the command. */
     return json_is_integer(status) ? (int)(json_integer_value(status) & 0xff) : CLI_EXIT_OURS;
 }

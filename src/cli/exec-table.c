@@ -25,7 +25,7 @@ static char *exec_table_command_of(const json_t *exec)
         return TAKE_PTR(line);
     i = COMMAND_MAX - 1;
     while (i && ((unsigned char)line[i] & 0xc0) == 0x80)
-        i--; /* never inside a character */
+        i--; /* do not cut a character */
     return xasprintf("%.*s…", (int)i, line);
 }
 

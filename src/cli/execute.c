@@ -10,7 +10,7 @@
 #include "lib/base/cleanup.h"
 #include "proto/spec-limits.h"
 
-/* A terminal inside is of the kind of the one outside, unless the user said otherwise. */
+/* The terminal in the sandbox has the TERM of ours, unless the user sets another. */
 static void execute_add_term(json_t *spec)
 {
     const char *term = getenv("TERM");
@@ -56,20 +56,10 @@ static int execute_check_terminal(const struct cli_args *args, struct err *err)
     return err_hint(err, "Leave out -t to send input from a file or a pipe.");
 }
 
-static int execute_print_started(const struct cli *cli, const char *sandbox, const char *exec)
-{
-    _cleanup_json_ json_t *doc = json_pack("{s:s, s:s}", "sandbox", sandbox, "exec", exec);
-
-    if (cli->json)
-        output_json(doc);
-    else
-        printf("%s %s\n", sandbox, exec);
-    return 0;
-}
-
-/* run --detach: the stream is left as soon as the command has started. */
+/* run --detach: waits for the start of the command, then detaches from the stream. */
 static int execute_leave(struct cli *cli, struct client_stream *s, struct err *err)
 {
+    _cleanup_json_ json_t *doc = NULL;
     struct stream_event ev = {0};
     int r;
 
@@ -88,7 +78,14 @@ static int execute_leave(struct cli *cli, struct client_stream *s, struct err *e
             return r;
     }
     r = stream_detach(s, err);
-    return r < 0 ? r : execute_print_started(cli, s->sandbox, s->exec);
+    if (r < 0)
+        return r;
+    doc = json_pack("{s:s, s:s}", "sandbox", s->sandbox, "exec", s->exec);
+    if (cli->json)
+        output_json(doc);
+    else
+        printf("%s %s\n", s->sandbox, s->exec);
+    return 0;
 }
 
 static int execute_start_detached(struct cli *cli, struct client *c, const char *target,

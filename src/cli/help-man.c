@@ -1,4 +1,4 @@
-/* The tables as manual pages, in man(7). */
+/* Prints the tables as manual pages, in man(7) format. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,8 @@
 #include "cli/help.h"
 #include "version.h"
 
-/* Text as groff wants it: '-' as a real minus, '\' doubled, no line that begins like a request. */
+/* Escapes text for groff: '-' becomes a minus, '\' is doubled, and no line starts like a
+ * request. */
 static void help_man_text_n(const char *s, size_t len)
 {
     if (len && (*s == '.' || *s == '\''))

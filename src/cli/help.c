@@ -47,7 +47,7 @@ const struct help_entry help_files[] = {
 };
 /* clang-format on */
 
-/* Fills lines up to HELP_WIDTH; `column` is where we are and where further lines begin. */
+/* Wraps text at HELP_WIDTH. column: the current column, and the indentation of further lines. */
 static void help_wrap(const char *text, int column)
 {
     int at = column;
@@ -112,7 +112,7 @@ static void help_print_group(const struct cli_group *g)
     putchar('\n');
 }
 
-/* "command\tcomment" lines, the comment above the command. */
+/* text: lines "command\tcomment". The comment is printed above the command. */
 static void help_print_examples(const char *text)
 {
     help_title("Examples");
@@ -136,7 +136,8 @@ const char *help_usage_next(const char **usage, size_t *ret_len)
     return *ret_len ? at : NULL;
 }
 
-/* One line for each action of the command; the first one in the text holds the command's name. */
+/* Prints one line for each action. Only the first alternative in the text has the command's
+ * name. */
 static void help_print_usage(const struct cli_command *cmd)
 {
     const char *rest = cmd->usage, *part;

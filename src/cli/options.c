@@ -49,8 +49,8 @@ static const struct cli_option *cli_options_find_short(const struct cli_command 
     return NULL;
 }
 
-static int cli_options_unknown_option(const struct cli_command *cmd, const char *word, size_t len,
-                                      struct err *err)
+static int cli_options_unknown(const struct cli_command *cmd, const char *word, size_t len,
+                               struct err *err)
 {
     _cleanup_free_ char *name = xstrndup(word, len);
     const char *names[OPTIONS_MAX], *near;
@@ -94,7 +94,7 @@ static int cli_options_parse_long(const struct cli_command *cmd, int argc, char 
     const struct cli_option *o = cli_options_find_long(cmd, name, len);
 
     if (!o)
-        return cli_options_unknown_option(cmd, name, len, err);
+        return cli_options_unknown(cmd, name, len, err);
     if (!o->arg && eq)
         return err_set(err, ERR_INVALID, "option '--%s' takes no value", o->name);
     if (o->arg && !eq && *i + 1 >= argc)
@@ -138,6 +138,8 @@ static int cli_options_check_count(const struct cli_command *cmd, const struct c
     else
         err_set(err, ERR_INVALID, "'ripcord %s': unexpected argument '%s'", cmd->name,
                 a->words[cmd->max_args]);
+    if (strstr(cmd->usage, " | ")) /* one line for each action would be too long */
+        return err_hint(err, "Run 'ripcord %s --help' to see its actions.", cmd->name);
     return err_hint(err, "Usage: ripcord %s", cmd->usage);
 }
 

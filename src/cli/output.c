@@ -130,7 +130,7 @@ void table_free(struct table *t)
     free(t);
 }
 
-/* Characters, which for what we show is near enough to columns. */
+/* Counts characters, which is close enough to columns for our texts. */
 static size_t output_width_of(const char *s)
 {
     size_t n = 0;

@@ -34,8 +34,8 @@ int input_read(const char *path, size_t max, char **ret, size_t *ret_len, struct
     return 0;
 }
 
-static int cli_secrets_set_secret(json_t *obj, const char *name, const char *value, size_t len,
-                                  struct err *err)
+static int cli_secrets_set(json_t *obj, const char *name, const char *value, size_t len,
+                           struct err *err)
 {
     json_t *text = memchr(value, 0, len) ? NULL : json_stringn(value, len);
 
@@ -56,13 +56,13 @@ static int cli_secrets_from_environment(json_t *obj, const char *name, struct er
     const char *value = getenv(name);
 
     if (value)
-        return cli_secrets_set_secret(obj, name, value, strlen(value), err);
+        return cli_secrets_set(obj, name, value, strlen(value), err);
     err_set(err, ERR_INVALID, "--secret: environment variable '%s' is not set", name);
     return err_hint(err, "Set the variable, or use a file: --secret %s=@FILE.", name);
 }
 
-/* An error never shows what stands behind the '='. */
-static int cli_secrets_add_secret(json_t *obj, const char *arg, struct err *err)
+/* Errors never show the text after the '='. */
+static int cli_secrets_add(json_t *obj, const char *arg, struct err *err)
 {
     const char *eq = strchr(arg, '=');
     _cleanup_free_ char *name = xstrndup(arg, eq ? (size_t)(eq - arg) : strlen(arg)), *value = NULL;
@@ -85,7 +85,7 @@ static int cli_secrets_add_secret(json_t *obj, const char *arg, struct err *err)
     r = input_read(eq + 2, SECRET_SIZE_MAX, &value, &len, err);
     if (r < 0)
         return err_wrap(err, "--secret %s", name);
-    r = cli_secrets_set_secret(obj, name, value, len, err);
+    r = cli_secrets_set(obj, name, value, len, err);
     explicit_bzero(value, len);
     return r;
 }
@@ -105,7 +105,7 @@ int secrets_from_args(const struct cli_args *a, json_t *doc, struct err *err)
             return err_set(err, ERR_INVALID,
                            "--secret: standard input is already used by another option");
         taken |= in;
-        r = cli_secrets_add_secret(obj, v, err);
+        r = cli_secrets_add(obj, v, err);
         if (r < 0)
             return r;
     }

@@ -135,7 +135,7 @@ static int cli_spec_set_cpus(json_t *obj, const struct cli_args *a, struct err *
     return 0;
 }
 
-/* "K=V" into obj[K]. */
+/* Stores "K=V" as obj[K]. */
 static int cli_spec_set_pair(json_t *obj, const char *name, const char *pair, struct err *err)
 {
     const char *eq = strchr(pair, '=');
@@ -197,7 +197,8 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
     return 0;
 }
 
-/* SRC:DST[:ro]. A relative SRC is ours to resolve: the daemon's folder is another one. */
+/* Parses SRC:DST[:ro]. A relative SRC is resolved here, because the daemon has another working
+ * folder. */
 static int cli_spec_add_mount(json_t *array, const char *v, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(v), *absolute = NULL;
@@ -256,7 +257,7 @@ static int cli_spec_set_limits(json_t *doc, const struct cli_args *a, struct err
     return cli_spec_set_tmpfs(doc, a, err);
 }
 
-/* env, workdir and user mean the same in both kinds of spec. */
+/* env, workdir and user have the same meaning in SPEC and EXECSPEC. */
 static int cli_spec_set_place(json_t *doc, const struct cli_args *a, struct err *err)
 {
     const char *user = args_get(a, "user"), *dir = args_get(a, "workdir");
@@ -292,7 +293,7 @@ static int cli_spec_check_word(const struct cli_args *a, const char *name, const
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
-/* A duration, or 0 in any unit for none. */
+/* A duration; 0 in any unit removes the lease. */
 static int cli_spec_set_lease(json_t *doc, const char *key, const struct cli_args *a,
                               const char *name, struct err *err)
 {
@@ -309,11 +310,12 @@ int leases_from_args(const struct cli_args *a, json_t *doc, struct err *err)
 {
     int r = cli_spec_set_lease(doc, "idle_stop_ms", a, "idle-stop", err);
 
-    if (r >= 0)
-        r = cli_spec_set_lease(doc, "max_life_ms", a, "max-life", err);
-    if (r >= 0)
-        r = cli_spec_set_lease(doc, "rm_after_ms", a, "rm-after", err);
-    return r;
+    if (r < 0)
+        return r;
+    r = cli_spec_set_lease(doc, "max_life_ms", a, "max-life", err);
+    if (r < 0)
+        return r;
+    return cli_spec_set_lease(doc, "rm_after_ms", a, "rm-after", err);
 }
 
 int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, struct err *err)

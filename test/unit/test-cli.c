@@ -1,4 +1,4 @@
-/* The command line's tables, parser, specs, and what is shown of a command's output and end. */
+/* The command line: tables, parser, specs, and the display of output and end records. */
 #include <string.h>
 
 #include "cli/docker-auth.h"
@@ -86,7 +86,7 @@ TEST(wrong_counts_and_values_are_refused)
     CHECK(parse(&cmd_exec, ARGV("--help"), &a, &err) == 0);
 }
 
-TEST(every_command_is_whole)
+TEST(every_command_is_complete)
 {
     for (const struct cli_command *const *c = cli_commands; *c; c++) {
         const struct cli_option *o, *other;
@@ -113,7 +113,7 @@ static char *spec_text(char **argv, struct err *err)
     return json_to_text(doc, true);
 }
 
-TEST(spec_holds_what_was_given_and_no_more)
+TEST(spec_has_only_the_given_options)
 {
     _cleanup_free_ char *none = spec_text(ARGV("b"), NULL);
     _cleanup_free_ char *some =
@@ -128,7 +128,7 @@ TEST(spec_holds_what_was_given_and_no_more)
               "\"source\":\"/\",\"target\":\"/x\"}],\"tmpfs\":{\"tmp\":1048576}}");
 }
 
-TEST(spec_refuses_what_cannot_be_right)
+TEST(spec_refuses_invalid_values)
 {
     static char *const bad[][2] = {
         {"--memory", "12X"},    {"--memory", "0"},          {"--cpus", "-1"},
@@ -201,7 +201,7 @@ static char *escaped_by(const char *text, size_t n)
     return r < 0 ? NULL : buf_steal(&b);
 }
 
-TEST(escaping_does_not_depend_on_how_it_is_cut)
+TEST(escaping_does_not_depend_on_the_pieces)
 {
     static const char text[] = "a\033[2Jb\tä€😀\n\xff\xe2\x82x\xe2\x80\xae\xc3";
 
@@ -241,7 +241,7 @@ static char *words_of(const char *text, int *status)
     return end_words(end, 5000, 0);
 }
 
-TEST(ends_in_words)
+TEST(ends_as_text)
 {
     static const struct {
         const char *end, *has;
@@ -278,7 +278,7 @@ TEST(times)
     CHECK_STR(output_age(NULL, age), "-");
 }
 
-/* "user password", "" for none, or NULL where the file is refused. */
+/* Expected: "user password", "" without credentials, or NULL when the file is refused. */
 static bool auth_is(const char *text, const char *registry, const char *want)
 {
     struct docker_auth a = {0};
@@ -306,7 +306,7 @@ TEST(credentials_of_docker_are_found_by_registry)
     CHECK(auth_is("hello", "x.io", NULL));
 }
 
-/* "registry=user password" of each, as they come. */
+/* All credentials as "registry=user password;". */
 static char *logins_for(const char *file, const char *text)
 {
     const char *const texts[] = {"", text};
@@ -324,7 +324,7 @@ static char *logins_for(const char *file, const char *text)
     return buf_steal(&b);
 }
 
-TEST(credentials_for_a_build_are_those_that_its_text_may_need)
+TEST(a_build_gets_only_credentials_that_its_text_may_need)
 {
     static const char file[] = "{\"auths\":{\"https://index.docker.io/v1/\":{\"auth\":\"dTpw\"},"
                                "\"https://ghcr.io/v2/\":{\"auth\":\"bWU6YTpi\"},\"odd.io\":{},"

@@ -1,4 +1,4 @@
-/* The public library against a scripted daemon: exact output across a lost connection. */
+/* The public library against a scripted daemon. Output must be exact across a lost connection. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static void put_text(struct buf *b, int type, const char *text)
         abort();
 }
 
-/* Reads one request head and its JSON body, if any; only the head is kept. */
+/* Reads one request head and its JSON body, if any. Only the head is stored. */
 static void read_request(int fd, char *head, size_t size)
 {
     ssize_t n = recv(fd, head, size - 1, 0);
@@ -62,7 +62,7 @@ static void serve_first(int fd)
     put(&b, FRAME_STDOUT, 0, "hello ");
     put(&b, FRAME_STDERR, 0, "oops");
     put(&b, FRAME_STDOUT, 6, "cut in two");
-    answer(fd, &b, 3); /* dies within a frame */
+    answer(fd, &b, 3); /* ends within a frame */
 }
 
 static void serve_second(int fd)
@@ -99,7 +99,7 @@ static void serve_error(int fd)
     fd_write_all(fd, text, strlen(text));
 }
 
-/* The request has come, and is not read. */
+/* Closes the connection after the request arrived, without reading it. */
 static void serve_deaf(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -107,7 +107,7 @@ static void serve_deaf(int fd)
     poll(&p, 1, -1);
 }
 
-/* It is read, and more cannot be known. */
+/* Reads the request and closes the connection without a response. */
 static void serve_mute(int fd)
 {
     char head[4096];
@@ -115,7 +115,7 @@ static void serve_mute(int fd)
     read_request(fd, head, sizeof(head));
 }
 
-/* The command has started and goes on. */
+/* Reports the start of a command that keeps running. */
 static void serve_started(int fd)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(65536);
@@ -257,7 +257,7 @@ TEST(a_wait_that_fails_is_an_error)
         buf_done(&s.out[i]);
 }
 
-TEST(the_daemons_error_comes_through_whole)
+TEST(the_daemons_error_is_complete)
 {
     static void (*const scripts[])(int) = {serve_error};
     struct ripcord_error *e = NULL;
@@ -274,8 +274,8 @@ TEST(the_daemons_error_comes_through_whole)
     CHECK(reap(server) == 0);
 }
 
-/* A connection that nobody has taken yet is as good as one that nobody has read. */
-TEST(what_was_not_heard_is_asked_again)
+/* A connection that was not accepted counts as one whose request was not read. */
+TEST(a_request_that_was_not_read_is_sent_again)
 {
     static void (*const scripts[])(int) = {serve_deaf, serve_error};
     static const char *const methods[] = {"POST", "DELETE", "GET"};
@@ -294,7 +294,7 @@ TEST(what_was_not_heard_is_asked_again)
     }
 }
 
-TEST(what_may_have_been_done_is_not_asked_again)
+TEST(a_request_that_may_have_had_effect_is_not_sent_again)
 {
     static void (*const scripts[])(int) = {serve_mute, serve_error};
     struct ripcord_error *e = NULL;
@@ -308,7 +308,7 @@ TEST(what_may_have_been_done_is_not_asked_again)
     ripcord_error_free(e);
     e = NULL;
     CHECK(ripcord_request(r, "POST", "/v1/sandboxes/x", NULL, NULL, &e) < 0);
-    CHECK_STR(ripcord_error_code(e), "not_found"); /* the second script was still to come */
+    CHECK_STR(ripcord_error_code(e), "not_found"); /* the answer of the second script */
     ripcord_error_free(e);
     ripcord_close(r);
     CHECK(reap(server) == 0);
