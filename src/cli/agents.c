@@ -15,20 +15,19 @@
 
 static int agents_no_agent(const char *id, struct err *err)
 {
-    err_set(err, ERR_INVALID, "--ssh %s: SSH_AUTH_SOCK is not set, so no agent is running here",
-            id);
+    err_set(err, ERR_INVALID, "--ssh %s: SSH_AUTH_SOCK is not set", id);
     return err_hint(err,
-                    "Start one with `eval $(ssh-agent)` and `ssh-add`, or name its socket: "
+                    "Start an agent with `eval $(ssh-agent)` and `ssh-add`, or give its socket: "
                     "--ssh %s=SOCKET.",
                     id);
 }
 
 static int agents_not_a_socket(const char *id, const char *path, struct err *err)
 {
-    err_set(err, ERR_INVALID, "--ssh %s: '%s' is not the socket of an agent", id, path);
+    err_set(err, ERR_INVALID, "--ssh %s: '%s' is not a socket", id, path);
     return err_hint(err,
-                    "A key is given to an agent first: `eval $(ssh-agent)`, `ssh-add KEY`, then "
-                    "--ssh %s.",
+                    "Load the key into an agent first: run `eval $(ssh-agent)` and `ssh-add KEY`, "
+                    "then use --ssh %s.",
                     id);
 }
 
@@ -42,9 +41,9 @@ static int agents_check_socket(const char *id, const char *path, struct err *err
         return agents_not_a_socket(id, path, err);
     if (unix_connect_path(path, SOCK_STREAM | SOCK_NONBLOCK, &fd, &why) >= 0)
         return 0;
-    err_set(err, ERR_INVALID, "--ssh %s: no agent answers at '%s': %s", id, path,
+    err_set(err, ERR_INVALID, "--ssh %s: cannot connect to the agent at '%s' (%s)", id, path,
             strerror(why.errnum ? why.errnum : ENOENT));
-    return err_hint(err, "`ssh-add -l` tells whether one is running.");
+    return err_hint(err, "Run `ssh-add -l` to check that the agent is running.");
 }
 
 static int agents_add_agent(const char *arg, char ***agents, struct err *err)

@@ -92,13 +92,13 @@ static int build_context_open_folder(struct build_context *c, struct err *err)
     if (c->dir >= 0)
         return 0;
     if (errno == ENOTDIR && stat(c->folder, &st) == 0) {
-        err_set(err, ERR_INVALID, "the context '%s' is not a folder", c->folder);
-        return err_hint(err, "Name the folder, and the Dockerfile with -f.");
+        err_set(err, ERR_INVALID, "context '%s': not a folder", c->folder);
+        return err_hint(err, "Give the folder as CONTEXT and the Dockerfile with -f.");
     }
-    tree_err(err, errno, "open the context '%s'", c->folder);
+    tree_err(err, errno, "open context '%s'", c->folder);
     if (STREQ(c->folder, "-") || strstr(c->folder, "://"))
-        return err_hint(err, "The context is a folder of this machine; a Dockerfile on the "
-                             "standard input is '-f -'.");
+        return err_hint(err, "CONTEXT must be a folder on this machine. Use '-f -' to read the "
+                             "Dockerfile from standard input.");
     return -(int)(err ? err->code : ERR_SYSTEM);
 }
 
@@ -135,8 +135,8 @@ static int build_context_read_dockerfile(struct build_context *c, const char *fi
     r = file_read(AT_FDCWD, c->label, DOCKERFILE_SIZE_MAX, &c->text, &c->len, err);
     if (r < 0 && err && err->errnum == ENOENT) {
         err_done(err);
-        err_set(err, ERR_NOT_FOUND, "no Dockerfile '%s'", c->label);
-        return err_hint(err, "Name it with -f, or the folder that holds it.");
+        err_set(err, ERR_NOT_FOUND, "'%s': no such Dockerfile", c->label);
+        return err_hint(err, "Give its path with -f, or give the folder that contains it.");
     }
     if (r < 0)
         return r;
@@ -198,7 +198,7 @@ int build_context_open(const char *folder, const char *file, struct build_contex
 static int build_context_put_entry(struct build_context *c, struct err *err)
 {
     if (++c->entries > TAR_ENTRIES_MAX)
-        return err_set(err, ERR_LIMIT, "the context '%s' has over %d files", c->folder,
+        return err_set(err, ERR_LIMIT, "context '%s': more than %d files", c->folder,
                        TAR_ENTRIES_MAX);
     return tar_put(&c->tar, &c->entry, err);
 }
@@ -227,7 +227,7 @@ static int build_context_put_data(struct build_context *c, int fd, struct err *e
         if (n < 0)
             return tree_err(err, errno, "read '%s'", c->entry.path);
         if (n == 0)
-            return err_set(err, ERR_CONFLICT, "'%s' shrank while it was sent", c->entry.path);
+            return err_set(err, ERR_CONFLICT, "'%s': file shrank during the upload", c->entry.path);
         r = tar_write(&c->tar, c->chunk, (size_t)n, err);
         if (r < 0)
             return r;
@@ -306,7 +306,8 @@ static int build_context_put_file(struct build_context *c, int parent, const cha
     if (fd < 0 || fstat(fd, &st) < 0)
         return tree_err(err, errno, "open '%s'", c->entry.path);
     if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was sent", c->entry.path);
+        return err_set(err, ERR_CONFLICT, "'%s': file was replaced during the upload",
+                       c->entry.path);
     build_context_fill_entry(c, TAR_FILE, &st);
     r = build_context_leave_out(c, fd, &st, err);
     if (r != 0)
@@ -334,9 +335,8 @@ static int build_context_refuse(const struct build_context *c, mode_t mode, stru
 {
     const char *what = S_ISSOCK(mode) ? "a socket" : S_ISFIFO(mode) ? "a named pipe" : "a device";
 
-    err_set(err, ERR_INVALID, "'%s' in the context is %s, which cannot be sent", c->entry.path,
-            what);
-    return err_hint(err, "Leave it out: add a line '%s' to .dockerignore.", c->entry.path);
+    err_set(err, ERR_INVALID, "'%s' in the context is %s and cannot be sent", c->entry.path, what);
+    return err_hint(err, "Exclude it: add the line '%s' to .dockerignore.", c->entry.path);
 }
 
 /* `shown` is false for a folder that is left out but for what `!` takes back in. */
@@ -350,7 +350,7 @@ static int build_context_put_any(struct build_context *c, int parent, const char
     struct stat st;
 
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : tree_err(err, errno, "look at '%s'", c->entry.path);
+        return errno == ENOENT ? 0 : tree_err(err, errno, "stat '%s'", c->entry.path);
     if (S_ISDIR(st.st_mode))
         return left_out && !ignore_has_exceptions(c->ignore)
                    ? 0
@@ -374,7 +374,8 @@ static int build_context_push_name(struct build_context *c, const char *name, st
     if (n >= 0 && (size_t)n < TAR_PATH_MAX - len)
         return (int)len;
     path[len] = '\0';
-    return err_set(err, ERR_LIMIT, "a path below '%.60s' is over %d bytes", path, TAR_PATH_MAX - 1);
+    return err_set(err, ERR_LIMIT, "a path below '%.60s' is longer than %d bytes", path,
+                   TAR_PATH_MAX - 1);
 }
 
 static int build_context_put_names(struct build_context *c, int dir, struct dirent **names, int n,
@@ -405,7 +406,7 @@ static int build_context_put_children(struct build_context *c, int dir, unsigned
     int n, r;
 
     if (depth >= DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "'%.60s…' is over %d folders deep", c->entry.path,
+        return err_set(err, ERR_LIMIT, "'%.60s…': more than %d levels of folders", c->entry.path,
                        DEPTH_MAX);
     n = scandirat(dir, ".", &names, NULL, alphasort);
     if (n < 0)

@@ -42,7 +42,7 @@ void cache_mounts_print_sum(const json_t *doc)
     size_t n = json_array_size(json_object_get(doc, "mounts"));
     char bytes[FORMAT_MAX], budget[FORMAT_MAX];
 
-    printf("%zu cache mount%s of builds, %s of %s\n", n, n == 1 ? "" : "s",
+    printf("build cache mounts: %zu, %s of %s\n", n,
            format_size(json_number_of(doc, "bytes"), bytes),
            format_size(json_number_of(doc, "budget"), budget));
 }
@@ -66,8 +66,8 @@ int cache_mounts_rm(struct cli *cli, const struct cli_args *args, struct err *er
     int r = 0;
 
     if (args->n_words < 2) {
-        err_set(err, ERR_INVALID, "which cache mount? 'ripcord cache rm' takes their ids");
-        return err_hint(err, "`ripcord cache ls` lists them.");
+        err_set(err, ERR_INVALID, "the id of a cache mount is missing");
+        return err_hint(err, "Run 'ripcord cache ls' to list the ids.");
     }
     for (int i = 1; r >= 0 && i < args->n_words; i++) {
         _cleanup_free_ char *escaped = client_escape(args->words[i]);

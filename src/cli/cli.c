@@ -15,9 +15,9 @@
 
 /* clang-format off */
 static const struct cli_option global_options[] = {
-    { "root", 0, "DIR", "keep all state below DIR (or RIPCORD_ROOT)", "@dir" },
-    { "host", 0, "ADDR", "ask the daemon that listens there, 127.0.0.1:7070 (or RIPCORD_HOST)", NULL },
-    { "json", 0, NULL, "answer in JSON, errors too", NULL },
+    { "root", 0, "DIR", "store all state below DIR (default: RIPCORD_ROOT)", "@dir" },
+    { "host", 0, "ADDR", "connect to the daemon at this TCP address, e.g. 127.0.0.1:7070 (default: RIPCORD_HOST)", NULL },
+    { "json", 0, NULL, "print results and errors as JSON", NULL },
     { "help", 'h', NULL, "show this help", NULL },
     { 0 },
 };
@@ -69,8 +69,9 @@ int cli_unknown_command(const char *name, struct err *err)
     near = strv_nearest(name, names, n);
     err_set(err, ERR_INVALID, "unknown command '%s'", name);
     if (near)
-        return err_hint(err, "Did you mean 'ripcord %s'? 'ripcord help' lists the commands.", near);
-    return err_hint(err, "'ripcord help' lists the commands.");
+        return err_hint(err, "Did you mean 'ripcord %s'? Run 'ripcord help' to list the commands.",
+                        near);
+    return err_hint(err, "Run 'ripcord help' to list the commands.");
 }
 
 static void cli_tell_slow(void *userdata)

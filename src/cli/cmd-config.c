@@ -49,7 +49,8 @@ const struct cli_command cmd_config = {
     .name = "config",
     .summary = "show the configuration in effect",
     .usage = "config",
-    .details = "Prints every key of the configuration with its value and where that comes from.",
+    .details = "Prints every configuration key with its value and the source of the value. "
+               "ripcord.yaml(5) describes the keys.",
     .stop_after = -1,
     .run = run,
 };

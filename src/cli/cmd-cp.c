@@ -55,13 +55,13 @@ static int side_parse(struct cp_side *ret, const char *arg, struct err *err)
     *ret = (struct cp_side){.kind = STREQ(arg, "-") ? SIDE_TAR : SIDE_LOCAL};
     if (!colon || (slash && slash < colon)) {
         ret->path = xstrdup(arg);
-        return *arg ? 0 : err_set(err, ERR_INVALID, "a path is empty");
+        return *arg ? 0 : err_set(err, ERR_INVALID, "the path must not be empty");
     }
     ret->kind = SIDE_SANDBOX;
     ret->name = xstrndup(arg, (size_t)(colon - arg));
     r = parse_name("sandbox name", ret->name, err);
     if (r < 0)
-        return err_hint(err, "A local file with a colon in its name is written './%s'.", arg);
+        return err_hint(err, "For a local file with a colon in its name, write './%s'.", arg);
     ret->path = colon[1] == '/' ? xstrdup(colon + 1)
                 : colon[1] != 0 ? xasprintf("/home/agent/%s", colon + 1)
                                 : xstrdup("/home/agent");
@@ -93,8 +93,9 @@ static int cut_off(struct cp *cp, struct err *err)
     err_done(err);
     err_move(err, &cp->failure);
     err_wrap(err, "the copy ended early");
-    return err_hint(err, "A file that cannot be read or that changed ends a copy; the daemon's log "
-                         "names it.");
+    return err_hint(err,
+                    "A file may be unreadable, or it changed during the copy. See the daemon's log "
+                    "for its name.");
 }
 
 /* What follows the archive's end; also the proof that all of it has come. */
@@ -189,15 +190,17 @@ static int check_sides(const struct cli *cli, const struct cp_side *src, const s
                        struct err *err)
 {
     if (src->kind != SIDE_SANDBOX && dst->kind != SIDE_SANDBOX) {
-        err_set(err, ERR_INVALID, "neither side is in a sandbox");
-        return err_hint(err, "Write the one that is as NAME:PATH.");
+        err_set(err, ERR_INVALID, "neither SRC nor DST is in a sandbox");
+        return err_hint(err, "Write a path in a sandbox as NAME:PATH.");
     }
     if (dst->kind == SIDE_TAR && cli->json)
-        return err_set(err, ERR_INVALID, "--json has no place beside a tar on standard output");
+        return err_set(err, ERR_INVALID,
+                       "--json cannot be combined with a tar archive on standard output");
     if (dst->kind == SIDE_TAR && isatty(STDOUT_FILENO))
-        return err_set(err, ERR_INVALID, "a tar is not written to a terminal");
+        return err_set(err, ERR_INVALID,
+                       "standard output is a terminal; refusing to write a tar archive to it");
     if (src->kind == SIDE_TAR && isatty(STDIN_FILENO))
-        return err_set(err, ERR_INVALID, "a tar is not read from a terminal");
+        return err_set(err, ERR_INVALID, "standard input is a terminal; expected a tar archive");
     return 0;
 }
 
@@ -227,7 +230,7 @@ static void tell(const struct cp *cp, const struct cp_side *dst)
                         (json_int_t)cp->stats.bytes, "skipped", (json_int_t)cp->stats.skipped);
         output_json(doc);
     } else if (cp->stats.skipped && dst->kind != SIDE_TAR) {
-        output_note(false, "%llu sockets, pipes or devices were left out",
+        output_note(false, "skipped %llu sockets, pipes or devices",
                     (unsigned long long)cp->stats.skipped);
     }
 }
@@ -256,19 +259,20 @@ const struct cli_command cmd_cp = {
     .summary = "copy files into, out of and between sandboxes",
     .usage = "cp SRC DST",
     .details =
-        "Either side, or both, is NAME:PATH; a PATH that is not absolute lies in the home folder "
-        "of the sandbox. As with 'cp -r', folders are copied whole, symbolic links as links; an "
-        "existing folder as DST takes SRC in, any other DST is its new name. Modes and times are "
-        "kept, but for set-user-id and set-group-id; in the sandbox everything belongs to its "
-        "user, with whose rights files are read and written there.\n\n"
-        "'-' as SRC is a tar on standard input, as DST a tar on standard output. A stopped sandbox "
-        "is started. What comes out of a sandbox is written below DST and nowhere else, whatever "
-        "its names and links say.",
-    .examples = "ripcord cp ./project box:\tto /home/agent/project\n"
-                "ripcord cp box:out/report.pdf .\ta file from the home folder\n"
-                "ripcord cp box:data other:data\tbetween sandboxes\n"
-                "tar c src | ripcord cp - box:\tan archive from standard input\n"
-                "ripcord cp box:/etc - | tar t\tlist what is there",
+        "SRC or DST, or both, has the form NAME:PATH. A relative PATH starts in the home folder "
+        "of the sandbox. As with 'cp -r', folders are copied with their contents and symbolic "
+        "links are copied as links. If DST is an existing folder, SRC is copied into it; "
+        "otherwise DST is the new name. Modes and times are kept, except set-user-id and "
+        "set-group-id. In the sandbox, files are read and written as the sandbox's user and "
+        "belong to that user.\n\n"
+        "'-' as SRC reads a tar archive from standard input; '-' as DST writes one to standard "
+        "output. A stopped sandbox is started. Files from a sandbox are written only below DST, "
+        "even if their names or links point elsewhere.",
+    .examples = "ripcord cp ./project box:\tcopy to /home/agent/project\n"
+                "ripcord cp box:out/report.pdf .\tcopy a file from the home folder\n"
+                "ripcord cp box:data other:data\tcopy between sandboxes\n"
+                "tar c src | ripcord cp - box:\tunpack an archive from standard input\n"
+                "ripcord cp box:/etc - | tar t\tlist the files of a folder",
     .complete = "path path",
     .min_args = 2,
     .max_args = 2,

@@ -87,7 +87,7 @@ static int on_piece(struct events_listing *l, const char *data, size_t len, stru
     int r = 0;
 
     if (buf_append(&l->line, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
+        return err_set(err, ERR_LIMIT, "an event is longer than %d bytes", LINE_MAX_BYTES);
     for (start = buf_data(&l->line); r >= 0 && (end = strchr(start, '\n')); start = end + 1)
         r = on_line(l, start, (size_t)(end - start), err);
     buf_consume(&l->line, (size_t)(start - buf_data(&l->line)));
@@ -165,13 +165,12 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"follow", 'f', NULL, "go on with what happens from now on", NULL},
-    {"since", 0, "N", "those after number N; 0: all that is kept", NULL},
-    {"sandbox", 0, "NAME", "those of one sandbox, by name or id", NULL},
-    {"kind", 0, "KIND", "those of a kind, e.g. exec.ended, or of all that begin with it, e.g. exec",
+    {"follow", 'f', NULL, "keep printing new events", NULL},
+    {"since", 0, "N", "print events after number N; 0: all stored events", NULL},
+    {"sandbox", 0, "NAME", "print only the events of this sandbox (name or id)", NULL},
+    {"kind", 0, "KIND", "print only events of this kind, e.g. exec.ended, or of a group, e.g. exec",
      "sandbox exec daemon registry reconcile gap sandbox.running sandbox.stopped sandbox.failed "
-     "sandbox.removed "
-     "exec.started exec.ended"},
+     "sandbox.removed exec.started exec.ended"},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -179,19 +178,20 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_events = {
     .name = "events",
-    .summary = "tell what has happened",
+    .summary = "show the event log",
     .usage = "events [options]",
     .details =
-        "Prints the events that are kept, oldest first; with --follow those that come, after those "
-        "behind --since when it is given. One line each: for people on a terminal, else a JSON "
-        "object.\n\n"
-        "Each event has a number, and no number comes twice. Where some are missing (the history "
-        "is bounded, see events.keep in ripcord.yaml(5), and a crash takes what happened in the "
-        "last moment before it) an event of kind 'gap' stands in their place. A follower goes on "
-        "when the daemon was restarted.",
-    .examples = "ripcord events -f\twatch what happens\n"
-                "ripcord events --since 4711 --json\twhat a program has not seen yet\n"
-                "ripcord events --sandbox box --kind exec.ended\thow its commands ended",
+        "Prints the stored events, oldest first. With --follow it prints new events as they "
+        "happen; with --follow and --since it first prints the stored events after number N. "
+        "Each event is one line: readable text on a terminal, otherwise a JSON object.\n\n"
+        "Events are numbered, and no number is used twice. Where events are missing, an event of "
+        "kind 'gap' takes their place: the log has a maximum length (events.keep in "
+        "ripcord.yaml(5)), and a crash loses the events of the last moment before it. With "
+        "--follow, the command continues after a restart of the daemon.",
+    .examples =
+        "ripcord events -f\twatch new events\n"
+        "ripcord events --since 4711 --json\tprint the events that a program has not seen yet\n"
+        "ripcord events --sandbox box --kind exec.ended\tshow how the commands of a sandbox ended",
     .groups = groups,
     .max_args = 0,
     .stop_after = -1,

@@ -62,7 +62,7 @@ static int listen_local(const struct forward *f, int *ret, uint16_t *ret_port, s
                                                  : ERR_SYSTEM;
 
         err_set(err, code, "listen on 127.0.0.1:%u: %s", f->local, strerror(errno));
-        return err_hint(err, "Without LOCALPORT a free one is taken.");
+        return err_hint(err, "Leave out LOCALPORT to use any free port.");
     }
     if (getsockname(fd, (struct sockaddr *)&at, &len) < 0)
         return err_sys(err, errno, "find the local port");
@@ -107,7 +107,7 @@ static int accept_all(struct cli *cli, const struct forward *f, int listener, st
             serve(cli, f, fd);
         }
         if (pid < 0)
-            output_note(cli->json, "a connection is refused: %s", strerror(errno));
+            output_note(cli->json, "connection refused: %s", strerror(errno));
         else
             live++;
     }
@@ -140,7 +140,7 @@ static int parse(const struct cli_args *args, struct forward *ret, struct err *e
     if (args->n_words > 2 && parse_u32(args->words[2], 0, UINT16_MAX, &ret->local, err) < 0)
         return err_wrap(err, "LOCALPORT");
     if (args->n_words > 2 && args_has(args, "stdio"))
-        return err_set(err, ERR_INVALID, "LOCALPORT has no meaning with --stdio");
+        return err_set(err, ERR_INVALID, "LOCALPORT cannot be combined with --stdio");
     return 0;
 }
 
@@ -169,7 +169,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"stdio", 0, NULL, "one connection, over standard input and output", NULL},
+    {"stdio", 0, NULL, "carry one connection over standard input and output", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -177,18 +177,21 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_port = {
     .name = "port",
-    .summary = "reach a port inside a sandbox",
+    .summary = "forward a local port to a port in a sandbox",
     .usage = "port NAME PORT [LOCALPORT] [options]",
     .details =
-        "Listens on 127.0.0.1:LOCALPORT and carries each connection to PORT inside the sandbox, "
-        "also when that has no network at all. Without LOCALPORT a free port is taken; the first "
-        "line of output tells it. Everything that runs over TCP works: HTTP, WebSocket, a "
-        "database. Runs until it is interrupted. A stopped sandbox is started by the first "
-        "connection.\n\n"
-        "Whoever can connect to 127.0.0.1 on this machine can use the port meanwhile.",
-    .examples = "ripcord port box 8000\tat a free port\n"
-                "ripcord port box 8000 8080\tat http://127.0.0.1:8080\n"
-                "ssh -o ProxyCommand='ripcord port box 22 --stdio' agent@box\tas a proxy command",
+        "Listens on 127.0.0.1:LOCALPORT and forwards each connection to PORT in the sandbox. "
+        "This also works for a sandbox without a network. Without LOCALPORT, a free port is "
+        "used; the first line of output names it. Every TCP protocol works, for example HTTP, "
+        "WebSocket or a database. The command runs until it is interrupted. The first connection "
+        "starts a stopped sandbox.\n\n"
+        "While the command runs, every user who can connect to 127.0.0.1 on this machine can use "
+        "the port.",
+    .examples =
+        "ripcord port box 8000\tuse any free local port\n"
+        "ripcord port box 8000 8080\topen http://127.0.0.1:8080\n"
+        "ssh -o ProxyCommand='ripcord port box 22 --stdio' agent@box\tuse it as an ssh proxy "
+        "command",
     .groups = groups,
     .complete = "sandbox",
     .min_args = 2,

@@ -9,6 +9,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 static void add_row(struct table *t, const json_t *s)
 {
@@ -57,7 +58,7 @@ static int cancel(struct cli *cli, const struct cli_args *args, struct err *err)
         xasprintf("/v1/sandboxes/%s/sessions/%s/cancel", args->words[0], args->words[1]);
     _cleanup_json_ json_t *body = json_object(), *doc = NULL;
     uint64_t grace = 0;
-    int r = args_duration_ms(args, "grace", &grace, err);
+    int r = args_duration_ms(args, "grace", SPEC_CANCEL_GRACE_MAX_MS, &grace, err);
 
     if (r < 0)
         return r;
@@ -95,9 +96,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     if (r < 0)
         return r;
     if (args_has(args, "cancel") && args->n_words < 2)
-        return err_set(err, ERR_INVALID, "--cancel needs the session's id");
+        return err_set(err, ERR_INVALID, "--cancel needs the id of a session");
     if (args_has(args, "grace") && !args_has(args, "cancel"))
-        return err_set(err, ERR_INVALID, "--grace goes with --cancel");
+        return err_set(err, ERR_INVALID, "--grace needs --cancel");
     if (args->n_words < 2)
         return list(cli, args->words[0], err);
     if (args_has(args, "cancel"))
@@ -106,8 +107,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"cancel", 0, NULL, "end the session: SIGTERM, and after the grace all of it is killed", NULL},
-    {"grace", 0, "DURATION", "with --cancel: how long it may take to end (default 5s)", NULL},
+    {"cancel", 0, NULL, "end the session: send SIGTERM, then kill all its processes after --grace",
+     NULL},
+    {"grace", 0, "DURATION", "with --cancel: time between SIGTERM and SIGKILL (default: 5s)", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -118,10 +120,11 @@ const struct cli_command cmd_sessions = {
     .summary = "list, show or cancel agent sessions",
     .usage = "sessions NAME [SESSION] [options]",
     .details =
-        "Lists the agent sessions of the sandbox, newest first, with how they ended; or "
-        "shows one, or cancels it. 'ripcord session NAME --resume SESSION' shows its events.",
-    .examples = "ripcord sessions box\tall of them\n"
-                "ripcord sessions box last --cancel\tend the one that runs",
+        "Lists the agent sessions of the sandbox, newest first, and how they ended. With SESSION "
+        "it shows or cancels one session. 'ripcord session NAME --resume SESSION' prints the "
+        "events of a session.",
+    .examples = "ripcord sessions box\tlist all sessions\n"
+                "ripcord sessions box last --cancel\tcancel the newest session",
     .groups = groups,
     .complete = "sandbox exec",
     .min_args = 1,

@@ -11,7 +11,7 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-enum { SHOW_LABEL_WIDTH = 12 };
+enum { SHOW_LABEL_WIDTH = 15 };
 
 static void label(const char *name)
 {
@@ -142,8 +142,9 @@ static void print_package_cache(const json_t *doc)
     const char *way = json_text_of(doc, "registry");
 
     if (way)
-        row("Registry", STREQ(way, "stream") ? "through the engine's stream, to a listener inside"
-                                             : "through a socket in its network");
+        row("Package cache", STREQ(way, "stream")
+                                 ? "through the engine's stream to a listener in the sandbox"
+                                 : "through a socket in the sandbox's network");
 }
 
 /* What went through the package registry, for each kind of package that was asked for. */
@@ -155,7 +156,7 @@ static void print_packages(const json_t *packages)
 
     json_object_foreach ((json_t *)packages, kind, c) {
         _cleanup_free_ char *line =
-            xasprintf("%s: %llu from the cache, %llu not, %s fetched for it", kind,
+            xasprintf("%s: %llu hits, %llu misses, %s downloaded", kind,
                       (unsigned long long)json_number_of(c, "hits"),
                       (unsigned long long)json_number_of(c, "misses"),
                       format_size(json_number_of(c, "bytes_upstream"), bytes));
@@ -218,7 +219,7 @@ static void print(const json_t *sb)
     print_lease(spec, "rm_after_ms", "Rm after");
     print_expiry(json_object_get(sb, "expires"));
     if (json_is_true(json_object_get(sb, "ephemeral")))
-        row("Ephemeral", "yes: goes with its command");
+        row("Ephemeral", "yes: removed when its command ends");
     snprintf(text, sizeof(text), "%s ago", output_age(json_text_of(sb, "created_at"), age));
     row("Created", text);
     row("Id", json_text_of(sb, "id"));
@@ -273,7 +274,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"execs", 0, NULL, "and what was run in it: how it ended and what it used", NULL},
+    {"execs", 0, NULL, "list its execs, how they ended and their resource usage", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -281,10 +282,10 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_show = {
     .name = "show",
-    .summary = "show one sandbox in full",
+    .summary = "show the details of one sandbox",
     .usage = "show NAME [options]",
-    .examples = "ripcord show box --json | jq .sandbox.state\tfor programs\n"
-                "ripcord show box --execs\twith the receipts of its commands",
+    .examples = "ripcord show box --json | jq .sandbox.state\tprint the state for programs\n"
+                "ripcord show box --execs\tinclude the execs and their usage",
     .groups = groups,
     .complete = "sandbox",
     .min_args = 1,

@@ -66,9 +66,8 @@ static bool docker_auth_key_is_for(const char *key, const char *registry)
 /* Not in the parser's words, which quote what stands there. */
 static int docker_auth_parse_file(const char *text, size_t len, json_t **ret, struct err *err)
 {
-    return json_parse("it", text, len, ret, NULL) < 0
-               ? err_set(err, ERR_INVALID, "it is not valid JSON")
-               : 0;
+    return json_parse("it", text, len, ret, NULL) < 0 ? err_set(err, ERR_INVALID, "not valid JSON")
+                                                      : 0;
 }
 
 static int docker_auth_split_auth(const char *text, struct docker_auth *ret, struct err *err)
@@ -80,7 +79,7 @@ static int docker_auth_split_auth(const char *text, struct docker_auth *ret, str
         return err_wrap(err, "'auth'");
     colon = memchr(buf_data(&b), ':', b.len);
     if (!colon || memchr(buf_data(&b), '\0', b.len))
-        return err_set(err, ERR_INVALID, "'auth' is not USER:PASSWORD");
+        return err_set(err, ERR_INVALID, "'auth' must have the form USER:PASSWORD in base64");
     ret->username = xstrndup(buf_data(&b), (size_t)(colon - buf_data(&b)));
     ret->password = xstrndup(colon + 1, b.len - (size_t)(colon + 1 - buf_data(&b)));
     return 0;
@@ -182,7 +181,7 @@ int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err)
     if (r >= 0)
         return 0;
     err_wrap(err, "credentials in '%s'", c.path);
-    return err_hint(err, "Or give --username and --password-stdin.");
+    return err_hint(err, "Fix the file, or use --username and --password-stdin.");
 }
 
 void docker_auth_done(struct docker_auth *a)

@@ -8,6 +8,7 @@
 #include "cli/spec.h"
 #include "cli/term.h"
 #include "lib/base/cleanup.h"
+#include "proto/spec-limits.h"
 
 /* A terminal inside is of the kind of the one outside, unless the user said otherwise. */
 static void execute_add_term(json_t *spec)
@@ -35,7 +36,7 @@ int execute_spec(const struct cli_args *args, char *const *argv, json_t **ret, s
     if (r < 0)
         return r;
     if (args_has(args, "detach") && (args_has(args, "interactive")))
-        return err_set(err, ERR_INVALID, "--detach and --interactive exclude each other");
+        return err_set(err, ERR_INVALID, "--detach cannot be combined with --interactive");
     if (args_has(args, "tty")) {
         execute_add_term(spec);
         if (term_size(&rows, &cols)) {
@@ -51,8 +52,8 @@ static int execute_check_terminal(const struct cli_args *args, struct err *err)
 {
     if (!args_has(args, "tty") || !args_has(args, "interactive") || isatty(STDIN_FILENO))
         return 0;
-    err_set(err, ERR_INVALID, "standard input is no terminal");
-    return err_hint(err, "Leave out -t to pass input from a file or a pipe.");
+    err_set(err, ERR_INVALID, "standard input is not a terminal");
+    return err_hint(err, "Leave out -t to send input from a file or a pipe.");
 }
 
 static int execute_print_started(const struct cli *cli, const char *sandbox, const char *exec)
@@ -95,10 +96,9 @@ static int execute_start_detached(struct cli *cli, struct client *c, const char 
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *exec;
-    int r = client_call(c, "POST", target, body, &doc, err);
 
-    if (r < 0)
-        return r;
+    if (client_call(c, "POST", target, body, &doc, err) < 0)
+        return spec_name_option(err);
     exec = json_object_get(doc, "exec");
     if (cli->json)
         output_json(doc);
@@ -123,14 +123,14 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
     int r;
 
     if ((r = execute_check_terminal(args, err)) < 0 ||
-        (r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
-        (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "timeout", SPEC_TIMEOUT_MAX_MS, &o.timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "idle-timeout", SPEC_TIMEOUT_MAX_MS, &o.idle_timeout_ms, err)) <
+            0 ||
         (r = cli_client(cli, &c, err)) < 0)
         return r;
     if (detach && kind == EXECUTE_EXEC)
         return execute_start_detached(cli, c, target, body, err);
-    r = stream_open(&s, c, target, body, err);
-    if (r < 0)
-        return r;
+    if (stream_open(&s, c, target, body, err) < 0)
+        return spec_name_option(err);
     return detach ? execute_leave(cli, &s, err) : follow(&s, &o, err);
 }

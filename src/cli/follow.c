@@ -125,7 +125,7 @@ static int follow_show(struct follow *f, int stream, const char *data, size_t le
 static int follow_show_text(struct follow *f, int stream, int r, struct err *err)
 {
     if (r < 0)
-        return err_set(err, ERR_LIMIT, "a piece of output is too large to be shown");
+        return err_set(err, ERR_LIMIT, "a piece of output is too large to display");
     return follow_show(f, stream, buf_data(&f->text), f->text.len, err);
 }
 
@@ -161,8 +161,7 @@ static void follow_warn_unenforced(const struct follow *f)
     if (!f->s->unenforced || !isatty(STDERR_FILENO))
         return;
     names = json_to_text(f->s->unenforced, false);
-    output_note(false, "warning: these default limits cannot be enforced on this machine: %s",
-                names);
+    output_note(false, "warning: this machine cannot enforce these default limits: %s", names);
 }
 
 static int follow_on_started(struct follow *f, struct err *err)
@@ -189,9 +188,10 @@ static int follow_on_gap(struct follow *f, const struct stream_event *ev, struct
                                 json_pack("{s:s, s:s, s:I, s:I}", "type", "gap", "stream", name,
                                           "from", (json_int_t)ev->from, "to", (json_int_t)ev->to),
                                 err);
-    output_note(false,
-                "bytes %llu to %llu of %s are gone (over the budget of the journal, or too old)",
-                (unsigned long long)ev->from, (unsigned long long)ev->to, name);
+    output_note(
+        false,
+        "bytes %llu to %llu of %s are missing (removed from the journal: too large or too old)",
+        (unsigned long long)ev->from, (unsigned long long)ev->to, name);
     return 0;
 }
 
@@ -271,9 +271,9 @@ static int follow_on_lost(struct follow *f, struct err *err)
         return 0;
     }
     err_move(err, &why);
-    err_wrap(err, "the connection to the daemon was lost");
-    return err_hint(err, "The command may go on: 'ripcord logs -f %s %s' shows it.", f->s->sandbox,
-                    f->s->exec);
+    err_wrap(err, "lost the connection to the daemon");
+    return err_hint(err, "The command may still run: follow it with 'ripcord logs -f %s %s'.",
+                    f->s->sandbox, f->s->exec);
 }
 
 static int follow_fill(struct follow *f, struct err *err)
@@ -490,8 +490,8 @@ static int follow_conclude(struct follow *f)
 
     term_restore();
     if (f->detached) {
-        output_note(f->o->json, "detached; 'ripcord attach %s %s' joins it again", f->s->sandbox,
-                    f->s->exec);
+        output_note(f->o->json, "detached; run 'ripcord attach %s %s' to attach again",
+                    f->s->sandbox, f->s->exec);
         return 0;
     }
     if (f->pipe_broken)

@@ -181,7 +181,7 @@ static void help_completion_zsh_command(const struct cli_command *cmd)
     else if (help_completion_takes(cmd, "sandbox"))
         fputs(" \\\n            '1:sandbox:_ripcord_sandboxes'", stdout);
     if (cmd->words)
-        printf(" \\\n            '1:what:(%s)'", cmd->words);
+        printf(" \\\n            '1:action:(%s)'", cmd->words);
     if (help_completion_takes(cmd, "command"))
         fputs(" \\\n            '*::command:_normal'", stdout);
     fputs(" ;;\n", stdout);

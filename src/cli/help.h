@@ -14,6 +14,9 @@ void help_bash(void);
 void help_zsh(void);
 void help_fish(void);
 
+/* The next alternative of a usage text, which separates them with " | ", or NULL. Advances *usage. */
+const char *help_usage_next(const char **usage, size_t *ret_len);
+
 /* For the overviews, and for ripcord(1). */
 extern const char help_about[];
 struct help_entry {

@@ -106,8 +106,8 @@ static int image_build_lint(struct image_build *ib, const char *text, size_t len
     lint_report_done(&report);
     if (!bad || !args_has(ib->args, "strict"))
         return 0;
-    err_set(err, ERR_INVALID, "the linter has findings in '%s'", label);
-    return err_hint(err, "'ripcord image lint' tells more; without --strict the build goes on.");
+    err_set(err, ERR_INVALID, "'%s': the linter has warnings", label);
+    return err_hint(err, "Run 'ripcord image lint' for details, or build without --strict.");
 }
 
 static int image_build_check_dockerfile(struct image_build *ib, struct err *err)
@@ -194,7 +194,7 @@ static int image_build_make_target(const struct image_build *ib, char **ret, str
         return 0;
     }
     buf_done(&b);
-    return err_set(err, ERR_LIMIT, "names and arguments of the build are over %d bytes",
+    return err_set(err, ERR_LIMIT, "the names and arguments of the build are longer than %d bytes",
                    TARGET_MAX_BYTES);
 }
 
@@ -227,11 +227,10 @@ static void image_build_read_logins(struct image_build *ib, const struct client 
         strv_add(&texts, value ? value : "");
     }
     if (docker_auth_collect((const char *const *)texts, strv_len(texts), &doc, &why) < 0)
-        output_note(ib->cli->json, "warning: without credentials for registries: %s", why.msg);
+        output_note(ib->cli->json, "warning: registry credentials are not used: %s", why.msg);
     else if (doc && c->remote)
         output_note(ib->cli->json,
-                    "credentials for registries are not sent to '%s': nothing is "
-                    "encrypted on the way",
+                    "registry credentials are not sent to '%s': the connection is not encrypted",
                     c->host);
     else if (doc)
         ib->logins = json_to_text(doc, false);
@@ -260,7 +259,7 @@ static int image_build_send_all(struct image_build *ib, struct client *c, struct
     build_context_remember(ib->context, c->paths.state);
     if (sender_write(&s, ib->secrets, image_build_length(ib->secrets)) < 0 ||
         sender_write(&s, ib->logins, image_build_length(ib->logins)) < 0)
-        r = err_set(err, ERR_ENGINE, "the daemon takes no more");
+        r = err_set(err, ERR_ENGINE, "the daemon stopped reading the request");
     if (r >= 0)
         r = build_context_pack(ib->context, sender_write, &s, err);
     r = sender_end(&s, r, err);
@@ -285,7 +284,7 @@ static void image_build_release(struct image_build *ib)
     for (char **line = ib->held; line && *line; line++) {
         _cleanup_json_ json_t *e = NULL;
 
-        if (json_parse("an event of the build", *line, strlen(*line), &e, NULL) >= 0)
+        if (json_parse("a build event", *line, strlen(*line), &e, NULL) >= 0)
             image_build_show(ib, *line, e);
     }
     ib->held = strv_free(ib->held);
@@ -320,7 +319,7 @@ static int image_build_on_line(struct image_build *ib, const char *line, struct 
 {
     _cleanup_json_ json_t *e = NULL;
     const char *kind;
-    int r = json_parse("an event of the build", line, strlen(line), &e, err);
+    int r = json_parse("a build event", line, strlen(line), &e, err);
 
     if (r < 0)
         return r;
@@ -347,7 +346,7 @@ static int image_build_on_piece(struct image_build *ib, const char *data, size_t
     int r = 0;
 
     if (buf_append(&ib->lines, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "an event of the build is over %d bytes", EVENT_MAX);
+        return err_set(err, ERR_LIMIT, "a build event is longer than %d bytes", EVENT_MAX);
     while (r >= 0 && (end = memchr(buf_data(&ib->lines), '\n', ib->lines.len))) {
         size_t n = (size_t)(end - buf_data(&ib->lines));
         _cleanup_free_ char *line = xstrndup(buf_data(&ib->lines), n);
@@ -393,7 +392,7 @@ static int image_build_receive(struct image_build *ib, struct client *c, struct 
     if (n < 0)
         return (int)n;
     if (r >= 0 && !ib->end)
-        return err_set(err, ERR_ENGINE, "the daemon's answer ends without saying how");
+        return err_set(err, ERR_ENGINE, "the daemon's response ended without a result");
     return r;
 }
 
@@ -498,7 +497,8 @@ static int image_build_read_progress(struct image_build *ib, struct err *err)
     bool live = isatty(STDERR_FILENO);
 
     if (how && !STREQ(how, "plain") && !STREQ(how, "tty") && !STREQ(how, "auto"))
-        return err_set(err, ERR_INVALID, "--progress: '%s' is not auto, plain or tty", how);
+        return err_set(err, ERR_INVALID,
+                       "--progress: unknown mode '%s'; supported: auto, plain, tty", how);
     if (how && !STREQ(how, "auto"))
         live = STREQ(how, "tty");
     ib->live = live;

@@ -137,7 +137,7 @@ static int image_export_put_file(struct export_job *x, int dir, struct tar_reade
 
     if (e->type != TAR_FILE || !(STREQ(e->path, "oci-layout") || STREQ(e->path, "index.json") ||
                                  image_export_blob_is_valid(e->path)))
-        return err_set(err, ERR_INVALID, "'%.200s' is no part of an OCI layout", e->path);
+        return err_set(err, ERR_INVALID, "'%.200s' is not part of an OCI layout", e->path);
     fd = openat(dir, e->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return tree_err(err, errno, "make '%s/%s'", x->path, e->path);
@@ -193,16 +193,17 @@ static int image_export_check_place(const struct cli *cli, struct export_job *x,
     size_t len = x->path ? strlen(x->path) : 0;
 
     if (!x->path && isatty(STDOUT_FILENO)) {
-        err_set(err, ERR_INVALID, "an image is not written to a terminal");
-        return err_hint(err, "Give a file or a folder: -o image.tar");
+        err_set(err, ERR_INVALID,
+                "standard output is a terminal; refusing to write an image to it");
+        return err_hint(err, "Give a file or a folder, for example -o image.tar.");
     }
     if (!x->path && cli->json)
         return err_set(err, ERR_INVALID,
-                       "--json has no place beside an archive on standard output");
+                       "--json cannot be combined with an archive on standard output");
     x->folder =
         len && (x->path[len - 1] == '/' || (stat(x->path, &st) == 0 && S_ISDIR(st.st_mode)));
     if (x->folder && docker)
-        return err_set(err, ERR_INVALID, "--format docker is an archive: '%s' is a folder",
+        return err_set(err, ERR_INVALID, "--format docker writes an archive, but '%s' is a folder",
                        x->path);
     return 0;
 }
@@ -242,7 +243,8 @@ int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
         return err_set(err, ERR_INVALID, "usage: ripcord image export NAME [-o FILE|DIR]");
     format = format ? format : "oci";
     if (!STREQ(format, "oci") && !STREQ(format, "docker"))
-        return err_set(err, ERR_INVALID, "--format '%.40s' is not oci or docker", format);
+        return err_set(err, ERR_INVALID, "--format: unknown format '%.40s'; supported: oci, docker",
+                       format);
     r = image_export_check_place(cli, &x, STREQ(format, "docker"), err);
     if (r >= 0)
         r = cli_client(cli, &x.client, err);

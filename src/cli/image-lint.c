@@ -38,7 +38,7 @@ static int image_lint_read_text(struct lint_job *j, struct err *err)
 
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         err_set(err, ERR_INVALID, "'%s' is a folder", j->path);
-        return err_hint(err, "Name the Dockerfile in it.");
+        return err_hint(err, "Give the path of the Dockerfile in it.");
     }
     r = file_read(AT_FDCWD, path, FILE_MAX, &j->text, &j->len, err);
     if (r < 0 && err && err->errnum == ENOENT)
@@ -88,7 +88,7 @@ static int image_lint_fix(struct lint_job *j, const struct lint_context *context
         return 0;
     real = realpath(j->path, NULL);
     if (!real || stat(real, &st) < 0)
-        return err_sys(err, errno, "look at '%s'", j->path);
+        return err_sys(err, errno, "stat '%s'", j->path);
     return file_replace(AT_FDCWD, real, j->text, j->len, st.st_mode & 07777, false, err);
 }
 
@@ -100,8 +100,7 @@ static int image_lint_check(struct lint_job *j, bool repair, struct err *err)
     if (r < 0)
         return r;
     if (repair && STREQ(j->path, "-"))
-        return err_set(err, ERR_INVALID,
-                       "--fix needs a file: the standard input cannot be changed");
+        return err_set(err, ERR_INVALID, "--fix cannot change standard input; give a file");
     context = (struct lint_context){.has_ignore_file = image_lint_has_ignore_file(j->path)};
     lint_check(j->text, j->len, &context, &j->report);
     return repair ? image_lint_fix(j, &context, err) : 0;
@@ -129,7 +128,7 @@ static void image_lint_print_finding(FILE *to, const char *path, const char *tex
     if (f->fix) {
         fputs("    ", to);
         output_text(to, f->fix);
-        fputs(f->edit ? " (--fix does it)\n" : "\n", to);
+        fputs(f->edit ? " (fixable with --fix)\n" : "\n", to);
     }
 }
 
@@ -175,7 +174,7 @@ static void image_lint_print_job(const struct cli *cli, const struct lint_job *j
         image_lint_print_finding(stdout, j->path, j->text, &j->report.findings[i]);
     if (j->fixed) {
         output_text(stdout, j->path);
-        printf(": %zu repaired\n", j->fixed);
+        printf(": %zu fixed\n", j->fixed);
     }
 }
 

@@ -41,11 +41,12 @@ static int image_store_send_folder(struct sender *s, int dir, const char *path, 
     struct stat st;
 
     if (fstatat(dir, "oci-layout", &st, 0) < 0) {
-        err_set(err, ERR_INVALID, "folder '%s' is not an OCI layout: it has no 'oci-layout'", path);
-        return err_hint(err,
-                        "A root file system comes as a tar: tar -C '%s' -c . | ripcord image "
-                        "import - NAME",
-                        path);
+        err_set(err, ERR_INVALID, "folder '%s' is not an OCI layout (no file 'oci-layout')", path);
+        return err_hint(
+            err,
+            "Import a root file system as a tar archive: tar -C '%s' -c . | ripcord image "
+            "import - NAME",
+            path);
     }
     if (fchdir(dir) < 0)
         return err_sys(err, errno, "enter '%s'", path);
@@ -62,7 +63,7 @@ static int image_store_send_all(struct sender *s, const char *path, struct err *
     if (fd < 0 || fstat(fd, &st) < 0)
         return tree_err(err, errno, "open '%s'", path);
     if (in && isatty(fd))
-        return err_set(err, ERR_INVALID, "an image is not read from a terminal");
+        return err_set(err, ERR_INVALID, "standard input is a terminal; expected an image archive");
     return S_ISDIR(st.st_mode) ? image_store_send_folder(s, fd, path, err)
                                : sender_pass_fd(s, fd, path, err);
 }
@@ -80,11 +81,12 @@ void image_print_imported(const json_t *doc)
             putchar(' ');
             output_text(stdout, json_string_value(name));
         }
-        printf(": layers %llu, new %llu, %s\n", (unsigned long long)json_number_of(image, "layers"),
+        printf(": %llu layers (%llu new), %s\n",
+               (unsigned long long)json_number_of(image, "layers"),
                (unsigned long long)json_number_of(image, "new_layers"),
                format_size(json_number_of(image, "bytes"), size));
         if (json_number_of(image, "dropped"))
-            output_note(false, "%llu devices, pipes or attributes were left out",
+            output_note(false, "skipped %llu devices, pipes or attributes",
                         (unsigned long long)json_number_of(image, "dropped"));
     }
 }
@@ -166,7 +168,7 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err)
         image_store_add_image(t, image);
     table_print(t);
     table_free(t);
-    printf("%s in all, shared layers counted once\n", image_store_size_of(doc, "bytes", total));
+    printf("total: %s (shared layers counted once)\n", image_store_size_of(doc, "bytes", total));
     return 0;
 }
 
@@ -273,7 +275,7 @@ static void image_store_print_removed(const json_t *doc)
 {
     char bytes[FORMAT_MAX];
 
-    printf("removed: images %llu, layers %llu, %s\n",
+    printf("removed: %llu images, %llu layers, %s\n",
            (unsigned long long)json_number_of(doc, "images"),
            (unsigned long long)json_number_of(doc, "layers"),
            image_store_size_of(doc, "bytes", bytes));

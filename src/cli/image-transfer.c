@@ -58,7 +58,7 @@ static void image_transfer_show_progress(struct image_transfer *t, const json_t 
     if (t->bar && total)
         image_transfer_draw_bar(bytes, total);
     if (total)
-        fprintf(stderr, "%s: layers %llu of %llu, %s of %s", t->step, done, n,
+        fprintf(stderr, "%s: %llu of %llu layers, %s of %s", t->step, done, n,
                 format_size(bytes, has), format_size(total, all));
     else
         fprintf(stderr, "%s: %llu layers", t->step, n);
@@ -79,7 +79,7 @@ static int image_transfer_take_line(struct image_transfer *t, const char *line, 
                                     json_t **last, struct err *err)
 {
     json_t *doc = NULL, *progress;
-    int r = json_parse("the daemon's answer", line, len, &doc, err);
+    int r = json_parse("the daemon's response", line, len, &doc, err);
 
     if (r < 0)
         return r;
@@ -121,13 +121,13 @@ static int image_transfer_read_answer(struct image_transfer *t, struct client *c
         if (n < 0)
             return (int)n;
         if (buf_append(&b, piece, (size_t)n) < 0)
-            return err_set(err, ERR_LIMIT, "the daemon's answer has a line that is too long");
+            return err_set(err, ERR_LIMIT, "the daemon's response has a line that is too long");
         r = image_transfer_take_lines(t, &b, &last, err);
     }
     if (r < 0)
         return r;
     if (!last)
-        return err_set(err, ERR_ENGINE, "the daemon's answer has no end");
+        return err_set(err, ERR_ENGINE, "the daemon's response ended without a result");
     if (json_object_get(last, "error"))
         return json_to_err(last, err);
     *ret = TAKE_PTR(last);
@@ -158,7 +158,7 @@ static int image_transfer_read_password(char **ret, struct err *err)
     ssize_t n;
 
     if (isatty(STDIN_FILENO))
-        return err_set(err, ERR_INVALID, "a password is not read from a terminal");
+        return err_set(err, ERR_INVALID, "--password-stdin: standard input is a terminal");
     n = fd_read_full(STDIN_FILENO, text, PASSWORD_MAX);
     if (n < 0)
         return err_sys(err, (int)-n, "read the password");
@@ -176,7 +176,7 @@ static int image_transfer_find_credentials(const struct cli_args *args, const ch
     bool password = args_has(args, "password-stdin");
 
     if (!user != !password)
-        return err_set(err, ERR_INVALID, "--username and --password-stdin belong together");
+        return err_set(err, ERR_INVALID, "--username and --password-stdin must be given together");
     if (!user)
         return docker_auth_find(name, a, err);
     a->username = xstrdup(user);
@@ -228,7 +228,7 @@ static void image_transfer_print_pushed(const json_t *doc)
     output_text(stdout, json_text_of(doc, "name"));
     putchar('@');
     output_text(stdout, json_text_of(doc, "digest"));
-    printf(": layers %llu, %s sent\n", (unsigned long long)json_number_of(doc, "layers"),
+    printf(": %llu layers, %s sent\n", (unsigned long long)json_number_of(doc, "layers"),
            format_size(json_number_of(doc, "bytes"), size));
 }
 

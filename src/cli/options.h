@@ -42,9 +42,12 @@ const char *args_get(const struct cli_args *a, const char *name);
 /* for (size_t i = 0; (v = args_next(a, "env", &i));): each value in order. */
 const char *args_next(const struct cli_args *a, const char *name, size_t *iter);
 
-/* With the option's name in the error. An option that is absent leaves *ret untouched. */
-int args_size(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err);
-int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err);
+/* The value of an option, at least min (a millisecond for a duration) and at most max. The error
+ * names the option. An option that is absent leaves *ret untouched. */
+int args_size(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
+              struct err *err);
+int args_duration_ms(const struct cli_args *a, const char *name, uint64_t max, uint64_t *ret,
+                     struct err *err);
 int args_u64(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
              struct err *err);
 

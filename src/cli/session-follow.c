@@ -58,7 +58,7 @@ int session_event_parse(const char *line, size_t len, struct session_event *ret,
     n = p ? (size_t)(p - name) : 0;
     p = session_follow_skip(p, end, "\",\"event\":");
     if (!p || !e.seq || n >= sizeof(e.stream) || end - p < 3 || end[-1] != '}')
-        return err_set(err, ERR_ENGINE, "the daemon sent something that is not an event");
+        return err_set(err, ERR_ENGINE, "the daemon sent an invalid event");
     memcpy(e.stream, name, n);
     e.text = p;
     e.len = (size_t)(end - p) - 1;
@@ -71,7 +71,7 @@ static int session_follow_show(struct following *f, const char *data, size_t len
     if (isatty(STDOUT_FILENO)) {
         buf_clear(&f->shown);
         if (text_escape(&f->shown, data, len) < 0)
-            return err_set(err, ERR_LIMIT, "an event is too large to be shown");
+            return err_set(err, ERR_LIMIT, "an event is too large to display");
         data = buf_data(&f->shown);
         len = f->shown.len;
     }
@@ -99,7 +99,7 @@ static int session_follow_take_line(struct following *f, const char *line, size_
 
     if (session_follow_skip(line, line + len, "{\"error\":")) {
         f->told = true;
-        r = json_parse("the daemon's answer", line, len, &doc, err);
+        r = json_parse("the daemon's response", line, len, &doc, err);
         return r < 0 ? r : json_to_err(doc, err);
     }
     r = session_event_parse(line, len, &e, err);
@@ -126,7 +126,7 @@ static int session_follow_take_bytes(struct following *f, const char *data, size
             r = session_follow_take_line(f, data, n, err);
         } else {
             if (buf_append(&f->line, data, n) < 0)
-                return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
+                return err_set(err, ERR_LIMIT, "an event is longer than %d bytes", LINE_MAX_BYTES);
             r = session_follow_take_line(f, buf_data(&f->line), f->line.len, err);
             buf_clear(&f->line);
         }
@@ -136,7 +136,7 @@ static int session_follow_take_bytes(struct following *f, const char *data, size
         len -= n + 1;
     }
     if (len && buf_append(&f->line, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
+        return err_set(err, ERR_LIMIT, "an event is longer than %d bytes", LINE_MAX_BYTES);
     return 0;
 }
 
@@ -171,7 +171,7 @@ static int session_follow_cancel(struct following *f, struct err *err)
     if (f->cancelled)
         json_object_set_new(body, "grace_ms", json_integer(0));
     else
-        output_note(f->cli->json, "cancelling the session; Ctrl-C again kills it");
+        output_note(f->cli->json, "cancelling the session; press Ctrl-C again to kill it");
     f->cancelled = true;
     client_disconnect(f->client);
     r = client_call(f->client, "POST", target, body, NULL, err);
@@ -221,7 +221,8 @@ static int session_follow_read_events(struct following *f, struct err *err)
         int r;
 
         if (n == 0)
-            return err_set(err, ERR_ENGINE, "the daemon ended the stream before the session");
+            return err_set(err, ERR_ENGINE,
+                           "the daemon closed the stream before the session ended");
         if (n < 0)
             return (int)n;
         r = session_follow_take_bytes(f, piece, (size_t)n, err);
@@ -246,7 +247,8 @@ static int session_follow_lost(const struct following *f, struct err *err)
     err_wrap(err, "session '%s'", f->o->session);
     if (f->told || !session_follow_passing(err))
         return -err->code;
-    return err_hint(err, "It may go on: 'ripcord session %s --resume %s --since %llu' joins it.",
+    return err_hint(err,
+                    "It may still run: attach with 'ripcord session %s --resume %s --since %llu'.",
                     f->o->sandbox, f->o->session, (unsigned long long)f->seq);
 }
 

@@ -17,15 +17,16 @@ static int client_take_token(struct client *c, struct err *err)
 
     if (given && *given) {
         if (strlen(given) != TOKEN_LEN) {
-            err_set(err, ERR_INVALID, "RIPCORD_TOKEN does not hold a token");
-            return err_hint(err, "'ripcord token' on the daemon's machine prints it.");
+            err_set(err, ERR_INVALID, "RIPCORD_TOKEN is not a valid token");
+            return err_hint(err,
+                            "Set it to the output of 'ripcord token' on the daemon's machine.");
         }
         memcpy(c->token.text, given, TOKEN_LEN + 1);
         return 0;
     }
     if (!address_is_loopback(&c->address)) {
         err_set(err, ERR_UNAUTHORIZED, "no token for '%s'", c->host);
-        return err_hint(err, "Set RIPCORD_TOKEN to what 'ripcord token' prints on that machine.");
+        return err_hint(err, "Set RIPCORD_TOKEN to the output of 'ripcord token' on that machine.");
     }
     r = token_load(c->paths.state, &c->token, err);
     return r < 0 ? err_wrap(err, "no token for '%s'", c->host) : 0;
@@ -107,7 +108,7 @@ static int client_connect_remote(struct client *c, int *ret_fd, struct err *err)
     if (address_connect(&c->address, ret_fd, &why) >= 0)
         return 0;
     err_set(err, ERR_ENGINE, "%s", why.msg);
-    return err_hint(err, "Is 'ripcord daemon --listen %s' running there?", c->host);
+    return err_hint(err, "Check that 'ripcord daemon --listen %s' runs on that machine.", c->host);
 }
 
 int client_connect(struct client *c, struct err *err)
@@ -160,12 +161,12 @@ static int client_read_answer(struct client *c, json_t **ret, struct err *err)
 
     r = http_client_body(&c->http, CLIENT_BODY_MAX, &body, err);
     if (r < 0)
-        return err_wrap(err, "read the daemon's answer");
-    r = json_parse("the daemon's answer", buf_data(&body), body.len, &doc, err);
+        return err_wrap(err, "read the daemon's response");
+    r = json_parse("the daemon's response", buf_data(&body), body.len, &doc, err);
     if (r < 0) {
         err_done(err);
-        return err_set(err, ERR_ENGINE,
-                       "the daemon answered HTTP %d with something that is not JSON", status);
+        return err_set(err, ERR_ENGINE, "the daemon sent HTTP %d with a body that is not JSON",
+                       status);
     }
     if (status >= 400)
         return json_to_err(doc, err);
@@ -183,12 +184,12 @@ static int client_await_head(struct client *c, struct err *err)
     if (r >= 0)
         return 0;
     client_disconnect(c);
-    err_wrap(err, "wait for the daemon's answer");
+    err_wrap(err, "wait for the daemon's response");
     if (c->http.unread || !err || err->errnum != ECONNRESET)
         return r;
     return err_hint(err,
-                    "The daemon has ended; what has become of the request is not known, and "
-                    "'ripcord ls' shows what is there. The log is '%s/ripcordd.log'.",
+                    "The daemon ended, and the request may or may not have been carried out. Check "
+                    "with 'ripcord ls', and see the log '%s/ripcordd.log'.",
                     c->paths.state);
 }
 
@@ -381,7 +382,7 @@ int client_upgrade(struct client *c, const char *method, const char *target, con
     else
         r = client_read_answer(c, &doc, err);
     if (r >= 0 && fd < 0)
-        r = err_set(err, ERR_ENGINE, "the daemon answered HTTP %d instead of opening a stream",
+        r = err_set(err, ERR_ENGINE, "the daemon sent HTTP %d instead of opening a stream",
                     c->http.head.status);
     client_disconnect(c);
     if (r >= 0)

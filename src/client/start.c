@@ -56,9 +56,9 @@ int start_find_daemon(char **ret, struct err *err)
         *ret = xstrdup(RIPCORD_LIBEXECDIR "/ripcordd");
         return 0;
     }
-    err_set(err, ERR_SYSTEM, "cannot find the daemon: neither '%s' nor '%s/ripcordd' can be run",
+    err_set(err, ERR_SYSTEM, "cannot find the daemon: neither '%s' nor '%s/ripcordd' is executable",
             beside ? beside : "ripcordd", RIPCORD_LIBEXECDIR);
-    return err_hint(err, "Install ripcord whole: 'ripcordd' belongs beside 'ripcord'.");
+    return err_hint(err, "Install 'ripcordd' in the same folder as 'ripcord'.");
 }
 
 static int client_start_try_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
@@ -87,9 +87,10 @@ static int client_start_take_lock(const struct path_roots *paths, int *ret, stru
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_sys(err, errno, "lock '%s'", path);
         if (deadline_passed(&by))
-            return err_set(err, ERR_TIMEOUT,
-                           "another process has been starting the daemon for %d s",
-                           (int)(start_timeout_usec / USEC_PER_SEC));
+            return err_set(
+                err, ERR_TIMEOUT,
+                "another process is starting the daemon, but it was not ready within %d s",
+                (int)(start_timeout_usec / USEC_PER_SEC));
         usleep(START_LOCK_POLL_USEC);
     }
     *ret = TAKE_FD(fd);
@@ -207,12 +208,12 @@ static char *client_start_last_words(const char *log, off_t from)
     int lines = 0;
 
     if (end <= from)
-        return xstrdup("it said nothing");
+        return xstrdup("no log message");
     if (end - from > START_WORDS_MAX)
         from = end - START_WORDS_MAX;
     n = pread(fd, text, START_WORDS_MAX, from);
     if (n <= 0)
-        return xstrdup("its log cannot be read");
+        return xstrdup("the log cannot be read");
     while (n > 0 && text[n - 1] == '\n')
         n--;
     text[n] = '\0';
@@ -242,7 +243,7 @@ static int client_start_report_failure(pid_t pid, const char *log, off_t from, s
     else
         err_set(err, code, "the daemon could not start (exit status %d): %s", WEXITSTATUS(status),
                 words);
-    return err_hint(err, "'ripcord doctor' shows what this machine lacks; the log is '%s'.", log);
+    return err_hint(err, "Run 'ripcord doctor' to check this machine, and see the log '%s'.", log);
 }
 
 static int client_start_locked(const struct path_roots *paths, struct err *err)
@@ -270,7 +271,7 @@ static int client_start_locked(const struct path_roots *paths, struct err *err)
     if (r < 0) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        return err_hint(err, "The log is '%s'.", log);
+        return err_hint(err, "See the log '%s'.", log);
     }
     return r ? 0 : client_start_report_failure(pid, log, from, err);
 }

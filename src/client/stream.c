@@ -92,9 +92,9 @@ void stream_done(struct client_stream *s)
 static int client_stream_lost(struct client_stream *s, int errnum, struct err *err)
 {
     s->fd = fd_close(s->fd);
-    return errnum ? err_set(err, ERR_ENGINE, "the connection to the daemon was lost: %s",
-                            strerror(errnum))
-                  : err_set(err, ERR_ENGINE, "the daemon closed the connection");
+    return errnum
+               ? err_set(err, ERR_ENGINE, "lost the connection to the daemon: %s", strerror(errnum))
+               : err_set(err, ERR_ENGINE, "the daemon closed the connection");
 }
 
 int stream_fill(struct client_stream *s, struct err *err)
@@ -121,7 +121,7 @@ int stream_fill(struct client_stream *s, struct err *err)
 
 static int client_stream_broken(struct err *err, const char *what)
 {
-    return err_set(err, ERR_ENGINE, "the daemon broke the protocol: %s", what);
+    return err_set(err, ERR_ENGINE, "protocol error of the daemon: %s", what);
 }
 
 static int client_stream_on_started(struct client_stream *s, const struct frame *f,
@@ -136,7 +136,7 @@ static int client_stream_on_started(struct client_stream *s, const struct frame 
     sandbox = json_string_value(json_object_get(doc, "sandbox"));
     exec = json_string_value(json_object_get(doc, "exec"));
     if (!sandbox || !exec)
-        return client_stream_broken(err, "a started frame without names");
+        return client_stream_broken(err, "started frame without names");
     free(s->sandbox);
     free(s->exec);
     s->sandbox = xstrdup(sandbox);
@@ -156,12 +156,12 @@ static int client_stream_on_output(struct client_stream *s, const struct frame *
     uint64_t at, next = s->next[stream];
 
     if (f->length < STREAM_OFFSET_SIZE)
-        return client_stream_broken(err, "an output frame without offset");
+        return client_stream_broken(err, "output frame without an offset");
     at = frame_get_u64(f->data);
     ev.data = f->data + STREAM_OFFSET_SIZE;
     ev.len = f->length - STREAM_OFFSET_SIZE;
     if (at > UINT64_MAX - ev.len)
-        return client_stream_broken(err, "an offset past the end of numbers");
+        return client_stream_broken(err, "offset too large");
     if (at + ev.len <= next)
         return 0;
     if (at < next) {
@@ -187,10 +187,10 @@ static int client_stream_on_gap(struct client_stream *s, const struct frame *f,
     uint64_t to;
 
     if (f->length != STREAM_GAP_SIZE)
-        return client_stream_broken(err, "a gap frame of the wrong size");
+        return client_stream_broken(err, "gap frame of the wrong size");
     stream = (unsigned char)f->data[0];
     if (stream != STREAM_STDOUT && stream != STREAM_STDERR)
-        return client_stream_broken(err, "a gap in an unknown stream");
+        return client_stream_broken(err, "gap in an unknown stream");
     to = frame_get_u64(f->data + 9);
     if (to <= s->next[stream])
         return 0;
@@ -239,7 +239,7 @@ static int client_stream_on_frame(struct client_stream *s, const struct frame *f
     case FRAME_ERROR:
         return client_stream_on_error(f, err);
     default:
-        return client_stream_broken(err, "a frame that only clients send");
+        return client_stream_broken(err, "frame type is reserved for clients");
     }
 }
 
@@ -290,7 +290,7 @@ static int client_stream_queue(struct client_stream *s, enum frame_type type, co
                                size_t len, struct err *err)
 {
     if (frame_append(&s->out, type, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "too much is waiting to be sent to the daemon");
+        return err_set(err, ERR_LIMIT, "the send queue to the daemon is full");
     return stream_flush(s, err);
 }
 

@@ -135,11 +135,12 @@ static int child_open_pipes(const struct guest_spec *spec, struct guest_child *c
         e->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
         r = e->in < 0 ? err_sys(err, errno, "open '/dev/null' inside") : 0;
     }
-    if (r >= 0)
-        r = child_make_pipe(&c->out, &e->out, err);
-    if (r >= 0)
-        r = child_make_pipe(&c->err, &e->err, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = child_make_pipe(&c->out, &e->out, err);
+    if (r < 0)
+        return r;
+    return child_make_pipe(&c->err, &e->err, err);
 }
 
 static int child_open_all(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
@@ -170,8 +171,8 @@ static int child_fork_error(int errnum, struct err *err)
 {
     if (errnum != EAGAIN)
         return err_sys(err, errnum, "start a process inside");
-    err_set(err, ERR_LIMIT, "no process can be started: the sandbox is at its limit");
-    return err_hint(err, "End some of its processes, or give it a higher --pids.");
+    err_set(err, ERR_LIMIT, "cannot start a process: the sandbox is at its process limit");
+    return err_hint(err, "End some processes in the sandbox, or create it with a higher --pids.");
 }
 
 int child_start(const struct guest_spec *spec, char **env, struct guest_child *ret, struct err *err)
@@ -198,7 +199,8 @@ static int child_explain(const struct failure *f, const struct guest_spec *spec,
     switch ((enum child_step)f->step) {
     case STEP_FOLDER:
         err_set(err, ERR_INVALID, "working folder '%s': %s", spec->cwd, strerror(f->errnum));
-        return err_hint(err, "It must exist inside the sandbox and be open to the user.");
+        return err_hint(
+            err, "The folder must exist inside the sandbox, and the user needs access to it.");
     case STEP_EXEC:
         if (f->errnum)
             return err_set(err, ERR_DENIED, "command '%s' cannot be run: %s", spec->argv[0],

@@ -80,9 +80,11 @@ static int guest_copy_pack(struct guest_copy *c, const char *path, struct tree_s
 {
     int r = tree_to_tar(path, guest_copy_write_frames, c, stats, err);
 
-    if (r >= 0 && guest_copy_flush_gathered(c) < 0)
-        r = err_set(err, ERR_ENGINE, "the relay does not listen any more");
-    return r;
+    if (r < 0)
+        return r;
+    if (guest_copy_flush_gathered(c) < 0)
+        return err_set(err, ERR_ENGINE, "the relay no longer listens");
+    return 0;
 }
 
 static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const char *,

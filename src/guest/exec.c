@@ -247,7 +247,7 @@ static void guest_exec_take_kill(struct guest_exec *x, const struct guest_frame 
         guest_exec_kill_all(x, guest_get_kill(f) & GUEST_KILL_ALONE);
         return;
     }
-    err_set(&err, ERR_CONFLICT, "the command was killed before it was started");
+    err_set(&err, ERR_CONFLICT, "the command was killed before it started");
     guest_exec_tell_failed(x, &err);
 }
 
@@ -514,7 +514,7 @@ static int guest_exec_watch_children(struct guest_exec *x, struct err *err)
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     if (sigprocmask(SIG_SETMASK, &all, NULL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
-        return err_sys(err, errno, "become the parent of orphans");
+        return err_sys(err, errno, "become the subreaper of the command's processes");
     x->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     return x->signals < 0 ? err_sys(err, errno, "watch for children") : 0;
 }

@@ -15,7 +15,7 @@ int guest_conn_open_async(struct guest_conn *l, struct err *err)
     *l = (struct guest_conn)GUEST_CONN_INIT;
     if (r >= 0)
         r = fd_set_nonblock(GUEST_CONN_OUT, true);
-    return r < 0 ? err_sys(err, -r, "prepare the line to the relay") : 0;
+    return r < 0 ? err_sys(err, -r, "prepare the connection to the relay") : 0;
 }
 
 void guest_conn_done(struct guest_conn *l)

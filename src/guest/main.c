@@ -68,7 +68,7 @@ static void guest_complain(const struct err *err)
 static int guest_hide(struct err *err)
 {
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return err_sys(err, errno, "hide the guest");
+        return err_sys(err, errno, "set up the guest's process attributes");
     return 0;
 }
 
@@ -82,7 +82,8 @@ _noreturn_ void guest_main(char **argv)
     if (r >= 0 && !guest_stdio_is_open())
         r = err_set(&err, ERR_SYSTEM, "open '/dev/null' inside");
     if (r >= 0 && !mode)
-        r = err_set(&err, ERR_INVALID, "this program is started by ripcord inside of sandboxes");
+        r = err_set(&err, ERR_INVALID,
+                    "ripcord starts this program inside sandboxes; do not start it by hand");
     if (r >= 0) {
         umask(022);
         signal(SIGPIPE, SIG_IGN);

@@ -258,7 +258,7 @@ int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *
     if (!dir)
         return err_sys(err, errno, "open '/proc'");
     if (!proc_tree_init_is_ours())
-        return err_set(err, ERR_DENIED, "pid 1 is not ripcord's: nothing is killed");
+        return err_set(err, ERR_DENIED, "pid 1 is not ripcord-guest; no process was killed");
     for (int i = 0; i < LOST_LOOKS; i++) {
         proc_tree_look(dir, &p);
         proc_tree_choose_lost(&p, guests, n);
@@ -272,5 +272,5 @@ int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *
         killed += met;
         nanosleep(&pause, NULL);
     }
-    return err_set(err, ERR_TIMEOUT, "%zu processes do not go", met);
+    return err_set(err, ERR_TIMEOUT, "%zu processes survive SIGKILL", met);
 }

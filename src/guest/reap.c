@@ -16,7 +16,7 @@ static int reap_read_guests(char **argv, pid_t *guests, size_t *n, struct err *e
 
     for (*n = 0; argv[*n]; ++*n) {
         if (*n == GUESTS_MAX)
-            return err_set(err, ERR_LIMIT, "over %d guests", GUESTS_MAX);
+            return err_set(err, ERR_LIMIT, "more than %d guests", GUESTS_MAX);
         if (parse_u32(argv[*n], 2, INT32_MAX, &pid, err) < 0)
             return err_wrap(err, "pid");
         guests[*n] = (pid_t)pid;

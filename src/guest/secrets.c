@@ -19,7 +19,7 @@ static int guest_secrets_write_one(int dirfd, const struct guest_secret *s, stru
     if (fd < 0 && errno == EEXIST)
         return err_set(err, ERR_INVALID, "secret '%s' is given twice", s->name);
     if (fd < 0)
-        return err_sys(err, errno, "make the file of secret '%s'", s->name);
+        return err_sys(err, errno, "create the file for secret '%s'", s->name);
     r = fd_write_all(fd, s->value, s->len);
     return r < 0 ? err_sys(err, -r, "write secret '%s'", s->name) : 0;
 }
@@ -32,7 +32,7 @@ static int guest_secrets_check_place(struct err *err)
     if (statfs(SECRETS_DIR, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
         return 0;
     err_set(err, ERR_UNSUPPORTED, "this container has no tmpfs at '%s'", SECRETS_DIR);
-    return err_hint(err, "Stop the sandbox: it is made anew at its next start.");
+    return err_hint(err, "Stop the sandbox and start it again; that creates a new container.");
 }
 
 int secrets_write(const struct guest_spec *spec, char **ret, struct err *err)
@@ -49,7 +49,7 @@ int secrets_write(const struct guest_spec *spec, char **ret, struct err *err)
         return r;
     folder = xstrdup(SECRETS_DIR "/XXXXXX");
     if (!mkdtemp(folder))
-        return err_sys(err, errno, "make a folder in '%s'", SECRETS_DIR);
+        return err_sys(err, errno, "create a folder in '%s'", SECRETS_DIR);
     r = dir_open(AT_FDCWD, folder, &dirfd, err);
     for (size_t i = 0; r >= 0 && i < spec->n_secrets; i++)
         r = guest_secrets_write_one(dirfd, &spec->secrets[i], err);

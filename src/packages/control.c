@@ -1,5 +1,5 @@
 /*
- * The daemon's end of the registry: questions in, answers and events out.
+ * The control socket to the daemon: reads requests, sends their results and events.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,15 +25,15 @@ struct packages_packet {
 };
 
 struct packages_control {
-    struct packages *reg;
+    struct packages *pkgs;
     int fd;
     struct loop_watch *watch;
     struct loop_timer *end_timer;
     struct packages_packet *queue, **tail;
     unsigned queued;
-    uint64_t second; /* events of it so far */
+    uint64_t second; /* the second in which `events` were sent */
     unsigned events;
-    char *packet; /* room for one to be read */
+    char *packet; /* buffer for the message that is read */
 };
 
 /* -- out -- */
@@ -57,14 +57,15 @@ static void packages_control_flush(struct packages_control *c)
         if (!c->queue)
             c->tail = &c->queue;
         c->queued--;
-        packages_control_packet_free(p); /* an error is the end of the socket, which is read soon */
+        packages_control_packet_free(
+            p); /* after an error the next read sees the end of the socket */
     }
     if (c->watch)
         loop_watch_set(c->watch, LOOP_READ | (c->queue ? LOOP_WRITE : 0));
 }
 
 /* Takes the writer's bytes and the descriptor. */
-static void packages_control_enqueue(struct packages_control *c, struct shim_writer *w, int fd)
+static void packages_control_enqueue(struct packages_control *c, struct sup_writer *w, int fd)
 {
     struct packages_packet *p = xnew0(struct packages_packet);
 
@@ -76,25 +77,25 @@ static void packages_control_enqueue(struct packages_control *c, struct shim_wri
     packages_control_flush(c);
 }
 
-static void packages_control_send_writer(struct packages_control *c, struct shim_writer *w, int fd)
+static void packages_control_send_writer(struct packages_control *c, struct sup_writer *w, int fd)
 {
-    if (shim_finish(w, NULL) < 0 || c->queued >= QUEUE_MAX) {
-        shim_writer_done(w);
+    if (sup_finish(w, NULL) < 0 || c->queued >= QUEUE_MAX) {
+        sup_writer_done(w);
         fd_close(fd);
         return;
     }
     packages_control_enqueue(c, w, fd);
 }
 
-static void packages_control_begin(struct shim_writer *w, enum packages_msg_type type, uint64_t seq)
+static void packages_control_begin(struct sup_writer *w, enum packages_msg_type type, uint64_t seq)
 {
-    shim_begin(w, (enum shim_msg_type)type, seq);
+    sup_begin(w, (enum sup_msg_type)type, seq);
 }
 
 void control_event(struct packages_control *c, const char *json)
 {
     uint64_t second = time_mono() / USEC_PER_SEC;
-    struct shim_writer w;
+    struct sup_writer w;
 
     if (second != c->second) {
         c->second = second;
@@ -103,34 +104,34 @@ void control_event(struct packages_control *c, const char *json)
     if (c->events++ >= EVENTS_PER_SECOND)
         return;
     packages_control_begin(&w, PACKAGES_EVENT, 0);
-    shim_put_str(&w, PACKAGES_TAG_JSON, json);
+    sup_put_str(&w, PACKAGES_TAG_JSON, json);
     packages_control_send_writer(c, &w, -1);
 }
 
 void control_ready(struct packages_control *c)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     packages_control_begin(&w, PACKAGES_READY, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, PACKAGES_VERSION);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
+    sup_put_u64(&w, SUP_TAG_VERSION, PACKAGES_VERSION);
+    sup_put_u64(&w, SUP_TAG_PID, (uint64_t)getpid());
     packages_control_send_writer(c, &w, -1);
 }
 
-/* json: NULL, or what a memfd beside it shall hold. */
+/* json: sent as a memfd beside the message; NULL: none. */
 static void packages_control_send_result(void *arg, uint64_t seq, const char *json,
                                          const struct err *err)
 {
     struct packages_control *c = arg;
     _cleanup_err_ struct err failed = ERR_INIT;
-    struct shim_writer w;
+    struct sup_writer w;
     int fd = -1;
 
     if (json && memfd_sealed("ripcord-packages", json, strlen(json), &fd, &failed) < 0)
         err = &failed;
     packages_control_begin(&w, PACKAGES_RESULT, seq);
     if (err && err->code != ERR_NONE)
-        shim_put_err(&w, err);
+        sup_put_err(&w, err);
     packages_control_send_writer(c, &w, fd);
 }
 
@@ -147,18 +148,18 @@ struct message {
 static int packages_control_read_message(struct packages_control *c, size_t len, struct message *m,
                                          struct err *err)
 {
-    struct shim_reader r = {0};
-    struct shim_value v = {0};
-    int n = shim_read(&r, c->packet, len, err);
+    struct sup_reader r = {0};
+    struct sup_value v = {0};
+    int n = sup_read(&r, c->packet, len, err);
 
     if (n < 0)
         return n;
     m->type = r.head.type;
     m->seq = r.head.seq;
-    while ((n = shim_next(&r, &v, err)) > 0) {
-        if (v.tag == SHIM_TAG_SANDBOX)
+    while ((n = sup_next(&r, &v, err)) > 0) {
+        if (v.tag == SUP_TAG_SANDBOX)
             m->sandbox = v.data;
-        else if (v.tag == SHIM_TAG_PATH)
+        else if (v.tag == SUP_TAG_PATH)
             m->path = v.data;
         else if (v.tag == PACKAGES_TAG_KEEP && v.length == 8) {
             m->keep = v.u64;
@@ -174,15 +175,15 @@ static int packages_control_do_listen(struct packages_control *c, struct message
 {
     if (!m->sandbox || !*m->sandbox || m->fd < 0)
         return err_set(err, ERR_INVALID, "LISTEN without a sandbox or a socket");
-    return packages_listen(c->reg, m->sandbox, TAKE_FD(m->fd), err);
+    return packages_listen(c->pkgs, m->sandbox, TAKE_FD(m->fd), err);
 }
 
 static void packages_control_do_forget(struct packages_control *c, const struct message *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (!m->sandbox || !packages_forget(c->reg, m->sandbox))
-        err_set(&err, ERR_NOT_FOUND, "the registry does not know sandbox '%s'",
+    if (!m->sandbox || !packages_forget(c->pkgs, m->sandbox))
+        err_set(&err, ERR_NOT_FOUND, "the package cache does not know sandbox '%s'",
                 m->sandbox ? m->sandbox : "");
     packages_control_send_result(c, m->seq, NULL, &err);
 }
@@ -201,24 +202,24 @@ static void packages_control_dispatch(struct packages_control *c, struct message
         packages_control_do_forget(c, m);
         break;
     case PACKAGES_STATS:
-        json = admin_stats(c->reg);
+        json = admin_stats(c->pkgs);
         packages_control_send_result(c, m->seq, json, NULL);
         break;
     case PACKAGES_LIST:
     case PACKAGES_SHOW:
     case PACKAGES_VERIFY:
     case PACKAGES_PRUNE:
-        admin_run(c->reg, &(struct admin_ask){.type = m->type,
-                                              .seq = m->seq,
-                                              .keep = m->keep,
-                                              .has_keep = m->has_keep,
-                                              .age = m->age,
-                                              .subject = m->path,
-                                              .fn = packages_control_send_result,
-                                              .arg = c});
+        admin_run(c->pkgs, &(struct admin_request){.type = m->type,
+                                                   .seq = m->seq,
+                                                   .keep = m->keep,
+                                                   .has_keep = m->has_keep,
+                                                   .age = m->age,
+                                                   .subject = m->path,
+                                                   .fn = packages_control_send_result,
+                                                   .arg = c});
         break;
     default:
-        err_set(&err, ERR_UNSUPPORTED, "the registry does not know message %u", m->type);
+        err_set(&err, ERR_UNSUPPORTED, "the package cache does not know message type %u", m->type);
         packages_control_send_result(c, m->seq, NULL, &err);
     }
 }
@@ -227,16 +228,16 @@ static void packages_control_on_end(void *arg)
 {
     struct packages_control *c = arg;
 
-    loop_stop(c->reg->loop);
+    loop_stop(c->pkgs->loop);
 }
 
-/* No new connection; what runs gets a moment. */
+/* Accepts no new connection. Open requests get END_GRACE to finish. */
 static void packages_control_daemon_gone(struct packages_control *c)
 {
     loop_watch_free(TAKE_PTR(c->watch));
-    for (struct packages_client *b = c->reg->boxes; b; b = b->next)
-        http_server_stop_accepting(b->server);
-    loop_timer_set(c->end_timer, c->reg->asks ? END_GRACE : 0, false);
+    for (struct packages_client *client = c->pkgs->clients; client; client = client->next)
+        http_server_stop_accepting(client->server);
+    loop_timer_set(c->end_timer, c->pkgs->open_requests ? END_GRACE : 0, false);
 }
 
 static void packages_control_on_message(struct packages_control *c)
@@ -244,7 +245,7 @@ static void packages_control_on_message(struct packages_control *c)
     _cleanup_err_ struct err err = ERR_INIT;
     struct message m = {.fd = -1};
     size_t n_fds = 1;
-    ssize_t n = fd_recv(c->fd, c->packet, SHIM_MSG_MAX, &m.fd, &n_fds, MSG_DONTWAIT);
+    ssize_t n = fd_recv(c->fd, c->packet, SUP_MSG_MAX, &m.fd, &n_fds, MSG_DONTWAIT);
 
     if (n == -EAGAIN || n == -EINTR)
         return;
@@ -271,17 +272,17 @@ static void packages_control_on_event(void *arg, int events)
         packages_control_on_message(c);
 }
 
-int control_new(struct packages *reg, int fd, struct err *err)
+int control_new(struct packages *pkgs, int fd, struct err *err)
 {
     struct packages_control *c = xnew0(struct packages_control);
 
-    c->reg = reg;
+    c->pkgs = pkgs;
     c->fd = fd;
     c->tail = &c->queue;
-    c->packet = xmalloc(SHIM_MSG_MAX);
-    c->end_timer = loop_timer_new(reg->loop, packages_control_on_end, c);
-    c->watch = loop_watch_new(reg->loop, fd, packages_control_on_event, c);
-    reg->control = c;
+    c->packet = xmalloc(SUP_MSG_MAX);
+    c->end_timer = loop_timer_new(pkgs->loop, packages_control_on_end, c);
+    c->watch = loop_watch_new(pkgs->loop, fd, packages_control_on_event, c);
+    pkgs->control = c;
     if (!c->watch)
         return err_set(err, ERR_SYSTEM, "cannot watch the control socket");
     loop_watch_set(c->watch, LOOP_READ);

@@ -64,7 +64,8 @@ int frame_parse(const char *data, size_t len, struct frame *ret, size_t *used, s
     memcpy(&length, data + 1, sizeof(length));
     length = be32toh(length);
     if (length > FRAME_PAYLOAD_MAX)
-        return err_set(err, ERR_INVALID, "frame of %u bytes, over %d", length, FRAME_PAYLOAD_MAX);
+        return err_set(err, ERR_INVALID, "frame of %u bytes exceeds the limit of %d", length,
+                       FRAME_PAYLOAD_MAX);
     if (len - FRAME_HEAD_SIZE < length)
         return 0;
     *ret = (struct frame){.type = type, .length = length, .data = data + FRAME_HEAD_SIZE};

@@ -158,7 +158,7 @@ static int guest_mux_take_data(struct guest_mux *s, struct guest_channel *c,
 
     if (c->in_eof || c->pending.len + c->owed + len > GUEST_CHANNEL_WINDOW ||
         buf_append(&c->pending, f->data + sizeof(c->id), len) < 0)
-        return err_set(err, ERR_INVALID, "more bytes on connection %u than it may have", c->id);
+        return err_set(err, ERR_INVALID, "connection %u: more bytes than its window allows", c->id);
     guest_channel_write(s, c);
     return 1;
 }
@@ -166,7 +166,7 @@ static int guest_mux_take_data(struct guest_mux *s, struct guest_channel *c,
 static int guest_mux_take_eof(struct guest_mux *s, struct guest_channel *c, struct err *err)
 {
     if (c->in_eof)
-        return err_set(err, ERR_INVALID, "connection %u ends twice", c->id);
+        return err_set(err, ERR_INVALID, "connection %u: the end was sent twice", c->id);
     c->in_eof = true;
     guest_channel_write(s, c);
     return 1;
@@ -175,7 +175,8 @@ static int guest_mux_take_eof(struct guest_mux *s, struct guest_channel *c, stru
 static int guest_mux_take_ack(struct guest_channel *c, uint32_t bytes, struct err *err)
 {
     if (bytes == 0 || bytes > GUEST_CHANNEL_WINDOW - c->credit)
-        return err_set(err, ERR_INVALID, "more acknowledged on connection %u than was sent", c->id);
+        return err_set(err, ERR_INVALID, "connection %u: more bytes acknowledged than were sent",
+                       c->id);
     c->credit += bytes;
     return 1;
 }
@@ -189,7 +190,7 @@ int guest_mux_take(struct guest_mux *s, const struct guest_frame *f, struct gues
     struct guest_channel *c;
 
     if (id == 0 || id > s->last)
-        return err_set(err, ERR_INVALID, "a frame (%02x) of no connection", (unsigned)f->type);
+        return err_set(err, ERR_INVALID, "frame 0x%02x: unknown connection", (unsigned)f->type);
     c = guest_mux_find(s, id);
     if (!c || c->over)
         return 0;

@@ -160,12 +160,13 @@ int guest_parse(const char *data, size_t len, enum guest_side from, struct guest
     type = (unsigned char)data[0]; /* told apart before its length has come */
     bounds = guest_find_bounds(type, from);
     if (!bounds)
-        return err_set(err, ERR_INVALID, "guest protocol: no frame of type 0x%02x is known", type);
+        return err_set(err, ERR_INVALID, "guest protocol: unknown frame type 0x%02x", type);
     if (len < GUEST_HEAD_SIZE)
         return 0;
     length = guest_get32(data + 1);
     if (length < bounds->min || length > bounds->max)
-        return err_set(err, ERR_INVALID, "guest protocol: frame 0x%02x of %u bytes", type, length);
+        return err_set(err, ERR_INVALID, "guest protocol: frame 0x%02x: invalid length (%u bytes)",
+                       type, length);
     if (len - GUEST_HEAD_SIZE < length)
         return 0;
     *ret = (struct guest_frame){
@@ -261,14 +262,14 @@ int guest_put_spec(struct buf *b, const struct guest_spec *s, struct err *err)
     if (r == 0 && items <= GUEST_SPEC_ITEMS_MAX)
         return 0;
     buf_truncate(b, before);
-    return err_set(err, ERR_LIMIT, "command and environment are over %d KiB or %d strings together",
+    return err_set(err, ERR_LIMIT, "command and environment together exceed %d KiB or %d strings",
                    GUEST_SPEC_MAX >> 10, GUEST_SPEC_ITEMS_MAX);
 }
 
 int guest_collect_spec(struct buf *fields, const struct guest_frame *f, struct err *err)
 {
     if (fields->len + f->length > GUEST_SPEC_MAX || buf_append(fields, f->data, f->length) < 0)
-        return err_set(err, ERR_LIMIT, "guest protocol: spec over %d bytes", GUEST_SPEC_MAX);
+        return err_set(err, ERR_LIMIT, "guest protocol: spec exceeds %d bytes", GUEST_SPEC_MAX);
     return 0;
 }
 
@@ -288,7 +289,7 @@ static int guest_take_string(struct guest_spec *s, const struct guest_field *f, 
     _cleanup_free_ char *text = NULL;
 
     if (memchr(f->value, 0, f->length))
-        return guest_bad_field(f, "NUL in a string", err);
+        return guest_bad_field(f, "contains a NUL", err);
     text = xstrndup(f->value, f->length);
     if (f->tag == GUEST_TAG_ENV && parse_env(text, NULL) < 0)
         return guest_bad_field(f, "not NAME=VALUE", err);
@@ -309,7 +310,7 @@ static int guest_take_secret(struct guest_spec *s, const struct guest_field *f, 
     struct guest_secret *secret;
 
     if (name == f->length || parse_secret_name(f->value, NULL) < 0)
-        return guest_bad_field(f, "a secret without a valid name", err);
+        return guest_bad_field(f, "invalid secret name", err);
     if (s->n_secrets == GUEST_SECRETS_MAX)
         return guest_bad_field(f, "too many secrets", err);
     s->secrets = xreallocarray(s->secrets, s->n_secrets + 1, sizeof(*s->secrets));
@@ -356,11 +357,11 @@ static int guest_read_fields(const char *p, size_t left, struct guest_spec *s, s
         int r;
 
         if (left < FIELD_HEAD || guest_get32(p + 1) > left - FIELD_HEAD)
-            return err_set(err, ERR_INVALID, "guest protocol: spec field is cut off");
+            return err_set(err, ERR_INVALID, "guest protocol: truncated spec field");
         f = (struct guest_field){
             .tag = (uint8_t)*p, .length = guest_get32(p + 1), .value = p + FIELD_HEAD};
         if (++items > GUEST_SPEC_ITEMS_MAX + GUEST_SECRETS_MAX + 8)
-            return err_set(err, ERR_LIMIT, "guest protocol: spec of over %d strings",
+            return err_set(err, ERR_LIMIT, "guest protocol: spec exceeds %d strings",
                            GUEST_SPEC_ITEMS_MAX);
         r = guest_take_field(s, &f, &seen, err);
         if (r < 0)
@@ -400,7 +401,7 @@ int guest_get_signal(const struct guest_frame *f, int *ret, struct err *err)
     int sig = (unsigned char)f->data[0];
 
     if (sig < 1 || sig > GUEST_SIGNAL_MAX)
-        return err_set(err, ERR_INVALID, "guest protocol: no signal %d", sig);
+        return err_set(err, ERR_INVALID, "guest protocol: invalid signal %d", sig);
     *ret = sig;
     return 0;
 }
@@ -459,9 +460,10 @@ int guest_get_hello(const struct guest_frame *f, struct guest_hello *ret, struct
     const char *p = f->data + MAGIC_SIZE;
 
     if (f->type != GUEST_HELLO || memcmp(f->data, HELLO_MAGIC, MAGIC_SIZE) != 0)
-        return err_set(err, ERR_INVALID, "guest protocol: no HELLO comes first");
+        return err_set(err, ERR_INVALID, "guest protocol: the first frame is not HELLO");
     if (guest_get16(p) != GUEST_VERSION_MAJOR) {
-        err_set(err, ERR_UNSUPPORTED, "the guest inside speaks version %u, this program %d",
+        err_set(err, ERR_UNSUPPORTED,
+                "guest protocol: version mismatch (the guest speaks %u, this program speaks %d)",
                 guest_get16(p), GUEST_VERSION_MAJOR);
         return err_hint(err, "Stop the sandbox and start it again.");
     }
@@ -533,8 +535,7 @@ int guest_get_exit(const struct guest_frame *f, struct guest_exit *ret, struct e
 
     if (e.status > UINT16_MAX || (!WIFEXITED(status) && !WIFSIGNALED(status)) ||
         (WIFSIGNALED(status) && WTERMSIG(status) > GUEST_SIGNAL_MAX))
-        return err_set(err, ERR_INVALID, "guest protocol: no process ends with status 0x%x",
-                       e.status);
+        return err_set(err, ERR_INVALID, "guest protocol: invalid wait status 0x%x", e.status);
     for (size_t i = 0; i < EXIT_NUMBERS; i++)
         *numbers[i] = guest_get64(f->data + 8 + i * 8);
     *ret = e;

@@ -13,7 +13,7 @@
 
 enum {
     SEALS = F_SEAL_WRITE | F_SEAL_SHRINK, /* else what we have mapped could change or vanish */
-    FIELD_ROOM = sizeof(struct shim_field) + 8,
+    FIELD_ROOM = sizeof(struct sup_field) + 8,
     SIZE_MAX_ALL = HANDOVER_INPUT_MAX + HANDOVER_SECRETS_SIZE +
                    (2 * HANDOVER_SECRETS_MAX + 1) * (FIELD_ROOM + 1),
 };
@@ -30,7 +30,7 @@ static size_t handover_field_size(size_t len)
     return len + FIELD_ROOM;
 }
 
-static void handover_put_secret(struct shim_writer *w, const struct handover_secret *s)
+static void handover_put_secret(struct sup_writer *w, const struct handover_secret *s)
 {
     size_t name = strlen(s->name) + 1, len = name + s->len;
     char *value = xmalloc(len);
@@ -38,7 +38,7 @@ static void handover_put_secret(struct shim_writer *w, const struct handover_sec
     memcpy(value, s->name, name);
     if (s->len)
         memcpy(value + name, s->value, s->len);
-    shim_put_bytes(w, SHIM_TAG_SECRET, value, len);
+    sup_put_bytes(w, SUP_TAG_SECRET, value, len);
     explicit_bzero(value, len);
     free(value);
 }
@@ -53,7 +53,7 @@ static size_t handover_place_size(const struct handover_secret *s)
     return sizeof(struct handover_place) + strlen(s->target ? s->target : "") + 1;
 }
 
-static void handover_put_place(struct shim_writer *w, const struct handover_secret *s)
+static void handover_put_place(struct sup_writer *w, const struct handover_secret *s)
 {
     const struct handover_place p = {s->has_owner, s->has_mode, s->uid, s->gid, s->mode};
     size_t len = handover_place_size(s);
@@ -61,7 +61,7 @@ static void handover_put_place(struct shim_writer *w, const struct handover_secr
 
     memcpy(value, &p, sizeof(p));
     memcpy(value + sizeof(p), s->target ? s->target : "", len - sizeof(p));
-    shim_put_bytes(w, SHIM_TAG_SECRET_PLACE, value, len);
+    sup_put_bytes(w, SUP_TAG_SECRET_PLACE, value, len);
 }
 
 static int handover_check_secrets(const struct handover_secret *secrets, size_t n, size_t *ret_size,
@@ -70,13 +70,13 @@ static int handover_check_secrets(const struct handover_secret *secrets, size_t 
     size_t size = 0;
 
     if (n > HANDOVER_SECRETS_MAX)
-        return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", n,
+        return err_set(err, ERR_LIMIT, "too many secrets (%zu, at most %d are allowed)", n,
                        HANDOVER_SECRETS_MAX);
     for (size_t i = 0; i < n; i++) {
         size += strlen(secrets[i].name) + 1 + secrets[i].len;
         size += handover_has_place(&secrets[i]) ? handover_place_size(&secrets[i]) : 0;
         if (size > HANDOVER_SECRETS_SIZE)
-            return err_set(err, ERR_LIMIT, "the secrets are over %d KiB together",
+            return err_set(err, ERR_LIMIT, "the secrets together exceed %d KiB",
                            HANDOVER_SECRETS_SIZE >> 10);
     }
     *ret_size = size + 2 * n * FIELD_ROOM;
@@ -87,13 +87,13 @@ static int handover_check_secrets(const struct handover_secret *secrets, size_t 
 int handover_make(const void *input, size_t input_len, const struct handover_secret *secrets,
                   size_t n_secrets, int *ret, struct err *err)
 {
-    struct shim_writer w = {.buf = BUF_INIT(SIZE_MAX_ALL)};
+    struct sup_writer w = {.buf = BUF_INIT(SIZE_MAX_ALL)};
     size_t size = 0;
     int r;
 
     if (input_len > HANDOVER_INPUT_MAX)
-        return err_set(err, ERR_LIMIT, "input of %zu bytes, at most %d are allowed", input_len,
-                       HANDOVER_INPUT_MAX);
+        return err_set(err, ERR_LIMIT, "input is too large (%zu bytes, at most %d are allowed)",
+                       input_len, HANDOVER_INPUT_MAX);
     r = handover_check_secrets(secrets, n_secrets, &size, err);
     if (r < 0)
         return r;
@@ -102,7 +102,7 @@ int handover_make(const void *input, size_t input_len, const struct handover_sec
     if (!buf_reserve(&w.buf, size))
         return err_set(err, ERR_LIMIT, "input and secrets are too large");
     if (input)
-        shim_put_bytes(&w, SHIM_TAG_INPUT, input, input_len);
+        sup_put_bytes(&w, SUP_TAG_INPUT, input, input_len);
     for (size_t i = 0; i < n_secrets; i++) {
         handover_put_secret(&w, &secrets[i]);
         if (handover_has_place(&secrets[i]))
@@ -110,26 +110,26 @@ int handover_make(const void *input, size_t input_len, const struct handover_sec
     }
     r = memfd_sealed("handover", buf_data(&w.buf), w.buf.len, ret, err);
     explicit_bzero(w.buf.mem, w.buf.cap);
-    shim_writer_done(&w);
+    sup_writer_done(&w);
     return r;
 }
 
 /* ---- reading ---- */
 
-static int handover_take_secret(struct handover *h, const struct shim_value *v, struct err *err)
+static int handover_take_secret(struct handover *h, const struct sup_value *v, struct err *err)
 {
     size_t name = strnlen(v->data, v->length);
 
     if (h->n_secrets == HANDOVER_SECRETS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d secrets", HANDOVER_SECRETS_MAX);
+        return err_set(err, ERR_LIMIT, "handover: more than %d secrets", HANDOVER_SECRETS_MAX);
     if (name == v->length || parse_secret_name(v->data, NULL) < 0)
-        return err_set(err, ERR_INVALID, "handover: a secret without a valid name");
+        return err_set(err, ERR_INVALID, "handover: invalid secret name");
     h->secrets[h->n_secrets++] = (struct handover_secret){
         .name = v->data, .value = v->data + name + 1, .len = v->length - name - 1};
     return 0;
 }
 
-static int handover_take_place(struct handover *h, const struct shim_value *v, struct err *err)
+static int handover_take_place(struct handover *h, const struct sup_value *v, struct err *err)
 {
     struct handover_secret *s = h->n_secrets ? &h->secrets[h->n_secrets - 1] : NULL;
     const char *target = v->data + sizeof(struct handover_place);
@@ -138,10 +138,10 @@ static int handover_take_place(struct handover *h, const struct shim_value *v, s
     if (!s || handover_has_place(s) || v->length <= sizeof(p) ||
         strnlen(target, v->length - sizeof(p)) + sizeof(p) + 1 != v->length ||
         (*target && *target != '/'))
-        return err_set(err, ERR_INVALID, "handover: a secret without a valid place");
+        return err_set(err, ERR_INVALID, "handover: invalid secret target");
     memcpy(&p, v->data, sizeof(p));
     if (p.mode > 0777)
-        return err_set(err, ERR_INVALID, "handover: a secret of mode %o", p.mode);
+        return err_set(err, ERR_INVALID, "handover: invalid secret mode %o", p.mode);
     s->target = *target ? target : NULL;
     s->has_owner = p.has_owner;
     s->has_mode = p.has_mode;
@@ -153,20 +153,20 @@ static int handover_take_place(struct handover *h, const struct shim_value *v, s
 
 static int handover_take_fields(struct handover *h, struct err *err)
 {
-    struct shim_reader r = {.p = h->map, .end = (const char *)h->map + h->size};
-    struct shim_value v;
+    struct sup_reader r = {.p = h->map, .end = (const char *)h->map + h->size};
+    struct sup_value v;
     int n;
 
-    while ((n = shim_next(&r, &v, err)) > 0) {
-        if (v.tag == SHIM_TAG_INPUT && !h->input) {
+    while ((n = sup_next(&r, &v, err)) > 0) {
+        if (v.tag == SUP_TAG_INPUT && !h->input) {
             h->input = v.data;
             h->input_len = v.length;
-        } else if (v.tag == SHIM_TAG_SECRET) {
+        } else if (v.tag == SUP_TAG_SECRET) {
             n = handover_take_secret(h, &v, err);
-        } else if (v.tag == SHIM_TAG_SECRET_PLACE) {
+        } else if (v.tag == SUP_TAG_SECRET_PLACE) {
             n = handover_take_place(h, &v, err);
         } else {
-            n = err_set(err, ERR_INVALID, "handover: field %u is not expected", v.tag);
+            n = err_set(err, ERR_INVALID, "handover: unexpected field %u", v.tag);
         }
         if (n < 0)
             break;
@@ -183,7 +183,8 @@ int handover_read(int fd, struct handover *ret, struct err *err)
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)
         return err_set(err, ERR_INVALID, "handover: not a sealed memfd");
     if (st.st_size <= 0 || st.st_size > SIZE_MAX_ALL)
-        return err_set(err, ERR_LIMIT, "handover of %lld bytes", (long long)st.st_size);
+        return err_set(err, ERR_LIMIT, "handover: invalid size (%lld bytes)",
+                       (long long)st.st_size);
     h.size = (size_t)st.st_size;
     h.map = mmap(NULL, h.size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (h.map == MAP_FAILED)

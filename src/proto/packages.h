@@ -8,22 +8,22 @@
  * (packages/config.h), a sealed memfd; proxy variables in the environment, if any.
  *
  *  registry -> daemon
- *    READY     it serves; SHIM_TAG_PID, SHIM_TAG_VERSION. The first message, or
+ *    READY     it serves; SUP_TAG_PID, SUP_TAG_VERSION. The first message, or
  *    FAILED    the error; it ends
- *    RESULT    seq; the error, if one (shim_read_err); where the table says so [+ fd: a sealed
+ *    RESULT    seq; the error, if one (sup_read_err); where the table says so [+ fd: a sealed
  * memfd that holds a JSON document] EVENT     PACKAGES_TAG_JSON: {"type": "mismatch" | "denied" |
  * "upstream_down" | "upstream_up" | "corrupt", …}; at most 20 a second, what is over that is only
  * counted
  *
  *  daemon -> registry, each answered by RESULT
- *    LISTEN    SHIM_TAG_SANDBOX [+ fd: a listening TCP or unix socket, which the registry accepts
+ *    LISTEN    SUP_TAG_SANDBOX [+ fd: a listening TCP or unix socket, which the registry accepts
  * from]. Again for the same sandbox: the new socket takes the old one's place, counters go on
- *    FORGET    SHIM_TAG_SANDBOX: its socket is closed, its connections cut, its counters dropped
+ *    FORGET    SUP_TAG_SANDBOX: its socket is closed, its connections cut, its counters dropped
  *    STATS     + fd: {"ecosystems": {"pypi": {…}, "npm": {…}}, "sandboxes": {id: {"pypi": {…}, …}},
  *              "upstreams": […], "store": {"files", "bytes", "budget", "evicted"}}. Of the
  * counters, hits and misses are files, bytes_store went to sandboxes, bytes_upstream came from
  * outside (unpacked) LIST      + fd: {"files": [{"digest", "size", "last_used", "file"}], "pages":
- * […]} SHOW      SHIM_TAG_PATH: "sha256:<hex>", or "pypi/<name>", "npm/<name>"; + fd VERIFY    +
+ * […]} SHOW      SUP_TAG_PATH: "sha256:<hex>", or "pypi/<name>", "npm/<name>"; + fd VERIFY    +
  * fd: {"checked", "bytes", "bad": [digest, …]}: every file is hashed again, a wrong one removed
  * PRUNE     PACKAGES_TAG_KEEP (bytes to keep at most; absent: the budget), PACKAGES_TAG_AGE
  * (seconds: whatever was not used for so long goes; with KEEP 0 the index pages go too); + fd:

@@ -133,20 +133,27 @@ static int proto_plan_check_folders(const struct plan *p, struct err *err)
     int r;
 
     r = proto_plan_check_path("run_dir", p->run_dir, err);
-    if (r >= 0)
-        r = proto_plan_check_path("data_dir", p->data_dir, err);
-    if (r >= 0)
-        r = proto_plan_check_path("exec_dir", p->exec_dir, err);
-    if (r >= 0)
-        r = proto_plan_check_path("lower_dir", p->lower_dir, err);
-    if (r >= 0 && p->disk_image)
+    if (r < 0)
+        return r;
+    r = proto_plan_check_path("data_dir", p->data_dir, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_path("exec_dir", p->exec_dir, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_path("lower_dir", p->lower_dir, err);
+    if (r < 0)
+        return r;
+    if (p->disk_image)
         r = proto_plan_check_path("disk_image", p->disk_image, err);
-    if (r >= 0 && p->disk_image && !p->id_base)
-        r = err_set(err, ERR_INVALID, "plan: a disk image needs a range of ids");
-    if (r >= 0 && (!p->workdir || *p->workdir != '/'))
-        r = err_set(err, ERR_INVALID, "plan: workdir '%s' is not absolute",
-                    p->workdir ? p->workdir : "");
-    return r;
+    if (r < 0)
+        return r;
+    if (p->disk_image && !p->id_base)
+        return err_set(err, ERR_INVALID, "plan: a disk image needs a range of ids");
+    if ((!p->workdir || *p->workdir != '/'))
+        return err_set(err, ERR_INVALID, "plan: workdir '%s' is not absolute",
+                       p->workdir ? p->workdir : "");
+    return 0;
 }
 
 static const char digits[] = "0123456789abcdef";
@@ -176,18 +183,18 @@ static bool proto_plan_is_layer_name(const struct plan *p, size_t i)
 static int proto_plan_check_layers(const struct plan *p, struct err *err)
 {
     if (p->n_layers != strv_len(p->layers) || p->n_layers > PLAN_LAYERS_MAX)
-        return err_set(err, ERR_LIMIT, "plan: %zu layers, at most %d", strv_len(p->layers),
-                       PLAN_LAYERS_MAX);
+        return err_set(err, ERR_LIMIT, "plan: too many layers (%zu, at most %d)",
+                       strv_len(p->layers), PLAN_LAYERS_MAX);
     for (size_t i = 0; i < p->n_layers; i++)
         if (!proto_plan_is_layer_name(p, i))
-            return err_set(err, ERR_INVALID, "plan: '%s' is not a layer", p->layers[i]);
+            return err_set(err, ERR_INVALID, "plan: invalid layer '%s'", p->layers[i]);
     return 0;
 }
 
 static int proto_plan_check_mounts(const struct plan *p, struct err *err)
 {
     if (p->n_mounts > PLAN_MOUNTS_MAX)
-        return err_set(err, ERR_LIMIT, "plan: %zu mounts, at most %d", p->n_mounts,
+        return err_set(err, ERR_LIMIT, "plan: too many mounts (%zu, at most %d)", p->n_mounts,
                        PLAN_MOUNTS_MAX);
     for (size_t i = 0; i < p->n_mounts; i++) {
         int r = proto_plan_check_path("mount source", p->mounts[i].source, err);
@@ -207,13 +214,13 @@ static int proto_plan_check_user_and_env(const struct plan *p, struct err *err)
     int r;
 
     if (!p->user)
-        return err_set(err, ERR_INVALID, "plan: no user");
+        return err_set(err, ERR_INVALID, "plan: user is missing");
     r = parse_user(p->user, err);
     if (r < 0)
         return err_wrap(err, "plan: user");
     if (strv_len(p->env) > PLAN_ENV_MAX)
-        return err_set(err, ERR_LIMIT, "plan: %zu variables, at most %d", strv_len(p->env),
-                       PLAN_ENV_MAX);
+        return err_set(err, ERR_LIMIT, "plan: too many variables (%zu, at most %d)",
+                       strv_len(p->env), PLAN_ENV_MAX);
     for (char **e = p->env; e && *e; e++) {
         r = parse_env(*e, err);
         if (r < 0)
@@ -235,13 +242,15 @@ static int proto_plan_check_cache(const struct plan *p, const struct plan_cache 
     int r;
 
     if (!c->tool || !*c->tool || !proto_plan_is_plain_name(c->tool))
-        return err_set(err, ERR_INVALID, "plan: cache '%s' is not a name", c->tool ? c->tool : "");
+        return err_set(err, ERR_INVALID, "plan: invalid cache name '%s'", c->tool ? c->tool : "");
     if (below && !p->cache_base)
-        return err_set(err, ERR_INVALID, "plan: cache '%s' without a base", c->tool);
+        return err_set(err, ERR_INVALID, "plan: cache '%s' has no base", c->tool);
     r = proto_plan_check_path("cache target", c->target, err);
-    if (r >= 0 && STREQ(c->target, "/"))
-        r = err_set(err, ERR_INVALID, "plan: cache target '/' would hide the sandbox");
-    if (r >= 0 && c->kind == PLAN_CACHE_SHARED)
+    if (r < 0)
+        return r;
+    if (STREQ(c->target, "/"))
+        return err_set(err, ERR_INVALID, "plan: cache target '/' would hide the sandbox");
+    if (c->kind == PLAN_CACHE_SHARED)
         r = proto_plan_check_path("cache source", c->source, err);
     return r;
 }
@@ -250,31 +259,38 @@ static int proto_plan_check_caches(const struct plan *p, struct err *err)
 {
     int r = p->cache_base ? proto_plan_check_path("cache_base", p->cache_base, err) : 0;
 
-    if (r >= 0 && p->n_caches > PLAN_CACHES_MAX)
-        r = err_set(err, ERR_LIMIT, "plan: %zu caches, at most %d", p->n_caches, PLAN_CACHES_MAX);
-    for (size_t i = 0; r >= 0 && i < p->n_caches; i++)
+    if (r < 0)
+        return r;
+    if (p->n_caches > PLAN_CACHES_MAX)
+        return err_set(err, ERR_LIMIT, "plan: too many caches (%zu, at most %d)", p->n_caches,
+                       PLAN_CACHES_MAX);
+    for (size_t i = 0; i < p->n_caches; i++) {
         r = proto_plan_check_cache(p, &p->caches[i], err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int proto_plan_check_ids(const struct plan *p, struct err *err)
 {
     if (!proto_plan_is_hex_id(p->sandbox_id) || !proto_plan_is_hex_id(p->root_id))
-        return err_set(err, ERR_INVALID, "plan: sandbox and root ids are 16 hex digits");
+        return err_set(err, ERR_INVALID, "plan: sandbox and root ids must have 16 hex digits");
     if (!p->name || !name_is_valid(p->name))
-        return err_set(err, ERR_INVALID, "plan: name '%s' is not valid", p->name ? p->name : "");
+        return err_set(err, ERR_INVALID, "plan: invalid name '%s'", p->name ? p->name : "");
     if (!proto_plan_is_plain_name(p->cgroup_parent))
-        return err_set(err, ERR_INVALID, "plan: cgroup parent '%s' is not valid", p->cgroup_parent);
+        return err_set(err, ERR_INVALID, "plan: invalid cgroup parent '%s'", p->cgroup_parent);
     if (p->id_base && p->id_base < PLAN_ID_MIN)
         return err_set(err, ERR_INVALID, "plan: id range starts at %u, below %d", p->id_base,
                        PLAN_ID_MIN);
     if ((p->sub_uid && (p->id_base || p->sub_uid < PLAN_ID_MIN || p->sub_gid < PLAN_ID_MIN)) ||
         !p->sub_uid != !p->sub_gid)
-        return err_set(err, ERR_INVALID, "plan: subordinate ids from %u and %u", p->sub_uid,
-                       p->sub_gid);
+        return err_set(err, ERR_INVALID, "plan: invalid subordinate ids (uid %u, gid %u)",
+                       p->sub_uid, p->sub_gid);
     if (p->seccomp_len % sizeof(struct sock_filter) ||
         p->seccomp_len > PLAN_SECCOMP_MAX * sizeof(struct sock_filter))
-        return err_set(err, ERR_INVALID, "plan: a seccomp filter of %zu bytes", p->seccomp_len);
+        return err_set(err, ERR_INVALID, "plan: invalid seccomp filter size (%zu bytes)",
+                       p->seccomp_len);
     return 0;
 }
 
@@ -282,12 +298,12 @@ static int proto_plan_check_ids(const struct plan *p, struct err *err)
 static int proto_plan_check_network(const struct plan *p, struct err *err)
 {
     if (p->network != PLAN_NETWORK_OPEN)
-        return p->net_ifname ? err_set(err, ERR_INVALID, "plan: an interface without a network")
+        return p->net_ifname ? err_set(err, ERR_INVALID, "plan: an interface needs network 'open'")
                              : 0;
     if (!p->id_base)
         return err_set(err, ERR_INVALID, "plan: network 'open' needs a range of ids");
     if (!p->net_ifname || !*p->net_ifname || !proto_plan_is_plain_name(p->net_ifname))
-        return err_set(err, ERR_INVALID, "plan: interface name '%s' is not valid",
+        return err_set(err, ERR_INVALID, "plan: invalid interface name '%s'",
                        p->net_ifname ? p->net_ifname : "");
     if (!p->net_host || (p->net_host ^ p->net_sandbox) != 1)
         return err_set(err, ERR_INVALID, "plan: addresses %08x and %08x are not a /31", p->net_host,
@@ -299,24 +315,29 @@ static int proto_plan_check(const struct plan *p, struct err *err)
 {
     int r = proto_plan_check_ids(p, err);
 
-    if (r >= 0)
-        r = proto_plan_check_folders(p, err);
-    if (r >= 0)
-        r = proto_plan_check_layers(p, err);
-    if (r >= 0)
-        r = proto_plan_check_mounts(p, err);
-    if (r >= 0)
-        r = proto_plan_check_caches(p, err);
-    if (r >= 0)
-        r = proto_plan_check_user_and_env(p, err);
-    if (r >= 0)
-        r = proto_plan_check_network(p, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = proto_plan_check_folders(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_layers(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_mounts(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_caches(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_user_and_env(p, err);
+    if (r < 0)
+        return r;
+    return proto_plan_check_network(p, err);
 }
 
 /* ---- writing ---- */
 
-static int proto_plan_put_field(struct shim_writer *w, const struct plan *p,
+static int proto_plan_put_field(struct sup_writer *w, const struct plan *p,
                                 const struct plan_field *f, struct err *err)
 {
     const void *at = (const char *)p + f->offset;
@@ -326,9 +347,9 @@ static int proto_plan_put_field(struct shim_writer *w, const struct plan *p,
         const char *s = *(char *const *)at;
 
         if (s && strlen(s) > f->max)
-            return err_set(err, ERR_INVALID, "plan: %s is over %llu bytes", f->name,
+            return err_set(err, ERR_INVALID, "plan: %s exceeds %llu bytes", f->name,
                            (unsigned long long)f->max);
-        shim_put_str(w, f->tag, s);
+        sup_put_str(w, f->tag, s);
         return 0;
     }
     if (f->kind == FIELD_U64)
@@ -338,42 +359,42 @@ static int proto_plan_put_field(struct shim_writer *w, const struct plan *p,
     else
         v = *(const bool *)at;
     if (v > f->max)
-        return err_set(err, ERR_INVALID, "plan: %s is %llu, at most %llu", f->name,
+        return err_set(err, ERR_INVALID, "plan: %s is %llu (at most %llu)", f->name,
                        (unsigned long long)v, (unsigned long long)f->max);
     if (v)
-        shim_put_u64(w, f->tag, v);
+        sup_put_u64(w, f->tag, v);
     return 0;
 }
 
-static void proto_plan_put_mounts(struct shim_writer *w, const struct plan *p)
+static void proto_plan_put_mounts(struct sup_writer *w, const struct plan *p)
 {
     for (size_t i = 0; i < p->n_mounts; i++) {
         const struct plan_mount *m = &p->mounts[i];
 
-        shim_put_u64(w, PLAN_TAG_MOUNT,
-                     (m->read_only ? PLAN_MOUNT_RDONLY : 0) | (m->ours ? PLAN_MOUNT_OURS : 0));
-        shim_put_str(w, PLAN_TAG_MOUNT_SOURCE, m->source);
-        shim_put_str(w, PLAN_TAG_MOUNT_TARGET, m->target);
-        shim_put_u64(w, PLAN_TAG_MOUNT_DEV, m->dev);
-        shim_put_u64(w, PLAN_TAG_MOUNT_INO, m->ino);
+        sup_put_u64(w, PLAN_TAG_MOUNT,
+                    (m->read_only ? PLAN_MOUNT_RDONLY : 0) | (m->ours ? PLAN_MOUNT_OURS : 0));
+        sup_put_str(w, PLAN_TAG_MOUNT_SOURCE, m->source);
+        sup_put_str(w, PLAN_TAG_MOUNT_TARGET, m->target);
+        sup_put_u64(w, PLAN_TAG_MOUNT_DEV, m->dev);
+        sup_put_u64(w, PLAN_TAG_MOUNT_INO, m->ino);
     }
 }
 
-static void proto_plan_put_caches(struct shim_writer *w, const struct plan *p)
+static void proto_plan_put_caches(struct sup_writer *w, const struct plan *p)
 {
     for (size_t i = 0; i < p->n_caches; i++) {
         const struct plan_cache *c = &p->caches[i];
 
-        shim_put_u64(w, PLAN_TAG_CACHE, c->kind);
-        shim_put_str(w, PLAN_TAG_CACHE_TOOL, c->tool);
-        shim_put_str(w, PLAN_TAG_CACHE_TARGET, c->target);
-        shim_put_str(w, PLAN_TAG_CACHE_SOURCE, c->source);
+        sup_put_u64(w, PLAN_TAG_CACHE, c->kind);
+        sup_put_str(w, PLAN_TAG_CACHE_TOOL, c->tool);
+        sup_put_str(w, PLAN_TAG_CACHE_TARGET, c->target);
+        sup_put_str(w, PLAN_TAG_CACHE_SOURCE, c->source);
     }
 }
 
 int plan_encode(const struct plan *p, struct buf *b, struct err *err)
 {
-    struct shim_writer w = {.buf = BUF_INIT(SHIM_PLAN_MAX)};
+    struct sup_writer w = {.buf = BUF_INIT(SUP_PLAN_MAX)};
     int r = proto_plan_check(p, err);
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(fields); i++)
@@ -383,21 +404,21 @@ int plan_encode(const struct plan *p, struct buf *b, struct err *err)
     proto_plan_put_mounts(&w, p);
     proto_plan_put_caches(&w, p);
     for (size_t i = 0; i < p->n_layers; i++)
-        shim_put_str(&w, PLAN_TAG_LAYER, p->layers[i]);
+        sup_put_str(&w, PLAN_TAG_LAYER, p->layers[i]);
     for (char **e = p->env; e && *e; e++)
-        shim_put_str(&w, PLAN_TAG_ENV, *e);
+        sup_put_str(&w, PLAN_TAG_ENV, *e);
     if (p->seccomp_len)
-        shim_put_bytes(&w, PLAN_TAG_SECCOMP, p->seccomp, p->seccomp_len);
+        sup_put_bytes(&w, PLAN_TAG_SECCOMP, p->seccomp, p->seccomp_len);
     if (w.overflow || buf_append(b, buf_data(&w.buf), w.buf.len) < 0)
-        r = err_set(err, ERR_LIMIT, "plan is over %d bytes", SHIM_PLAN_MAX);
+        r = err_set(err, ERR_LIMIT, "plan: exceeds %d bytes", SUP_PLAN_MAX);
 done:
-    shim_writer_done(&w);
+    sup_writer_done(&w);
     return r;
 }
 
 int plan_write(const struct plan *p, int *ret_fd, struct err *err)
 {
-    _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
+    _cleanup_buf_ struct buf b = BUF_INIT(SUP_PLAN_MAX);
     int r = plan_encode(p, &b, err);
 
     return r < 0 ? r : memfd_sealed("ripcord-plan", buf_data(&b), b.len, ret_fd, err);
@@ -405,20 +426,20 @@ int plan_write(const struct plan *p, int *ret_fd, struct err *err)
 
 /* ---- reading ---- */
 
-static int proto_plan_take_string(char **dst, const struct shim_value *v, const char *name,
+static int proto_plan_take_string(char **dst, const struct sup_value *v, const char *name,
                                   uint64_t max, struct err *err)
 {
     if (*dst)
         return err_set(err, ERR_INVALID, "plan: %s is given twice", name);
     if (v->length > max || memchr(v->data, 0, v->length))
-        return err_set(err, ERR_INVALID, "plan: %s is over %llu bytes or holds a NUL", name,
+        return err_set(err, ERR_INVALID, "plan: %s exceeds %llu bytes or contains a NUL", name,
                        (unsigned long long)max);
     *dst = xstrndup(v->data, v->length);
     return 0;
 }
 
 static int proto_plan_take_field(struct plan *p, const struct plan_field *f,
-                                 const struct shim_value *v, struct err *err)
+                                 const struct sup_value *v, struct err *err)
 {
     void *at = (char *)p + f->offset;
 
@@ -436,7 +457,7 @@ static int proto_plan_take_field(struct plan *p, const struct plan_field *f,
     return 0;
 }
 
-static int proto_plan_take_mount(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_mount(struct plan *p, const struct sup_value *v, struct err *err)
 {
     struct plan_mount *m;
     bool number = v->tag != PLAN_TAG_MOUNT_SOURCE && v->tag != PLAN_TAG_MOUNT_TARGET;
@@ -445,7 +466,7 @@ static int proto_plan_take_mount(struct plan *p, const struct shim_value *v, str
         return err_set(err, ERR_INVALID, "plan: mount field %u is not a number", v->tag);
     if (v->tag == PLAN_TAG_MOUNT) {
         if (p->n_mounts == PLAN_MOUNTS_MAX)
-            return err_set(err, ERR_LIMIT, "plan: over %d mounts", PLAN_MOUNTS_MAX);
+            return err_set(err, ERR_LIMIT, "plan: more than %d mounts", PLAN_MOUNTS_MAX);
         p->mounts = xreallocarray(p->mounts, p->n_mounts + 1, sizeof(*p->mounts));
         p->mounts[p->n_mounts++] =
             (struct plan_mount){.read_only = (v->u64 & PLAN_MOUNT_RDONLY) != 0,
@@ -466,15 +487,15 @@ static int proto_plan_take_mount(struct plan *p, const struct shim_value *v, str
     return 0;
 }
 
-static int proto_plan_take_cache(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_cache(struct plan *p, const struct sup_value *v, struct err *err)
 {
     struct plan_cache *c;
 
     if (v->tag == PLAN_TAG_CACHE) {
         if (p->n_caches == PLAN_CACHES_MAX)
-            return err_set(err, ERR_LIMIT, "plan: over %d caches", PLAN_CACHES_MAX);
+            return err_set(err, ERR_LIMIT, "plan: more than %d caches", PLAN_CACHES_MAX);
         if (v->length != sizeof(v->u64) || v->u64 >= PLAN_CACHE_KINDS)
-            return err_set(err, ERR_INVALID, "plan: a cache of no known kind");
+            return err_set(err, ERR_INVALID, "plan: unknown cache kind");
         p->caches = xreallocarray(p->caches, p->n_caches + 1, sizeof(*p->caches));
         p->caches[p->n_caches++] = (struct plan_cache){.kind = (enum plan_cache_kind)v->u64};
         return 0;
@@ -489,7 +510,7 @@ static int proto_plan_take_cache(struct plan *p, const struct shim_value *v, str
     return proto_plan_take_string(&c->source, v, "cache source", PATH_MAX - 1, err);
 }
 
-static int proto_plan_take_value(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_value(struct plan *p, const struct sup_value *v, struct err *err)
 {
     char *text = NULL;
     int r;
@@ -503,7 +524,7 @@ static int proto_plan_take_value(struct plan *p, const struct shim_value *v, str
         return proto_plan_take_cache(p, v, err);
     if (v->tag == PLAN_TAG_LAYER) {
         if (p->n_layers == PLAN_LAYERS_MAX)
-            return err_set(err, ERR_LIMIT, "plan: over %d layers", PLAN_LAYERS_MAX);
+            return err_set(err, ERR_LIMIT, "plan: more than %d layers", PLAN_LAYERS_MAX);
         r = proto_plan_take_string(&text, v, "layer", NAME_MAX, err);
         if (r >= 0) {
             strv_push(&p->layers, text);
@@ -512,7 +533,7 @@ static int proto_plan_take_value(struct plan *p, const struct shim_value *v, str
         return r;
     }
     if (v->tag == PLAN_TAG_ENV) {
-        r = proto_plan_take_string(&text, v, "env", SHIM_PLAN_MAX, err);
+        r = proto_plan_take_string(&text, v, "env", SUP_PLAN_MAX, err);
         if (r >= 0)
             strv_push(&p->env, text);
         return r;
@@ -526,12 +547,12 @@ static int proto_plan_take_value(struct plan *p, const struct shim_value *v, str
 
 int plan_decode(const void *data, size_t len, struct plan *ret, struct err *err)
 {
-    struct shim_reader r = {.p = data, .end = (const char *)data + len};
+    struct sup_reader r = {.p = data, .end = (const char *)data + len};
     struct plan p = PLAN_INIT;
-    struct shim_value v;
+    struct sup_value v;
     int n;
 
-    while ((n = shim_next(&r, &v, err)) > 0) {
+    while ((n = sup_next(&r, &v, err)) > 0) {
         n = proto_plan_take_value(&p, &v, err);
         if (n < 0)
             break;
@@ -553,9 +574,9 @@ int plan_read(int fd, struct plan *ret, struct err *err)
     ssize_t n;
 
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at the plan");
-    if (st.st_size <= 0 || st.st_size > SHIM_PLAN_MAX)
-        return err_set(err, ERR_INVALID, "the plan has %lld bytes", (long long)st.st_size);
+        return err_sys(err, errno, "read the plan's size");
+    if (st.st_size <= 0 || st.st_size > SUP_PLAN_MAX)
+        return err_set(err, ERR_INVALID, "plan: invalid size (%lld bytes)", (long long)st.st_size);
     data = xmalloc((size_t)st.st_size);
     n = pread(fd, data, (size_t)st.st_size, 0);
     if (n != st.st_size)
@@ -567,23 +588,23 @@ int plan_read(int fd, struct plan *ret, struct err *err)
 
 int plan_give(int control, const int fds[], size_t n, struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     int r;
 
-    shim_begin(&w, SHIM_PLAN, 0);
-    r = shim_finish(&w, err);
+    sup_begin(&w, SUP_PLAN, 0);
+    r = sup_finish(&w, err);
     if (r >= 0) {
         r = fd_send(control, buf_data(&w.buf), w.buf.len, fds, n, 0);
-        r = r < 0 ? err_sys(err, -r, "hand the plan over") : 0;
+        r = r < 0 ? err_sys(err, -r, "send the plan") : 0;
     }
-    shim_writer_done(&w);
+    sup_writer_done(&w);
     return r;
 }
 
 int plan_take(int control, int fds[static PLAN_FDS], struct err *err)
 {
     char packet[64];
-    struct shim_reader reader;
+    struct sup_reader reader;
     size_t n = PLAN_FDS;
     ssize_t len = fd_recv(control, packet, sizeof(packet), fds, &n, 0);
 
@@ -591,8 +612,8 @@ int plan_take(int control, int fds[static PLAN_FDS], struct err *err)
         return 0;
     if (len < 0)
         return err_sys(err, (int)-len, "receive the plan");
-    if (shim_read(&reader, packet, (size_t)len, err) < 0 || reader.head.type != SHIM_PLAN ||
+    if (sup_read(&reader, packet, (size_t)len, err) < 0 || reader.head.type != SUP_PLAN ||
         n <= PLAN_FD_LOG)
-        return err_set(err, ERR_INVALID, "the first message holds no plan");
+        return err_set(err, ERR_INVALID, "the first message is not a plan with its descriptors");
     return (int)n;
 }

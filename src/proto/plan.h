@@ -1,7 +1,7 @@
 /*
  * The plan: what the daemon wants the shim to build, as one flat list of fields in a sealed memfd
  * that comes with the first message on the shim's line (PLAN). Same encoding as the messages of
- * supervisor.h (struct shim_field, padded to 8 bytes; unknown tags are skipped), without a message
+ * supervisor.h (struct sup_field, padded to 8 bytes; unknown tags are skipped), without a message
  * header.
  *
  * The daemon fills a struct plan and calls plan_write(); the shim calls plan_read(). Strings in a
@@ -31,18 +31,19 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/limits.h"
 #include "proto/supervisor.h"
 
 enum plan_tag {
-    PLAN_TAG_SANDBOX = SHIM_TAG_PLAN_FIRST, /* string */
-    PLAN_TAG_ROOT,                          /* string */
-    PLAN_TAG_NAME,                          /* string */
-    PLAN_TAG_HASH,                          /* string */
-    PLAN_TAG_RUN_DIR,                       /* string */
-    PLAN_TAG_DATA_DIR,                      /* string */
-    PLAN_TAG_EXEC_DIR,                      /* string */
-    PLAN_TAG_LOWER_DIR,                     /* string */
-    PLAN_TAG_IMAGE,                         /* u64: enum plan_image */
+    PLAN_TAG_SANDBOX = SUP_TAG_PLAN_FIRST, /* string */
+    PLAN_TAG_ROOT,                         /* string */
+    PLAN_TAG_NAME,                         /* string */
+    PLAN_TAG_HASH,                         /* string */
+    PLAN_TAG_RUN_DIR,                      /* string */
+    PLAN_TAG_DATA_DIR,                     /* string */
+    PLAN_TAG_EXEC_DIR,                     /* string */
+    PLAN_TAG_LOWER_DIR,                    /* string */
+    PLAN_TAG_IMAGE,                        /* u64: enum plan_image */
     PLAN_TAG_MOUNT,          /* u64: flags; opens a mount, the next four belong to it */
     PLAN_TAG_MOUNT_SOURCE,   /* string */
     PLAN_TAG_MOUNT_TARGET,   /* string */
@@ -65,7 +66,7 @@ enum plan_tag {
     PLAN_TAG_CGROUP_PARENT,  /* string */
     PLAN_TAG_NETWORK,        /* u64: enum plan_network */
     PLAN_TAG_SECCOMP,        /* bytes: struct sock_filter[] */
-    PLAN_TAG_REQUIRED,       /* u64: enum plan_limit bits */
+    PLAN_TAG_REQUIRED,       /* u64: enum limit_bit bits */
     PLAN_TAG_NET_IFNAME,     /* string */
     PLAN_TAG_NET_HOST,       /* u64 */
     PLAN_TAG_NET_BOX,        /* u64 */
@@ -83,15 +84,6 @@ enum plan_tag {
     PLAN_TAG_LAYER,          /* string, repeated */
     PLAN_TAG_STRICT,         /* u64: 0 or 1 */
     PLAN_TAG_BARE,           /* u64: 0 or 1 */
-};
-
-/* Which limits: the same bits as enum spec_limit of the engine. */
-enum plan_limit {
-    PLAN_LIMIT_MEMORY = 1 << 0,
-    PLAN_LIMIT_CPUS = 1 << 1,
-    PLAN_LIMIT_PIDS = 1 << 2,
-    PLAN_LIMIT_DISK = 1 << 3,
-    PLAN_LIMIT_NOFILE = 1 << 4,
 };
 
 enum plan_image {
@@ -164,7 +156,7 @@ struct plan {
     uint32_t cpu_milli; /* thousandths of a CPU */
     uint32_t pids;
     uint32_t nofile;
-    uint32_t required; /* enum plan_limit bits that the user asked for: refused when not possible;
+    uint32_t required; /* enum limit_bit bits that the user asked for: refused when not possible;
                           the others are told as unenforced in READY */
     uint64_t tmp_size, run_size, scratch_size, shm_size; /* tmpfs; 0: that one is not mounted
                                                             (/dev/shm: 64 MiB) */

@@ -66,7 +66,7 @@ static int relay_plan_check_strings(const struct relay_plan *p, struct err *err)
             continue;
         s = *(char *const *)((const char *)p + members[i].offset);
         if (!s || strlen(s) > members[i].max)
-            return err_set(err, ERR_INVALID, "relay plan: %s is missing or over %llu bytes",
+            return err_set(err, ERR_INVALID, "relay plan: %s is missing or exceeds %llu bytes",
                            members[i].name, (unsigned long long)members[i].max);
     }
     return 0;
@@ -81,7 +81,7 @@ static bool relay_plan_is_container_id(const char *s)
 static int relay_plan_check_env(char *const *env, struct err *err)
 {
     if (strv_len(env) > RELAY_PLAN_ENV_MAX)
-        return err_set(err, ERR_LIMIT, "relay plan: over %d variables", RELAY_PLAN_ENV_MAX);
+        return err_set(err, ERR_LIMIT, "relay plan: more than %d variables", RELAY_PLAN_ENV_MAX);
     for (; env && *env; env++)
         if (parse_env(*env, err) < 0)
             return err_wrap(err, "relay plan: env");
@@ -98,11 +98,11 @@ static int relay_plan_check(const struct relay_plan *p, struct err *err)
         return err_set(err, ERR_INVALID, "relay plan: sandbox id '%s' is not 16 hex digits",
                        p->sandbox_id);
     if (!name_is_valid(p->name))
-        return err_set(err, ERR_INVALID, "relay plan: name '%s' is not valid", p->name);
+        return err_set(err, ERR_INVALID, "relay plan: invalid name '%s'", p->name);
     if (!relay_plan_is_container_id(p->container))
-        return err_set(err, ERR_INVALID, "relay plan: container '%s' is not an id", p->container);
+        return err_set(err, ERR_INVALID, "relay plan: invalid container id '%s'", p->container);
     if (p->run_dir[0] != '/' || p->exec_dir[0] != '/' || p->workdir[0] != '/')
-        return err_set(err, ERR_INVALID, "relay plan: a folder is not absolute");
+        return err_set(err, ERR_INVALID, "relay plan: a folder's path is not absolute");
     r = parse_user(p->user, err);
     return r < 0 ? err_wrap(err, "relay plan: user") : relay_plan_check_env(p->env, err);
 }
@@ -156,7 +156,7 @@ int relay_plan_write(const struct relay_plan *p, int *ret_fd, struct err *err)
     text = json_to_text(doc, false);
     json_decref(doc);
     if (strlen(text) > RELAY_PLAN_MAX)
-        return err_set(err, ERR_LIMIT, "relay plan is over %d bytes", RELAY_PLAN_MAX);
+        return err_set(err, ERR_LIMIT, "relay plan: exceeds %d bytes", RELAY_PLAN_MAX);
     return memfd_sealed("ripcord-plan", text, strlen(text), ret_fd, err);
 }
 
@@ -178,8 +178,7 @@ static int relay_plan_take_member(struct relay_plan *p, const struct member *m, 
     else if (m->kind == MEMBER_BOOL && json_is_boolean(v))
         *(bool *)at = json_is_true(v);
     else
-        return err_set(err, ERR_INVALID, "relay plan: %s is missing or not as it should be",
-                       m->name);
+        return err_set(err, ERR_INVALID, "relay plan: %s is missing or invalid", m->name);
     return 0;
 }
 
@@ -202,9 +201,9 @@ static int relay_plan_read_text(int fd, char **ret, size_t *ret_len, struct err 
     ssize_t n;
 
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at the plan");
+        return err_sys(err, errno, "read the plan's size");
     if (st.st_size <= 0 || st.st_size > RELAY_PLAN_MAX)
-        return err_set(err, ERR_INVALID, "the plan has %lld bytes", (long long)st.st_size);
+        return err_set(err, ERR_INVALID, "plan: invalid size (%lld bytes)", (long long)st.st_size);
     text = xmalloc((size_t)st.st_size);
     n = pread(fd, text, (size_t)st.st_size, 0);
     if (n != st.st_size)

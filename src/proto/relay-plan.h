@@ -5,8 +5,8 @@
  * Starting one. The container is running already, with /.ripcord/guest in it. The daemon
  * posix_spawns `ripcord-relay SANDBOX-ID` as it does a shim: own session, empty environment, all
  * signals at their default, stdin and stdout /dev/null, stderr the log in run_dir, one end of a
- * SOCK_SEQPACKET pair as SHIM_FD_CONTROL, the plan as SHIM_FD_PLAN. The relay then makes
- * SHIM_SOCKET in run_dir, looks at the container and says HELLO and READY on the control socket, or
+ * SOCK_SEQPACKET pair as SUP_FD_CONTROL, the plan as SUP_FD_PLAN. The relay then makes
+ * SUP_SOCKET in run_dir, looks at the container and says HELLO and READY on the control socket, or
  * FAILED and ends (daemon/engine/handshake.h). From there on it speaks proto/supervisor.h and
  * outlives the daemon. It makes nothing else in run_dir but the porter's socket
  * (supervisor/relay/relay.h); an exec's journals go to exec_dir/<exec id>/. Both folders are the
@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/limits.h"
 
 enum { RELAY_PLAN_MAX = 4 << 20, RELAY_PLAN_ENV_MAX = 1024 };
 
@@ -41,7 +42,7 @@ struct relay_plan {
 
     uint64_t memory;     /* bytes; 0: no limit. For messages and records: the engine enforces it */
     uint32_t pids;       /* same */
-    uint32_t unenforced; /* enum spec_limit bits, told back in HELLO */
+    uint32_t unenforced; /* enum limit_bit bits, told back in HELLO */
     uint32_t packages_port;  /* on 127.0.0.1 inside; 0: it has no way to the package registry */
     bool packages_inside;    /* its network is not of this machine: the guest is to listen there */
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */

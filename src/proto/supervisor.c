@@ -11,38 +11,38 @@ enum tag_type { TAG_ANY, TAG_U64, TAG_STR };
 
 /* clang-format off */
 static const uint8_t tag_types[] = {
-    [SHIM_TAG_VERSION]      = TAG_U64,
-    [SHIM_TAG_SANDBOX]      = TAG_STR,
-    [SHIM_TAG_PID]          = TAG_U64,
-    [SHIM_TAG_STATE]        = TAG_U64,
-    [SHIM_TAG_ERR_CODE]     = TAG_U64,
-    [SHIM_TAG_ERR_ERRNO]    = TAG_U64,
-    [SHIM_TAG_ERR_MSG]      = TAG_STR,
-    [SHIM_TAG_ERR_HINT]     = TAG_STR,
-    [SHIM_TAG_EXEC]         = TAG_STR,
-    [SHIM_TAG_ARG]          = TAG_STR,
-    [SHIM_TAG_ENV]          = TAG_STR,
-    [SHIM_TAG_CWD]          = TAG_STR,
-    [SHIM_TAG_USER]         = TAG_STR,
-    [SHIM_TAG_FLAGS]        = TAG_U64,
-    [SHIM_TAG_TIMEOUT]      = TAG_U64,
-    [SHIM_TAG_IDLE_TIMEOUT] = TAG_U64,
-    [SHIM_TAG_ROWS]         = TAG_U64,
-    [SHIM_TAG_COLS]         = TAG_U64,
-    [SHIM_TAG_STDOUT]       = TAG_U64,
-    [SHIM_TAG_STDERR]       = TAG_U64,
-    [SHIM_TAG_STDOUT_START] = TAG_U64,
-    [SHIM_TAG_STDERR_START] = TAG_U64,
-    [SHIM_TAG_RECORD]       = TAG_STR,
-    [SHIM_TAG_SIGNAL]       = TAG_U64,
-    [SHIM_TAG_CAUSE]        = TAG_U64,
-    [SHIM_TAG_GRACE]        = TAG_U64,
-    [SHIM_TAG_PORT]         = TAG_U64,
-    [SHIM_TAG_PATH]         = TAG_STR,
-    [SHIM_TAG_DIRECTION]    = TAG_U64,
-    [SHIM_TAG_STAT]         = TAG_STR,
-    [SHIM_TAG_HASH]         = TAG_STR,
-    [SHIM_TAG_UNENFORCED]   = TAG_U64,
+    [SUP_TAG_VERSION]      = TAG_U64,
+    [SUP_TAG_SANDBOX]      = TAG_STR,
+    [SUP_TAG_PID]          = TAG_U64,
+    [SUP_TAG_STATE]        = TAG_U64,
+    [SUP_TAG_ERR_CODE]     = TAG_U64,
+    [SUP_TAG_ERR_ERRNO]    = TAG_U64,
+    [SUP_TAG_ERR_MSG]      = TAG_STR,
+    [SUP_TAG_ERR_HINT]     = TAG_STR,
+    [SUP_TAG_EXEC]         = TAG_STR,
+    [SUP_TAG_ARG]          = TAG_STR,
+    [SUP_TAG_ENV]          = TAG_STR,
+    [SUP_TAG_CWD]          = TAG_STR,
+    [SUP_TAG_USER]         = TAG_STR,
+    [SUP_TAG_FLAGS]        = TAG_U64,
+    [SUP_TAG_TIMEOUT]      = TAG_U64,
+    [SUP_TAG_IDLE_TIMEOUT] = TAG_U64,
+    [SUP_TAG_ROWS]         = TAG_U64,
+    [SUP_TAG_COLS]         = TAG_U64,
+    [SUP_TAG_STDOUT]       = TAG_U64,
+    [SUP_TAG_STDERR]       = TAG_U64,
+    [SUP_TAG_STDOUT_START] = TAG_U64,
+    [SUP_TAG_STDERR_START] = TAG_U64,
+    [SUP_TAG_RECORD]       = TAG_STR,
+    [SUP_TAG_SIGNAL]       = TAG_U64,
+    [SUP_TAG_CAUSE]        = TAG_U64,
+    [SUP_TAG_GRACE]        = TAG_U64,
+    [SUP_TAG_PORT]         = TAG_U64,
+    [SUP_TAG_PATH]         = TAG_STR,
+    [SUP_TAG_DIRECTION]    = TAG_U64,
+    [SUP_TAG_STAT]         = TAG_STR,
+    [SUP_TAG_HASH]         = TAG_STR,
+    [SUP_TAG_UNENFORCED]   = TAG_U64,
 };
 /* clang-format on */
 
@@ -51,18 +51,18 @@ static size_t supervisor_padding(size_t len)
     return 8 - len % 8;
 }
 
-void shim_begin(struct shim_writer *w, enum shim_msg_type type, uint64_t seq)
+void sup_begin(struct sup_writer *w, enum sup_msg_type type, uint64_t seq)
 {
-    struct shim_msg head = {.type = (uint16_t)type, .seq = seq};
+    struct sup_msg head = {.type = (uint16_t)type, .seq = seq};
 
-    *w = (struct shim_writer){.buf = BUF_INIT(SHIM_MSG_MAX)};
+    *w = (struct sup_writer){.buf = BUF_INIT(SUP_MSG_MAX)};
     if (buf_append(&w->buf, &head, sizeof(head)) < 0)
         w->overflow = 1;
 }
 
-void shim_put_bytes(struct shim_writer *w, uint16_t tag, const void *p, size_t len)
+void sup_put_bytes(struct sup_writer *w, uint16_t tag, const void *p, size_t len)
 {
-    struct shim_field field = {.tag = tag, .length = (uint32_t)len};
+    struct sup_field field = {.tag = tag, .length = (uint32_t)len};
     size_t pad = supervisor_padding(len);
     char *dst;
 
@@ -80,99 +80,102 @@ void shim_put_bytes(struct shim_writer *w, uint16_t tag, const void *p, size_t l
     buf_commit(&w->buf, sizeof(field) + len + pad);
 }
 
-void shim_put_u64(struct shim_writer *w, uint16_t tag, uint64_t v)
+void sup_put_u64(struct sup_writer *w, uint16_t tag, uint64_t v)
 {
-    shim_put_bytes(w, tag, &v, sizeof(v));
+    sup_put_bytes(w, tag, &v, sizeof(v));
 }
 
-void shim_put_str(struct shim_writer *w, uint16_t tag, const char *s)
+void sup_put_str(struct sup_writer *w, uint16_t tag, const char *s)
 {
     if (s)
-        shim_put_bytes(w, tag, s, strlen(s));
+        sup_put_bytes(w, tag, s, strlen(s));
 }
 
-void shim_put_stat(struct shim_writer *w, const char *name, uint64_t value)
+void sup_put_stat(struct sup_writer *w, const char *name, uint64_t value)
 {
     char text[64];
 
     snprintf(text, sizeof(text), "%s=%llu", name, (unsigned long long)value);
-    shim_put_str(w, SHIM_TAG_STAT, text);
+    sup_put_str(w, SUP_TAG_STAT, text);
 }
 
-void shim_put_err(struct shim_writer *w, const struct err *err)
+void sup_put_err(struct sup_writer *w, const struct err *err)
 {
-    shim_put_u64(w, SHIM_TAG_ERR_CODE, err->code);
+    sup_put_u64(w, SUP_TAG_ERR_CODE, err->code);
     if (err->errnum)
-        shim_put_u64(w, SHIM_TAG_ERR_ERRNO, (uint64_t)err->errnum);
-    shim_put_str(w, SHIM_TAG_ERR_MSG, err->msg);
-    shim_put_str(w, SHIM_TAG_ERR_HINT, err->hint);
+        sup_put_u64(w, SUP_TAG_ERR_ERRNO, (uint64_t)err->errnum);
+    sup_put_str(w, SUP_TAG_ERR_MSG, err->msg);
+    sup_put_str(w, SUP_TAG_ERR_HINT, err->hint);
 }
 
-int shim_finish(struct shim_writer *w, struct err *err)
+int sup_finish(struct sup_writer *w, struct err *err)
 {
     uint32_t length;
 
     if (w->overflow)
-        return err_set(err, ERR_LIMIT, "message to or from the shim is over %d bytes",
-                       SHIM_MSG_MAX);
-    length = (uint32_t)(w->buf.len - sizeof(struct shim_msg));
-    memcpy(buf_data(&w->buf) + offsetof(struct shim_msg, length), &length, sizeof(length));
+        return err_set(err, ERR_LIMIT, "supervisor message: exceeds %d bytes", SUP_MSG_MAX);
+    length = (uint32_t)(w->buf.len - sizeof(struct sup_msg));
+    memcpy(buf_data(&w->buf) + offsetof(struct sup_msg, length), &length, sizeof(length));
     return 0;
 }
 
-void shim_writer_done(struct shim_writer *w)
+void sup_writer_done(struct sup_writer *w)
 {
     buf_done(&w->buf);
 }
 
-int shim_read(struct shim_reader *r, const void *packet, size_t len, struct err *err)
+int sup_read(struct sup_reader *r, const void *packet, size_t len, struct err *err)
 {
-    struct shim_reader out;
+    struct sup_reader out;
 
     if (len < sizeof(out.head))
-        return err_set(err, ERR_INVALID, "shim message of %zu bytes is shorter than its head", len);
+        return err_set(err, ERR_INVALID, "supervisor message: %zu bytes are less than a header",
+                       len);
     memcpy(&out.head, packet, sizeof(out.head));
     if (out.head.length != len - sizeof(out.head))
-        return err_set(err, ERR_INVALID, "shim message says %u bytes and has %zu", out.head.length,
-                       len - sizeof(out.head));
+        return err_set(err, ERR_INVALID,
+                       "supervisor message: the header says %u bytes, the packet has %zu",
+                       out.head.length, len - sizeof(out.head));
     out.p = (const char *)packet + sizeof(out.head);
     out.end = out.p + out.head.length;
     *r = out;
     return 0;
 }
 
-static int supervisor_check_value(const struct shim_value *v, struct err *err)
+static int supervisor_check_value(const struct sup_value *v, struct err *err)
 {
     enum tag_type type = v->tag < ARRAY_SIZE(tag_types) ? tag_types[v->tag] : TAG_ANY;
 
     if (type == TAG_U64 && v->length != sizeof(v->u64))
-        return err_set(err, ERR_INVALID, "shim field %u: a number of %u bytes", v->tag, v->length);
+        return err_set(err, ERR_INVALID, "supervisor message: field %u: invalid number (%u bytes)",
+                       v->tag, v->length);
     if (type == TAG_STR && memchr(v->data, 0, v->length))
-        return err_set(err, ERR_INVALID, "shim field %u: NUL in a string", v->tag);
+        return err_set(err, ERR_INVALID, "supervisor message: field %u: contains a NUL", v->tag);
     return 0;
 }
 
-int shim_next(struct shim_reader *r, struct shim_value *ret, struct err *err)
+int sup_next(struct sup_reader *r, struct sup_value *ret, struct err *err)
 {
     size_t left = (size_t)(r->end - r->p), pad;
-    struct shim_field field;
-    struct shim_value v;
+    struct sup_field field;
+    struct sup_value v;
     int code;
 
     if (!left)
         return 0;
     if (left < sizeof(field))
-        return err_set(err, ERR_INVALID, "shim field is cut off");
+        return err_set(err, ERR_INVALID, "supervisor message: truncated field");
     memcpy(&field, r->p, sizeof(field));
     left -= sizeof(field);
     pad = supervisor_padding(field.length);
     if (field.length > left || pad > left - field.length)
-        return err_set(err, ERR_INVALID, "shim field %u: %u bytes, but %zu are left", field.tag,
-                       field.length, left);
-    v = (struct shim_value){.tag = field.tag, .data = r->p + sizeof(field), .length = field.length};
+        return err_set(err, ERR_INVALID, "supervisor message: field %u: %u bytes, but %zu are left",
+                       field.tag, field.length, left);
+    v = (struct sup_value){.tag = field.tag, .data = r->p + sizeof(field), .length = field.length};
     for (size_t i = 0; i < pad; i++)
         if (v.data[v.length + i])
-            return err_set(err, ERR_INVALID, "shim field %u: padding is not zero", field.tag);
+            return err_set(err, ERR_INVALID, "supervisor message: field %u: padding is not zero",
+                           field.tag);
     if (v.length == sizeof(v.u64))
         memcpy(&v.u64, v.data, sizeof(v.u64));
     code = supervisor_check_value(&v, err);
@@ -183,25 +186,25 @@ int shim_next(struct shim_reader *r, struct shim_value *ret, struct err *err)
     return 1;
 }
 
-int shim_read_err(const void *packet, size_t len, struct err *err)
+int sup_read_err(const void *packet, size_t len, struct err *err)
 {
     const char *msg = NULL, *hint = NULL;
     uint64_t code = ERR_NONE, errnum = 0;
-    struct shim_reader r = {0};
-    struct shim_value v = {0};
+    struct sup_reader r = {0};
+    struct sup_value v = {0};
     int n;
 
-    n = shim_read(&r, packet, len, err);
+    n = sup_read(&r, packet, len, err);
     if (n < 0)
         return n;
-    while ((n = shim_next(&r, &v, err)) > 0) {
-        if (v.tag == SHIM_TAG_ERR_CODE)
+    while ((n = sup_next(&r, &v, err)) > 0) {
+        if (v.tag == SUP_TAG_ERR_CODE)
             code = v.u64;
-        else if (v.tag == SHIM_TAG_ERR_ERRNO)
+        else if (v.tag == SUP_TAG_ERR_ERRNO)
             errnum = v.u64;
-        else if (v.tag == SHIM_TAG_ERR_MSG)
+        else if (v.tag == SUP_TAG_ERR_MSG)
             msg = v.data;
-        else if (v.tag == SHIM_TAG_ERR_HINT)
+        else if (v.tag == SUP_TAG_ERR_HINT)
             hint = v.data;
     }
     if (n < 0 || code == ERR_NONE)

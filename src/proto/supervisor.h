@@ -5,7 +5,7 @@
  * take over. Several connections at once
  * are fine (each gets what it asked for).
  *
- * A message is `struct shim_msg` followed by typed fields (struct shim_field, padded to 8 bytes):
+ * A message is `struct sup_msg` followed by typed fields (struct sup_field, padded to 8 bytes):
  * fields that a reader does not know are skipped, so that either side may be newer. The first
  * message on each connection is HELLO from both sides with the version; a peer with another *major*
  * version is told so and cut off. All lengths are checked before use; numbers are host order (same
@@ -58,146 +58,146 @@
 #include "lib/base/err.h"
 
 /* 1.1: PLAN. 1.2: LISTENER. 1.3: EXEC_FED. Tests build programs of other versions. */
-#ifndef SHIM_VERSION_MAJOR
-#define SHIM_VERSION_MAJOR 1
-#define SHIM_VERSION_MINOR 3
+#ifndef SUP_VERSION_MAJOR
+#define SUP_VERSION_MAJOR 1
+#define SUP_VERSION_MINOR 3
 #endif
 
 /* Descriptor numbers at start-up of the supervisor, and the name of its socket. */
-enum { SHIM_FD_CONTROL = 3, SHIM_FD_PLAN = 4 };
-#define SHIM_SOCKET "shim.sock"
+enum { SUP_FD_CONTROL = 3, SUP_FD_PLAN = 4 };
+#define SUP_SOCKET "shim.sock"
 
-enum { SHIM_MSG_MAX = 192 << 10, SHIM_PLAN_MAX = 4 << 20 };
+enum { SUP_MSG_MAX = 192 << 10, SUP_PLAN_MAX = 4 << 20 };
 
-enum shim_msg_type {
-    SHIM_HELLO = 1,
-    SHIM_READY,
-    SHIM_FAILED,
-    SHIM_EXEC,
-    SHIM_STARTED,
-    SHIM_EXEC_FAILED,
-    SHIM_ATTACH,
-    SHIM_ATTACHED,
-    SHIM_DETACH,
-    SHIM_ACK,
-    SHIM_OUTPUT,
-    SHIM_ENDED,
-    SHIM_SIGNAL,
-    SHIM_KILL,
-    SHIM_RESIZE,
-    SHIM_STDIN_CLOSE,
-    SHIM_STOP,
-    SHIM_STOPPED,
-    SHIM_PAUSE,
-    SHIM_RESUME,
-    SHIM_STATS,
-    SHIM_DIAL,
-    SHIM_COPY,
-    SHIM_RESULT,
-    SHIM_PLAN,
-    SHIM_LISTENER,
-    SHIM_EXEC_FED,
-    SHIM_MSG_TYPE_MAX,
+enum sup_msg_type {
+    SUP_HELLO = 1,
+    SUP_READY,
+    SUP_FAILED,
+    SUP_EXEC,
+    SUP_STARTED,
+    SUP_EXEC_FAILED,
+    SUP_ATTACH,
+    SUP_ATTACHED,
+    SUP_DETACH,
+    SUP_ACK,
+    SUP_OUTPUT,
+    SUP_ENDED,
+    SUP_SIGNAL,
+    SUP_KILL,
+    SUP_RESIZE,
+    SUP_STDIN_CLOSE,
+    SUP_STOP,
+    SUP_STOPPED,
+    SUP_PAUSE,
+    SUP_RESUME,
+    SUP_STATS,
+    SUP_DIAL,
+    SUP_COPY,
+    SUP_RESULT,
+    SUP_PLAN,
+    SUP_LISTENER,
+    SUP_EXEC_FED,
+    SUP_MSG_TYPE_MAX,
 };
 
-struct shim_msg {
-    uint16_t type; /* enum shim_msg_type */
+struct sup_msg {
+    uint16_t type; /* enum sup_msg_type */
     uint16_t reserved;
     uint32_t length; /* bytes of fields behind this header */
     uint64_t seq;
 };
 
-struct shim_field {
-    uint16_t tag; /* enum shim_tag */
+struct sup_field {
+    uint16_t tag; /* enum sup_tag */
     uint16_t reserved;
     uint32_t length; /* bytes of value behind this header, before padding to 8 */
 };
 
-enum shim_tag {
-    SHIM_TAG_VERSION = 1,      /* u64: major << 32 | minor */
-    SHIM_TAG_SANDBOX,          /* string: sandbox id */
-    SHIM_TAG_PID,              /* u64 */
-    SHIM_TAG_STATE,            /* u64: enum shim_state */
-    SHIM_TAG_ERR_CODE,         /* u64 */
-    SHIM_TAG_ERR_ERRNO,        /* u64 */
-    SHIM_TAG_ERR_MSG,          /* string */
-    SHIM_TAG_ERR_HINT,         /* string */
-    SHIM_TAG_EXEC,             /* string: exec id */
-    SHIM_TAG_ARG,              /* string, repeated */
-    SHIM_TAG_ENV,              /* string K=V, repeated */
-    SHIM_TAG_CWD,              /* string; absent: the sandbox's */
-    SHIM_TAG_USER,             /* string: name, uid or uid:gid; absent: the sandbox's */
-    SHIM_TAG_FLAGS,            /* u64: enum shim_exec_flags */
-    SHIM_TAG_TIMEOUT,          /* u64 usec; absent: none */
-    SHIM_TAG_IDLE_TIMEOUT,     /* u64 usec */
-    SHIM_TAG_ROWS,             /* u64 */
-    SHIM_TAG_COLS,             /* u64 */
-    SHIM_TAG_STDOUT,           /* u64 offset */
-    SHIM_TAG_STDERR,           /* u64 offset */
-    SHIM_TAG_STDOUT_START,     /* u64 lowest offset kept */
-    SHIM_TAG_STDERR_START,     /* u64 */
-    SHIM_TAG_RECORD,           /* string: end_record_format() text */
-    SHIM_TAG_SIGNAL,           /* u64 */
-    SHIM_TAG_CAUSE,            /* u64: enum end_cause for KILL */
-    SHIM_TAG_GRACE,            /* u64 usec */
-    SHIM_TAG_PORT,             /* u64 */
-    SHIM_TAG_PATH,             /* string */
-    SHIM_TAG_DIRECTION,        /* u64: 0 out of the sandbox, 1 into it */
-    SHIM_TAG_STAT,             /* string "name=value", repeated */
-    SHIM_TAG_HASH,             /* string: config hash of the plan */
-    SHIM_TAG_UNENFORCED,       /* u64: enum plan_limit bits that hold only on paper here */
-    SHIM_TAG_INPUT,            /* bytes, in a handover: for stdin, then its end */
-    SHIM_TAG_SECRET,           /* bytes, in a handover, repeated: name, NUL, value */
-    SHIM_TAG_SECRET_PLACE,     /* bytes, in a handover: where the secret before it goes */
-    SHIM_TAG_PLAN_FIRST = 256, /* tags of the plan: proto/plan.h */
+enum sup_tag {
+    SUP_TAG_VERSION = 1,      /* u64: major << 32 | minor */
+    SUP_TAG_SANDBOX,          /* string: sandbox id */
+    SUP_TAG_PID,              /* u64 */
+    SUP_TAG_STATE,            /* u64: enum sup_state */
+    SUP_TAG_ERR_CODE,         /* u64 */
+    SUP_TAG_ERR_ERRNO,        /* u64 */
+    SUP_TAG_ERR_MSG,          /* string */
+    SUP_TAG_ERR_HINT,         /* string */
+    SUP_TAG_EXEC,             /* string: exec id */
+    SUP_TAG_ARG,              /* string, repeated */
+    SUP_TAG_ENV,              /* string K=V, repeated */
+    SUP_TAG_CWD,              /* string; absent: the sandbox's */
+    SUP_TAG_USER,             /* string: name, uid or uid:gid; absent: the sandbox's */
+    SUP_TAG_FLAGS,            /* u64: enum sup_exec_flags */
+    SUP_TAG_TIMEOUT,          /* u64 usec; absent: none */
+    SUP_TAG_IDLE_TIMEOUT,     /* u64 usec */
+    SUP_TAG_ROWS,             /* u64 */
+    SUP_TAG_COLS,             /* u64 */
+    SUP_TAG_STDOUT,           /* u64 offset */
+    SUP_TAG_STDERR,           /* u64 offset */
+    SUP_TAG_STDOUT_START,     /* u64 lowest offset kept */
+    SUP_TAG_STDERR_START,     /* u64 */
+    SUP_TAG_RECORD,           /* string: end_record_format() text */
+    SUP_TAG_SIGNAL,           /* u64 */
+    SUP_TAG_CAUSE,            /* u64: enum end_cause for KILL */
+    SUP_TAG_GRACE,            /* u64 usec */
+    SUP_TAG_PORT,             /* u64 */
+    SUP_TAG_PATH,             /* string */
+    SUP_TAG_DIRECTION,        /* u64: 0 out of the sandbox, 1 into it */
+    SUP_TAG_STAT,             /* string "name=value", repeated */
+    SUP_TAG_HASH,             /* string: config hash of the plan */
+    SUP_TAG_UNENFORCED,       /* u64: enum limit_bit bits that hold only on paper here */
+    SUP_TAG_INPUT,            /* bytes, in a handover: for stdin, then its end */
+    SUP_TAG_SECRET,           /* bytes, in a handover, repeated: name, NUL, value */
+    SUP_TAG_SECRET_PLACE,     /* bytes, in a handover: where the secret before it goes */
+    SUP_TAG_PLAN_FIRST = 256, /* tags of the plan: proto/plan.h */
 };
 
-enum shim_exec_flags {
-    SHIM_EXEC_STDIN = 1 << 0,  /* give me the write end of stdin; else it is /dev/null */
-    SHIM_EXEC_TTY = 1 << 1,    /* a pty; stdout carries all output */
-    SHIM_EXEC_ATTACH = 1 << 2, /* as if ATTACH followed: OUTPUT messages from offset 0 */
+enum sup_exec_flags {
+    SUP_EXEC_STDIN = 1 << 0,  /* give me the write end of stdin; else it is /dev/null */
+    SUP_EXEC_TTY = 1 << 1,    /* a pty; stdout carries all output */
+    SUP_EXEC_ATTACH = 1 << 2, /* as if ATTACH followed: OUTPUT messages from offset 0 */
 };
 
-enum shim_stop_flags {
-    SHIM_STOP_FOR_GOOD = 1 << 0, /* the daemon removes it, and its cgroups when it has time */
+enum sup_stop_flags {
+    SUP_STOP_FOR_GOOD = 1 << 0, /* the daemon removes it, and its cgroups when it has time */
 };
 
-enum shim_state { SHIM_STARTING, SHIM_RUNNING, SHIM_PAUSED, SHIM_STOPPING };
+enum sup_state { SUP_STARTING, SUP_RUNNING, SUP_PAUSED, SUP_STOPPING };
 
-/* Writing: shim_begin(), fields, then send buf_data(). Overflow of SHIM_MSG_MAX is kept in the
- * buffer's state and told by shim_finish(). */
-struct shim_writer {
+/* Writing: sup_begin(), fields, then send buf_data(). Overflow of SUP_MSG_MAX is kept in the
+ * buffer's state and told by sup_finish(). */
+struct sup_writer {
     struct buf buf;
     int overflow;
 };
 
-void shim_begin(struct shim_writer *w, enum shim_msg_type type, uint64_t seq);
-void shim_put_u64(struct shim_writer *w, uint16_t tag, uint64_t v);
-void shim_put_str(struct shim_writer *w, uint16_t tag, const char *s); /* NULL: nothing is put */
-void shim_put_bytes(struct shim_writer *w, uint16_t tag, const void *p, size_t len);
-/* SHIM_TAG_STAT "name=value". */
-void shim_put_stat(struct shim_writer *w, const char *name, uint64_t value);
-void shim_put_err(struct shim_writer *w, const struct err *err);
-int shim_finish(struct shim_writer *w, struct err *err); /* fills in the length */
-void shim_writer_done(struct shim_writer *w);
+void sup_begin(struct sup_writer *w, enum sup_msg_type type, uint64_t seq);
+void sup_put_u64(struct sup_writer *w, uint16_t tag, uint64_t v);
+void sup_put_str(struct sup_writer *w, uint16_t tag, const char *s); /* NULL: nothing is put */
+void sup_put_bytes(struct sup_writer *w, uint16_t tag, const void *p, size_t len);
+/* SUP_TAG_STAT "name=value". */
+void sup_put_stat(struct sup_writer *w, const char *name, uint64_t value);
+void sup_put_err(struct sup_writer *w, const struct err *err);
+int sup_finish(struct sup_writer *w, struct err *err); /* fills in the length */
+void sup_writer_done(struct sup_writer *w);
 
-/* Reading: shim_read() checks the frame whole; then walk the fields. Strings are checked to hold no
+/* Reading: sup_read() checks the frame whole; then walk the fields. Strings are checked to hold no
  * NUL and are NUL-terminated by the padding or a copy: value is valid until the packet's buffer
  * goes. */
-struct shim_reader {
-    struct shim_msg head;
+struct sup_reader {
+    struct sup_msg head;
     const char *p, *end;
 };
 
-struct shim_value {
+struct sup_value {
     uint16_t tag;
     const char *data; /* NUL-terminated for strings */
     uint32_t length;
     uint64_t u64; /* when length is 8 */
 };
 
-int shim_read(struct shim_reader *r, const void *packet, size_t len, struct err *err);
+int sup_read(struct sup_reader *r, const void *packet, size_t len, struct err *err);
 /* 1 and *ret; 0 at the end; -ERR_INVALID. */
-int shim_next(struct shim_reader *r, struct shim_value *ret, struct err *err);
+int sup_next(struct sup_reader *r, struct sup_value *ret, struct err *err);
 /* Collects the error fields of a message that carries them; ERR_NONE when there are none. */
-int shim_read_err(const void *packet, size_t len, struct err *err);
+int sup_read_err(const void *packet, size_t len, struct err *err);

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
 #include "lib/base/err.h"
 #include "lib/base/time.h"
 #include "lib/journal/journal.h"

@@ -10,8 +10,11 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/handshake.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/supervisor.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/exec.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
@@ -67,54 +67,54 @@ static void conn_close(struct conn *c)
     c->n_attached = 0;
 }
 
-static void send_msg(struct conn *c, struct shim_writer *w, int fd)
+static void send_msg(struct conn *c, struct sup_writer *w, int fd)
 {
-    if (shim_finish(w, NULL) < 0 ||
+    if (sup_finish(w, NULL) < 0 ||
         fd_send(c->fd, buf_data(&w->buf), w->buf.len, &fd, fd >= 0, 0) < 0)
         conn_close(c);
-    shim_writer_done(w);
+    sup_writer_done(w);
 }
 
 static void send_result(struct conn *c, uint64_t seq, const struct err *err, int fd)
 {
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
 
-    shim_begin(&w, SHIM_RESULT, seq);
+    sup_begin(&w, SUP_RESULT, seq);
     if (err)
-        shim_put_err(&w, err);
+        sup_put_err(&w, err);
     send_msg(c, &w, fd);
 }
 
-static void send_about(struct conn *c, enum shim_msg_type type, uint64_t seq,
+static void send_about(struct conn *c, enum sup_msg_type type, uint64_t seq,
                        const struct fake_exec *x)
 {
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
 
-    shim_begin(&w, type, seq);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
-    shim_put_u64(&w, SHIM_TAG_STDOUT, x->streams[JOURNAL_STDOUT].end);
-    shim_put_u64(&w, SHIM_TAG_STDERR, x->streams[JOURNAL_STDERR].end);
+    sup_begin(&w, type, seq);
+    sup_put_str(&w, SUP_TAG_EXEC, x->id);
+    sup_put_u64(&w, SUP_TAG_STDOUT, x->streams[JOURNAL_STDOUT].end);
+    sup_put_u64(&w, SUP_TAG_STDERR, x->streams[JOURNAL_STDERR].end);
     send_msg(c, &w, -1);
 }
 
 static void send_hello(struct fake_supervisor *s, struct conn *c)
 {
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
 
-    shim_begin(&w, SHIM_HELLO, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
-    shim_put_str(&w, SHIM_TAG_SANDBOX, s->id);
-    shim_put_str(&w, SHIM_TAG_HASH, s->hash);
-    shim_put_u64(&w, SHIM_TAG_STATE, s->paused ? SHIM_PAUSED : SHIM_RUNNING);
+    sup_begin(&w, SUP_HELLO, 0);
+    sup_put_u64(&w, SUP_TAG_VERSION, (uint64_t)SUP_VERSION_MAJOR << 32 | SUP_VERSION_MINOR);
+    sup_put_u64(&w, SUP_TAG_PID, (uint64_t)getpid());
+    sup_put_str(&w, SUP_TAG_SANDBOX, s->id);
+    sup_put_str(&w, SUP_TAG_HASH, s->hash);
+    sup_put_u64(&w, SUP_TAG_STATE, s->paused ? SUP_PAUSED : SUP_RUNNING);
     send_msg(c, &w, -1);
 }
 
-static void send_plain(struct conn *c, enum shim_msg_type type)
+static void send_plain(struct conn *c, enum sup_msg_type type)
 {
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
 
-    shim_begin(&w, type, 0);
+    sup_begin(&w, type, 0);
     send_msg(c, &w, -1);
 }
 
@@ -125,13 +125,13 @@ static void send_ended(struct fake_supervisor *s, const struct fake_exec *x)
     if (end_record_format(&x->rec, &text) < 0)
         buf_clear(&text);
     for (size_t i = 0; i < FAKE_CONNS_MAX; i++) {
-        struct shim_writer w = {0};
+        struct sup_writer w = {0};
 
         if (s->conns[i].fd < 0)
             continue;
-        shim_begin(&w, SHIM_ENDED, 0);
-        shim_put_str(&w, SHIM_TAG_EXEC, x->id);
-        shim_put_bytes(&w, SHIM_TAG_RECORD, buf_data(&text), text.len);
+        sup_begin(&w, SUP_ENDED, 0);
+        sup_put_str(&w, SUP_TAG_EXEC, x->id);
+        sup_put_bytes(&w, SUP_TAG_RECORD, buf_data(&text), text.len);
         send_msg(&s->conns[i], &w, -1);
     }
     buf_done(&text);
@@ -152,7 +152,7 @@ static void send_output(struct fake_supervisor *s, struct conn *c)
         for (int k = 0; k < JOURNAL_STREAMS; k++)
             a->told[k] = x->streams[k].end;
         a->in_flight = true;
-        send_about(c, SHIM_OUTPUT, 0, x);
+        send_about(c, SUP_OUTPUT, 0, x);
         if (c->fd < 0)
             return;
     }
@@ -161,7 +161,7 @@ static void send_output(struct fake_supervisor *s, struct conn *c)
 /* ---- in ---- */
 
 struct order {
-    enum shim_msg_type type;
+    enum sup_msg_type type;
     uint64_t seq;
     struct exec_request req; /* id, argv, env, flags, timeouts */
     uint64_t offsets[JOURNAL_STREAMS];
@@ -169,30 +169,30 @@ struct order {
     int fd;
 };
 
-static void order_field(struct order *o, const struct shim_value *v)
+static void order_field(struct order *o, const struct sup_value *v)
 {
-    if (v->tag == SHIM_TAG_EXEC)
+    if (v->tag == SUP_TAG_EXEC)
         snprintf(o->req.id, sizeof(o->req.id), "%s", v->data);
-    else if (v->tag == SHIM_TAG_ARG)
+    else if (v->tag == SUP_TAG_ARG)
         strv_add(&o->req.argv, v->data);
-    else if (v->tag == SHIM_TAG_FLAGS) {
-        o->req.want_stdin = v->u64 & SHIM_EXEC_STDIN;
-        o->req.attach = v->u64 & SHIM_EXEC_ATTACH;
-    } else if (v->tag == SHIM_TAG_TIMEOUT)
+    else if (v->tag == SUP_TAG_FLAGS) {
+        o->req.want_stdin = v->u64 & SUP_EXEC_STDIN;
+        o->req.attach = v->u64 & SUP_EXEC_ATTACH;
+    } else if (v->tag == SUP_TAG_TIMEOUT)
         o->req.timeout = v->u64;
-    else if (v->tag == SHIM_TAG_IDLE_TIMEOUT)
+    else if (v->tag == SUP_TAG_IDLE_TIMEOUT)
         o->req.idle_timeout = v->u64;
-    else if (v->tag == SHIM_TAG_STDOUT)
+    else if (v->tag == SUP_TAG_STDOUT)
         o->offsets[JOURNAL_STDOUT] = v->u64;
-    else if (v->tag == SHIM_TAG_STDERR)
+    else if (v->tag == SUP_TAG_STDERR)
         o->offsets[JOURNAL_STDERR] = v->u64;
-    else if (v->tag == SHIM_TAG_SIGNAL)
+    else if (v->tag == SUP_TAG_SIGNAL)
         o->sig = v->u64;
-    else if (v->tag == SHIM_TAG_CAUSE)
+    else if (v->tag == SUP_TAG_CAUSE)
         o->cause = v->u64;
-    else if (v->tag == SHIM_TAG_PORT)
+    else if (v->tag == SUP_TAG_PORT)
         o->port = v->u64;
-    else if (v->tag == SHIM_TAG_DIRECTION)
+    else if (v->tag == SUP_TAG_DIRECTION)
         o->direction = v->u64;
 }
 
@@ -234,7 +234,7 @@ static void report_end(struct fake_supervisor *s, const struct fake_exec *x)
 static void do_exec(struct fake_supervisor *s, struct conn *c, struct order *o)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
     struct fake_exec *x;
     int r;
 
@@ -247,12 +247,12 @@ static void do_exec(struct fake_supervisor *s, struct conn *c, struct order *o)
     x->next = s->execs;
     s->execs = x;
     s->n_execs++;
-    shim_begin(&w, r < 0 ? SHIM_EXEC_FAILED : SHIM_STARTED, o->seq);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    sup_begin(&w, r < 0 ? SUP_EXEC_FAILED : SUP_STARTED, o->seq);
+    sup_put_str(&w, SUP_TAG_EXEC, x->id);
     if (r < 0)
-        shim_put_err(&w, &err);
+        sup_put_err(&w, &err);
     else
-        shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
+        sup_put_u64(&w, SUP_TAG_PID, (uint64_t)getpid());
     send_msg(c, &w, x->stdin_out);
     x->stdin_out = fd_close(x->stdin_out);
     if (o->req.attach && c->fd >= 0)
@@ -265,25 +265,25 @@ static void do_exec(struct fake_supervisor *s, struct conn *c, struct order *o)
 static bool do_about_exec(struct fake_supervisor *s, struct conn *c, struct order *o,
                           struct fake_exec *x)
 {
-    if (o->type == SHIM_ATTACH) {
+    if (o->type == SUP_ATTACH) {
         attach(c, o);
-        send_about(c, SHIM_ATTACHED, o->seq, x);
-    } else if (o->type == SHIM_DETACH) {
+        send_about(c, SUP_ATTACHED, o->seq, x);
+    } else if (o->type == SUP_DETACH) {
         detach(c, x->id);
-    } else if (o->type == SHIM_ACK) {
+    } else if (o->type == SUP_ACK) {
         struct fake_attachment *a = find_attachment(c, x->id);
 
         if (a)
             a->in_flight = false;
-    } else if (o->type == SHIM_SIGNAL || o->type == SHIM_KILL) {
+    } else if (o->type == SUP_SIGNAL || o->type == SUP_KILL) {
         bool live = !x->ended;
 
-        fake_exec_end(x, o->type == SHIM_KILL ? (enum end_cause)o->cause : END_SIGNALED, -1,
-                      o->type == SHIM_KILL ? SIGKILL : (int)o->sig);
+        fake_exec_end(x, o->type == SUP_KILL ? (enum end_cause)o->cause : END_SIGNALED, -1,
+                      o->type == SUP_KILL ? SIGKILL : (int)o->sig);
         send_result(c, o->seq, NULL, -1);
         if (live)
             report_end(s, x);
-    } else if (o->type == SHIM_STDIN_CLOSE || o->type == SHIM_RESIZE) {
+    } else if (o->type == SUP_STDIN_CLOSE || o->type == SUP_RESIZE) {
         send_result(c, o->seq, NULL, -1);
     } else {
         return false;
@@ -293,11 +293,11 @@ static bool do_about_exec(struct fake_supervisor *s, struct conn *c, struct orde
 
 static void do_stats(struct conn *c, const struct order *o)
 {
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
 
-    shim_begin(&w, SHIM_STATS, o->seq);
-    shim_put_str(&w, SHIM_TAG_STAT, "memory=4096");
-    shim_put_str(&w, SHIM_TAG_STAT, "pids=1");
+    sup_begin(&w, SUP_STATS, o->seq);
+    sup_put_str(&w, SUP_TAG_STAT, "memory=4096");
+    sup_put_str(&w, SUP_TAG_STAT, "pids=1");
     send_msg(c, &w, -1);
 }
 
@@ -336,22 +336,22 @@ static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
     _cleanup_err_ struct err err = ERR_INIT;
     struct fake_exec *x = *o->req.id ? find_exec(s, o->req.id) : NULL;
 
-    if (o->type == SHIM_HELLO) {
+    if (o->type == SUP_HELLO) {
         return; /* ours went out when the connection came */
-    } else if (o->type == SHIM_EXEC) {
+    } else if (o->type == SUP_EXEC) {
         do_exec(s, c, o);
     } else if (x && do_about_exec(s, c, o, x)) {
         return;
-    } else if (o->type == SHIM_STATS) {
+    } else if (o->type == SUP_STATS) {
         do_stats(c, o);
-    } else if (o->type == SHIM_DIAL) {
+    } else if (o->type == SUP_DIAL) {
         do_dial(c, o);
-    } else if (o->type == SHIM_COPY) {
+    } else if (o->type == SUP_COPY) {
         do_copy(c, o);
-    } else if (o->type == SHIM_PAUSE || o->type == SHIM_RESUME) {
-        s->paused = o->type == SHIM_PAUSE;
+    } else if (o->type == SUP_PAUSE || o->type == SUP_RESUME) {
+        s->paused = o->type == SUP_PAUSE;
         send_result(c, o->seq, NULL, -1);
-    } else if (o->type == SHIM_STOP) {
+    } else if (o->type == SUP_STOP) {
         s->stopping = true;
         send_result(c, o->seq, NULL, -1);
     } else {
@@ -363,20 +363,20 @@ static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
 static bool read_order(struct fake_supervisor *s, struct conn *c, char *packet)
 {
     struct order o = {.fd = -1};
-    struct shim_reader rd;
-    struct shim_value v;
+    struct sup_reader rd;
+    struct sup_value v;
     size_t n_fds = 1;
     ssize_t n;
     bool ok;
 
-    n = fd_recv(c->fd, packet, SHIM_MSG_MAX, &o.fd, &n_fds, 0);
-    ok = n > 0 && shim_read(&rd, packet, (size_t)n, NULL) >= 0;
+    n = fd_recv(c->fd, packet, SUP_MSG_MAX, &o.fd, &n_fds, 0);
+    ok = n > 0 && sup_read(&rd, packet, (size_t)n, NULL) >= 0;
     if (ok) {
         int r;
 
         o.type = rd.head.type;
         o.seq = rd.head.seq;
-        while ((r = shim_next(&rd, &v, NULL)) > 0)
+        while ((r = sup_next(&rd, &v, NULL)) > 0)
             order_field(&o, &v);
         ok = r >= 0;
     }
@@ -397,7 +397,7 @@ static void add_conn(struct fake_supervisor *s, int fd, bool ready)
         s->conns[i].fd = fd;
         send_hello(s, &s->conns[i]);
         if (ready && s->conns[i].fd >= 0)
-            send_plain(&s->conns[i], SHIM_READY);
+            send_plain(&s->conns[i], SUP_READY);
         return;
     }
     fd_close(fd);
@@ -484,13 +484,13 @@ static void stop_all(struct fake_supervisor *s)
     }
     for (size_t i = 0; i < FAKE_CONNS_MAX; i++)
         if (s->conns[i].fd >= 0)
-            send_plain(&s->conns[i], SHIM_STOPPED);
+            send_plain(&s->conns[i], SUP_STOPPED);
 }
 
 static void *supervisor_main(void *arg)
 {
     struct fake_supervisor *s = arg;
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
 
     while (!s->stopping && turn(s, packet))
         ;

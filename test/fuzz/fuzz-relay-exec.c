@@ -110,7 +110,7 @@ static void run(const uint8_t *data, size_t size, size_t step, struct outcome *r
     struct relay_exec *x;
 
     supervisor_init(&r.sup, &ops);
-    r.sup.state = SHIM_RUNNING;
+    r.sup.state = SUP_RUNNING;
     losses = 0;
     x = exec_new(&r);
     for (size_t pos = 0; pos < size && x->line.state != GUEST_STREAM_CLOSED; pos += step) {

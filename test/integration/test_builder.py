@@ -209,7 +209,7 @@ class Steps(BuildCase):
         self.assertEqual(self.build(text)[0].count("CACHED"), 0)
         self.assertEqual(self.sh("cat /out/a/one.txt"), "one of two takes it")
         result = self.try_build("FROM base:1\nCOPY --exclude=[ src /x\n")
-        self.assertIn("line 2, column 6: '[' is not a pattern", result.err.decode())
+        self.assertIn("line 2, column 6: '[' is not a valid pattern", result.err.decode())
 
     def test_the_registry_is_all_there_is_of_a_network(self):
         said, _ = self.build("FROM base:1\nRUN cat /proc/net/route | grep -c eth || echo no routes; echo $PIP_INDEX_URL\n"
@@ -324,7 +324,7 @@ class Packages(BuildCase):
     def prepare(self):
         upstreams = self.root.path / "upstreams.json"
         upstreams.write_text(json.dumps([self.up.as_pypi("own")]), encoding="utf-8")
-        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
+        self.root.configure(f"packages.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
         super().prepare()
 
     def fetched(self):

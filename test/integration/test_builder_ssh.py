@@ -246,7 +246,7 @@ class Refused(SshCase):
 
     def test_what_the_daemon_is_asked(self):
         for ssh, word in (("default", "ID=/PATH"), ("default=rel", "ID=/PATH"), ("a%2Fb=/x", "a/b"), ("default=/nowhere/agent", "/nowhere/agent"),
-                          ("default=/etc/passwd", "not a socket"), ("&ssh=".join(f"a{i}=/x" for i in range(17)), "at most 16")):
+                          ("default=/etc/passwd", "not a socket"), ("&ssh=".join(f"a{i}=/x" for i in range(17)), "limit 16")):
             reply = self.root.http("POST", f"/v1/images/build?ssh={ssh}", tar(entry("Dockerfile", data=b"FROM ssh:1\nRUN echo ran\n")),
                                    {"Content-Type": "application/x-tar"})
             self.assertIn(reply.status, (400, 429), reply)
@@ -345,7 +345,7 @@ class Login(BuildCase):
         address = self.root.get("/v1/version")["listen"]
         result = self.try_build(f"FROM {registry.host}/team/base:1\n", "--host", address, env=env)
         self.assertEqual(result.code, 5, result)
-        self.assertIn("credentials for registries are not sent", result.err.decode())
+        self.assertIn("registry credentials are not sent", result.err.decode())
         self.assert_not_told(secrets, result.err + result.out)
 
     def test_a_file_that_is_broken_is_told_of(self):
@@ -353,7 +353,7 @@ class Login(BuildCase):
             env, _ = self.config("x.io")
             (self.root.path / "docker/config.json").write_text(text, encoding="utf-8")
             said, _ = self.build("FROM base:1\n", env=env)
-            self.assertIn("without credentials for registries", said)
+            self.assertIn("registry credentials are not used", said)
             self.assertNotIn("dTpodXNo", said)
 
     def test_they_are_in_nobodys_arguments(self):

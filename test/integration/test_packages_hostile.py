@@ -539,4 +539,4 @@ class Sandboxes(packages_box.TestCase):
         host = self.registry(min_age=7 * 86400).listen()
         self.assertEqual(list(self.file_url(host, "demo")), [old])
         status, reason, _, _ = get(host, self.file_url(host, "silent")[unknown])
-        self.assertEqual((status, reason), (403, "Denied by policy: the upstream does not say whether 'silent' 1.0 is 7 days old (min_age)"))
+        self.assertEqual((status, reason), (403, "Denied by policy: 'silent' 1.0 has no upload time, so its age is unknown (min_age is 7 days)"))

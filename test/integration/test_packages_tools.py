@@ -94,7 +94,7 @@ class Tools(packages_box.TestCase):
         (folder / "package.json").write_text("{}", encoding="ascii")
         since = time.monotonic()
         out = self.run_tool("npm", "install", "leaf", code=1, cwd=folder, NPM_CONFIG_REGISTRY=f"http://{host}/npm/")
-        self.assertIn("is not in the cache and the registry cache is offline", out)
+        self.assertIn("is not in the cache and the package cache is offline", out)
         self.assertLess(time.monotonic() - since, 40)
 
 

@@ -364,7 +364,7 @@ class EngineLost(Case):
         e.kill(signal.SIGSTOP)
         y = box.exec("true")
         y.tell(rb.KILL)
-        self.assertIn("before the engine had started it", str(y.started()))
+        self.assertIn("before the engine started it", str(y.started()))
         self.assert_end(y.end(), "start_failed")
         self.assertEqual(x.end(90)["cause"], "engine_lost")
         e.kill(signal.SIGCONT)

@@ -215,7 +215,7 @@ class Faults(unittest.TestCase):
 class Door(unittest.TestCase):
     def test_a_stranger_gets_no_door(self):
         """The engine's machine may be another one: its pid then means some process of ours, or none."""
-        for pid, words in ((rb.os.getpid(), "is not of it here"), (1 << 22, "process")):
+        for pid, words in ((rb.os.getpid(), "is not in the container on this machine"), (1 << 22, "process")):
             with tempfile.TemporaryDirectory(prefix="ripcord-fake-") as folder:
                 engine = FakeEngine(folder)
                 engine.pid = pid

@@ -148,7 +148,7 @@ static int spawn(struct box *b, int control, struct err *err)
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
-    posix_spawn_file_actions_adddup2(&actions, control, SHIM_FD_CONTROL);
+    posix_spawn_file_actions_adddup2(&actions, control, SUP_FD_CONTROL);
     r = posix_spawn(&pid, path, &actions, &attr, argv, env);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
@@ -159,33 +159,33 @@ static int spawn(struct box *b, int control, struct err *err)
 
 static void hello(int sock)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_HELLO, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32);
-    if (shim_finish(&w, NULL) >= 0)
+    sup_begin(&w, SUP_HELLO, 0);
+    sup_put_u64(&w, SUP_TAG_VERSION, (uint64_t)SUP_VERSION_MAJOR << 32);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(sock, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
-    shim_writer_done(&w);
+    sup_writer_done(&w);
 }
 
 static int await_ready(struct box *b)
 {
-    char *packet = xmalloc(SHIM_MSG_MAX);
-    struct shim_reader r;
-    struct shim_value v;
+    char *packet = xmalloc(SUP_MSG_MAX);
+    struct sup_reader r;
+    struct sup_value v;
     size_t len;
     int type;
 
     do
         type = box_recv(b, packet, &len, NULL);
-    while (type == SHIM_HELLO);
-    if (type == SHIM_FAILED)
-        shim_read_err(packet, len, &b->err);
-    else if (type != SHIM_READY)
+    while (type == SUP_HELLO);
+    if (type == SUP_FAILED)
+        sup_read_err(packet, len, &b->err);
+    else if (type != SUP_READY)
         err_set(&b->err, ERR_ENGINE, "got message %d instead of READY", type);
-    else if (shim_read(&r, packet, len, NULL) >= 0)
-        while (shim_next(&r, &v, NULL) > 0)
-            if (v.tag == SHIM_TAG_UNENFORCED)
+    else if (sup_read(&r, packet, len, NULL) >= 0)
+        while (sup_next(&r, &v, NULL) > 0)
+            if (v.tag == SUP_TAG_UNENFORCED)
                 b->unenforced = (uint32_t)v.u64;
     free(packet);
     return -(int)b->err.code;
@@ -245,31 +245,31 @@ void box_down(struct box *b)
 
 /* ---- messages ---- */
 
-void box_begin(struct box *b, struct shim_writer *w, enum shim_msg_type type, const char *exec)
+void box_begin(struct box *b, struct sup_writer *w, enum sup_msg_type type, const char *exec)
 {
-    shim_begin(w, type, ++b->seq);
-    shim_put_str(w, SHIM_TAG_EXEC, exec);
+    sup_begin(w, type, ++b->seq);
+    sup_put_str(w, SUP_TAG_EXEC, exec);
 }
 
-void box_send(struct box *b, struct shim_writer *w)
+void box_send(struct box *b, struct sup_writer *w)
 {
-    if (shim_finish(w, NULL) >= 0)
+    if (sup_finish(w, NULL) >= 0)
         fd_send(b->sock, buf_data(&w->buf), w->buf.len, NULL, 0, 0);
-    shim_writer_done(w);
+    sup_writer_done(w);
 }
 
-int box_recv(struct box *b, char packet[SHIM_MSG_MAX], size_t *len, int *fd)
+int box_recv(struct box *b, char packet[SUP_MSG_MAX], size_t *len, int *fd)
 {
     struct pollfd p = {.fd = b->sock, .events = POLLIN};
     size_t n_fds = fd ? 1 : 0;
-    struct shim_msg head;
+    struct sup_msg head;
     ssize_t n;
 
     if (poll(&p, 1, BOX_WAIT_MS) <= 0)
         return -1;
     if (fd)
         *fd = -1;
-    n = fd_recv(b->sock, packet, SHIM_MSG_MAX, fd, &n_fds, 0);
+    n = fd_recv(b->sock, packet, SUP_MSG_MAX, fd, &n_fds, 0);
     if (n < (ssize_t)sizeof(head))
         return 0;
     memcpy(&head, packet, sizeof(head));
@@ -277,7 +277,7 @@ int box_recv(struct box *b, char packet[SHIM_MSG_MAX], size_t *len, int *fd)
     return head.type;
 }
 
-bool box_expect(struct box *b, enum shim_msg_type type, char packet[SHIM_MSG_MAX], size_t *len,
+bool box_expect(struct box *b, enum sup_msg_type type, char packet[SUP_MSG_MAX], size_t *len,
                 int *fd)
 {
     int got;
@@ -301,12 +301,12 @@ int box_connect(const struct box *b)
 
 /* ---- execs ---- */
 
-void box_exec_begin(struct box *b, struct shim_writer *w, const char *id, const char *script)
+void box_exec_begin(struct box *b, struct sup_writer *w, const char *id, const char *script)
 {
-    box_begin(b, w, SHIM_EXEC, id);
-    shim_put_str(w, SHIM_TAG_ARG, "/bin/sh");
-    shim_put_str(w, SHIM_TAG_ARG, "-c");
-    shim_put_str(w, SHIM_TAG_ARG, script);
+    box_begin(b, w, SUP_EXEC, id);
+    sup_put_str(w, SUP_TAG_ARG, "/bin/sh");
+    sup_put_str(w, SUP_TAG_ARG, "-c");
+    sup_put_str(w, SUP_TAG_ARG, script);
 }
 
 static char *read_journal(const struct box *b, const char *id, enum journal_stream which,
@@ -333,16 +333,16 @@ static char *read_journal(const struct box *b, const char *id, enum journal_stre
 static bool is_about(const char *packet, size_t len, const char *id, const char **record,
                      size_t *record_len)
 {
-    struct shim_reader r;
-    struct shim_value v;
+    struct sup_reader r;
+    struct sup_value v;
     bool same = false;
 
-    if (shim_read(&r, packet, len, NULL) < 0)
+    if (sup_read(&r, packet, len, NULL) < 0)
         return false;
-    while (shim_next(&r, &v, NULL) > 0) {
-        if (v.tag == SHIM_TAG_EXEC)
+    while (sup_next(&r, &v, NULL) > 0) {
+        if (v.tag == SUP_TAG_EXEC)
             same = STREQ(v.data, id);
-        if (v.tag == SHIM_TAG_RECORD) {
+        if (v.tag == SUP_TAG_RECORD) {
             *record = v.data;
             *record_len = v.length;
         }
@@ -352,7 +352,7 @@ static bool is_about(const char *packet, size_t len, const char *id, const char 
 
 void box_collect(struct box *b, const char *id, struct box_result *ret)
 {
-    char *packet = xmalloc(SHIM_MSG_MAX);
+    char *packet = xmalloc(SUP_MSG_MAX);
     size_t len;
     int type;
 
@@ -363,9 +363,9 @@ void box_collect(struct box *b, const char *id, struct box_result *ret)
 
         if (!is_about(packet, len, id, &record, &record_len))
             continue;
-        if (type == SHIM_EXEC_FAILED)
-            shim_read_err(packet, len, &ret->start);
-        if (type == SHIM_ENDED)
+        if (type == SUP_EXEC_FAILED)
+            sup_read_err(packet, len, &ret->start);
+        if (type == SUP_ENDED)
             ret->ended = end_record_parse(record, record_len, &ret->rec, NULL) >= 0;
     }
     free(packet);
@@ -375,7 +375,7 @@ void box_collect(struct box *b, const char *id, struct box_result *ret)
 
 void box_run(struct box *b, const char *id, const char *script, struct box_result *ret)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     box_exec_begin(b, &w, id, script);
     box_send(b, &w);

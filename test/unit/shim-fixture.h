@@ -51,17 +51,17 @@ int box_wait(struct box *b);
 
 /* Messages. box_recv() gives the type, 0 at the end of the line, -1 when nothing came in a minute.
  */
-void box_begin(struct box *b, struct shim_writer *w, enum shim_msg_type type, const char *exec);
-void box_send(struct box *b, struct shim_writer *w);
-int box_recv(struct box *b, char packet[SHIM_MSG_MAX], size_t *len, int *fd);
+void box_begin(struct box *b, struct sup_writer *w, enum sup_msg_type type, const char *exec);
+void box_send(struct box *b, struct sup_writer *w);
+int box_recv(struct box *b, char packet[SUP_MSG_MAX], size_t *len, int *fd);
 /* Skips others until this type has come. */
-bool box_expect(struct box *b, enum shim_msg_type type, char packet[SHIM_MSG_MAX], size_t *len,
+bool box_expect(struct box *b, enum sup_msg_type type, char packet[SUP_MSG_MAX], size_t *len,
                 int *fd);
 /* A second connection, greeted; NULL-safe fields as in box. */
 int box_connect(const struct box *b);
 
 /* EXEC of a shell script as `id`, with extra fields already put by the caller when w is given. */
-void box_exec_begin(struct box *b, struct shim_writer *w, const char *id, const char *script);
+void box_exec_begin(struct box *b, struct sup_writer *w, const char *id, const char *script);
 /* Runs to the end. */
 void box_run(struct box *b, const char *id, const char *script, struct box_result *ret);
 /* Waits for ENDED of `id` and reads its journals. */

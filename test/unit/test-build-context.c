@@ -260,7 +260,7 @@ TEST(a_tree_that_does_not_end_is_refused)
         dir = next;
     }
     pack(&b, NULL);
-    CHECK(b.r == -ERR_LIMIT && strstr(b.err.msg, "folders deep"));
+    CHECK(b.r == -ERR_LIMIT && strstr(b.err.msg, "levels of folders"));
 }
 
 TEST(what_is_not_there_is_told)
@@ -271,7 +271,7 @@ TEST(what_is_not_there_is_told)
 
     bed_init(&b);
     pack(&b, "c/nosuch");
-    CHECK(b.r == -ERR_NOT_FOUND && strstr(b.err.msg, "no Dockerfile"));
+    CHECK(b.r == -ERR_NOT_FOUND && strstr(b.err.msg, "no such Dockerfile"));
     err_done(&b.err);
     path = xasprintf("%s/c/Dockerfile", b.dir);
     CHECK(build_context_open(path, NULL, &c, &b.err) == -ERR_INVALID);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/native/cache-tree.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"

@@ -152,6 +152,26 @@ TEST(spec_refuses_what_cannot_be_right)
     }
 }
 
+TEST(errors_about_values_name_the_option)
+{
+    static const char *const cases[][2] = {
+        {"field 'limits.memory': must be between 6 MiB and 1 PiB",
+         "--memory must be between 6 MiB and 1 PiB"},
+        {"field 'limits.cpus' must be a number", "--cpus must be a number"},
+        {"field 'tmpfs.run': 1 is too small", "--tmpfs run: 1 is too small"},
+        {"exec: field 'timeout_ms': must be shorter", "exec: --timeout must be shorter"},
+        {"field 'nosuch': must be less", "field 'nosuch': must be less"},
+    };
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        err_set(&err, ERR_INVALID, "%s", cases[i][0]);
+        CHECK(spec_name_option(&err) == -ERR_INVALID);
+        CHECK_STR(err.msg, cases[i][1]);
+        err_done(&err);
+    }
+}
+
 TEST(exec_spec)
 {
     _cleanup_args_ struct cli_args a = CLI_ARGS_INIT;
@@ -236,7 +256,7 @@ TEST(ends_in_words)
         {"{\"cause\":\"signaled\",\"signal\":\"SEGV\",\"status\":139}", "signal SEGV", 139},
         {"{\"cause\":\"start_failed\",\"status\":127,\"message\":\"no 'x'\"}", "no 'x'", 127},
         {"{\"cause\":\"sandbox_stopped\",\"status\":137}", "stopped", 137},
-        {"{\"cause\":\"engine_lost\"}", "not known", 125},
+        {"{\"cause\":\"engine_lost\"}", "its exit status is unknown", 125},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -114,6 +115,18 @@ static void serve_mute(int fd)
     read_request(fd, head, sizeof(head));
 }
 
+/* The command has started and goes on. */
+static void serve_started(int fd)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(65536);
+    char head[4096];
+
+    read_request(fd, head, sizeof(head));
+    put_text(&b, FRAME_STARTED, "{\"sandbox\":\"box\",\"exec\":\"x1\",\"pid\":1}");
+    answer(fd, &b, 0);
+    read_request(fd, head, sizeof(head)); /* until the client closes */
+}
+
 static pid_t serve(void (*const *scripts)(int), size_t n)
 {
     _cleanup_path_roots_ struct path_roots paths = PATH_ROOTS_INIT;
@@ -213,6 +226,37 @@ TEST(resumes_without_gap_or_repeat)
         buf_done(&s.out[i]);
 }
 
+/* poll(2) refuses more descriptors than RLIMIT_NOFILE allows. */
+TEST(a_wait_that_fails_is_an_error)
+{
+    static void (*const scripts[])(int) = {serve_started};
+    struct seen s = {.out = {BUF_INIT(4096), BUF_INIT(4096), BUF_INIT(4096)}};
+    struct ripcord_error *e = NULL;
+    struct ripcord_exec *x = NULL;
+    struct ripcord *r = NULL;
+    struct rlimit old, none;
+    pid_t server = serve(scripts, 1);
+
+    CHECK(ripcord_open(root, &r, NULL) == 0);
+    CHECK(ripcord_exec_start(r, "/v1/sandboxes/box/execs", "{\"argv\":[\"x\"]}", &x, NULL) == 0);
+    while (!*s.exec)
+        CHECK(ripcord_exec_step(x, 100, &events, &s, NULL) == 1);
+    CHECK(ripcord_exec_step(x, 0, &events, &s, NULL) == 1);
+    CHECK(getrlimit(RLIMIT_NOFILE, &old) == 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = old.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(ripcord_exec_step(x, 0, &events, &s, &e) < 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
+    if (e)
+        CHECK_STR(ripcord_error_code(e), "system");
+    ripcord_error_free(e);
+    ripcord_exec_free(x);
+    ripcord_close(r);
+    CHECK(reap(server) == 0);
+    for (int i = 0; i < 3; i++)
+        buf_done(&s.out[i]);
+}
+
 TEST(the_daemons_error_comes_through_whole)
 {
     static void (*const scripts[])(int) = {serve_error};
@@ -260,7 +304,7 @@ TEST(what_may_have_been_done_is_not_asked_again)
     CHECK(ripcord_open(root, &r, NULL) == 0);
     CHECK(ripcord_request(r, "POST", "/v1/sandboxes/x", NULL, NULL, &e) < 0);
     CHECK_STR(ripcord_error_code(e), "system");
-    CHECK(strstr(ripcord_error_hint(e), "is not known"));
+    CHECK(strstr(ripcord_error_hint(e), "may or may not have been carried out"));
     ripcord_error_free(e);
     e = NULL;
     CHECK(ripcord_request(r, "POST", "/v1/sandboxes/x", NULL, NULL, &e) < 0);

@@ -5,9 +5,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "daemon/core/exec/stream.h"
+#include "daemon/core/exec/output-stream.h"
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/fake.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -407,21 +409,21 @@ static char read_buffer[64 << 10];
 
 static void drain(struct watcher *w)
 {
-    struct stream_chunk c;
+    struct output_chunk c;
 
-    while (stream_read(w->s, read_buffer, sizeof(read_buffer), &c, NULL) >= 0) {
-        if (c.kind == STREAM_DATA && w->len + c.len < sizeof(w->out)) {
+    while (output_stream_read(w->s, read_buffer, sizeof(read_buffer), &c, NULL) >= 0) {
+        if (c.kind == OUTPUT_DATA && w->len + c.len < sizeof(w->out)) {
             memcpy(w->out + w->len, read_buffer, c.len);
             w->len += c.len;
         }
-        w->bytes += c.kind == STREAM_DATA ? c.len : 0;
-        w->gap += c.kind == STREAM_GAP ? c.to - c.offset : 0;
-        if (c.kind == STREAM_END && !w->ended) {
+        w->bytes += c.kind == OUTPUT_DATA ? c.len : 0;
+        w->gap += c.kind == OUTPUT_GAP ? c.to - c.offset : 0;
+        if (c.kind == OUTPUT_END && !w->ended) {
             w->ended = true;
-            w->end = xstrdup(stream_end_text(w->s));
+            w->end = xstrdup(output_stream_end_text(w->s));
             loop_stop(w->b->loop);
         }
-        if (c.kind == STREAM_END || c.kind == STREAM_NOTHING)
+        if (c.kind == OUTPUT_END || c.kind == OUTPUT_NOTHING)
             return;
     }
 }
@@ -433,11 +435,12 @@ static void on_news(void *arg)
 
 static int watch(struct bed *b, struct watcher *w, int r)
 {
-    struct stream_config c = {.want = {true, true}, .follow = true, .notify = on_news, .arg = w};
+    struct output_stream_config c = {
+        .want = {true, true}, .follow = true, .notify = on_news, .arg = w};
 
     w->b = b;
     if (r >= 0)
-        w->s = stream_new_live(w->x, &c);
+        w->s = output_stream_new_live(w->x, &c);
     return r;
 }
 
@@ -490,7 +493,7 @@ static bool is_up(struct watcher *w)
 
 static void watcher_done(struct watcher *w)
 {
-    stream_free(w->s);
+    output_stream_free(w->s);
     exec_unref(w->x);
     free(w->end);
 }
@@ -609,7 +612,7 @@ TEST(streams_tell_gaps_and_count_right)
 
 TEST(a_stream_resumes_at_an_offset_of_an_ended_exec)
 {
-    struct stream_config c = {
+    struct output_stream_config c = {
         .offsets = {4, 0}, .want = {true, true}, .notify = on_news, .follow = true};
     _cleanup_err_ struct err err = ERR_INIT;
     struct bed b;
@@ -620,12 +623,12 @@ TEST(a_stream_resumes_at_an_offset_of_an_ended_exec)
     CHECK(start(&b, &w, "a", "echo", "0123456789") == 0 && finish(&w));
     v.b = &b;
     c.arg = &v;
-    CHECK(stream_new(b.m, manager_find(b.m, "a", NULL), "last", &c, &v.s, NULL) == 0);
+    CHECK(output_stream_new(b.m, manager_find(b.m, "a", NULL), "last", &c, &v.s, NULL) == 0);
     drain(&v);
     CHECK(v.ended && v.len == 7 && memcmp(v.out, "456789\n", 7) == 0);
     watcher_done(&v);
-    CHECK(stream_new(b.m, manager_find(b.m, "a", NULL), "0000000000000000", &c, &v.s, &err) ==
-          -ERR_NOT_FOUND);
+    CHECK(output_stream_new(b.m, manager_find(b.m, "a", NULL), "0000000000000000", &c, &v.s,
+                            &err) == -ERR_NOT_FOUND);
     watcher_done(&w);
     bed_end(&b);
 }

@@ -7,6 +7,7 @@
 #include "daemon/core/exec/exec.h"
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine-config.h"
 #include "fake-engine/fake.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/core/events/events.h"
-#include "daemon/core/sandbox/uptime.h"
+#include "daemon/core/sandbox/lease-clock.h"
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
 #include "lib/loop/loop.h"
@@ -250,18 +250,18 @@ TEST(followers_are_told_on_a_later_turn_and_all_is_written)
 TEST(uptime_goes_on_across_daemons_and_boots)
 {
     struct bed b;
-    struct uptime u, next;
+    struct lease_clock u, next;
 
     bed_init(&b);
-    CHECK(uptime_open(b.store, &u, NULL) >= 0 && uptime_now(&u) > 0);
-    CHECK(uptime_open(b.store, &next, NULL) >= 0 && next.base == u.base);
+    CHECK(lease_clock_open(b.store, &u, NULL) >= 0 && lease_clock_now(&u) > 0);
+    CHECK(lease_clock_open(b.store, &next, NULL) >= 0 && next.base == u.base);
     CHECK(store_meta_set(b.store, "uptime", "another-boot 5 1000000000000000", false, NULL) >= 0);
-    CHECK(uptime_open(b.store, &next, NULL) >= 0);
-    CHECK(uptime_now(&next) >= UINT64_C(1000000000000000));
-    CHECK(uptime_since(&next, UINT64_C(1000000000000000)) <= time_mono());
-    CHECK(uptime_since(&next, UINT64_MAX) == 0); /* of the future: nothing is due */
+    CHECK(lease_clock_open(b.store, &next, NULL) >= 0);
+    CHECK(lease_clock_now(&next) >= UINT64_C(1000000000000000));
+    CHECK(lease_clock_since(&next, UINT64_C(1000000000000000)) <= time_mono());
+    CHECK(lease_clock_since(&next, UINT64_MAX) == 0); /* of the future: nothing is due */
     CHECK(store_meta_set(b.store, "uptime", "nonsense", false, NULL) >= 0);
-    CHECK(uptime_open(b.store, &next, NULL) == -ERR_SYSTEM);
+    CHECK(lease_clock_open(b.store, &next, NULL) == -ERR_SYSTEM);
     bed_done(&b);
 }
 

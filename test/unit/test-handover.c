@@ -89,19 +89,19 @@ static int refused(const void *data, size_t len)
 
 static int refused_field(uint16_t tag, const char *value, size_t len, int times)
 {
-    struct shim_writer w = {.buf = BUF_INIT(1 << 20)};
+    struct sup_writer w = {.buf = BUF_INIT(1 << 20)};
     int r;
 
     for (int i = 0; i < times; i++)
-        shim_put_bytes(&w, tag, value, len);
+        sup_put_bytes(&w, tag, value, len);
     r = refused(buf_data(&w.buf), w.buf.len);
-    shim_writer_done(&w);
+    sup_writer_done(&w);
     return r;
 }
 
 static int refused_place(bool behind_secret, uint32_t mode, const char *target, size_t len)
 {
-    struct shim_writer w = {.buf = BUF_INIT(1 << 10)};
+    struct sup_writer w = {.buf = BUF_INIT(1 << 10)};
     const uint32_t numbers[] = {1, 1, 0, 0, mode};
     char place[100];
     int r;
@@ -109,10 +109,10 @@ static int refused_place(bool behind_secret, uint32_t mode, const char *target, 
     memcpy(place, numbers, sizeof(numbers));
     memcpy(place + sizeof(numbers), target, len);
     if (behind_secret)
-        shim_put_bytes(&w, SHIM_TAG_SECRET, "K\0v", 3);
-    shim_put_bytes(&w, SHIM_TAG_SECRET_PLACE, place, sizeof(numbers) + len);
+        sup_put_bytes(&w, SUP_TAG_SECRET, "K\0v", 3);
+    sup_put_bytes(&w, SUP_TAG_SECRET_PLACE, place, sizeof(numbers) + len);
     r = refused(buf_data(&w.buf), w.buf.len);
-    shim_writer_done(&w);
+    sup_writer_done(&w);
     return r;
 }
 
@@ -132,14 +132,14 @@ TEST(bytes_that_are_refused)
 {
     CHECK(refused("", 0) == -ERR_LIMIT);
     CHECK(refused("x", 1) == -ERR_INVALID);
-    CHECK(refused_field(SHIM_TAG_INPUT, "x", 1, 1) == 0);
-    CHECK(refused_field(SHIM_TAG_INPUT, "x", 1, 2) == -ERR_INVALID);
-    CHECK(refused_field(SHIM_TAG_ARG, "x", 1, 1) == -ERR_INVALID);
-    CHECK(refused_field(SHIM_TAG_SECRET, "K\0v", 3, HANDOVER_SECRETS_MAX) == 0);
-    CHECK(refused_field(SHIM_TAG_SECRET, "K\0v", 3, HANDOVER_SECRETS_MAX + 1) == -ERR_LIMIT);
-    CHECK(refused_field(SHIM_TAG_SECRET, "K", 1, 1) == -ERR_INVALID);
-    CHECK(refused_field(SHIM_TAG_SECRET, "\0v", 2, 1) == -ERR_INVALID);
-    CHECK(refused_field(SHIM_TAG_SECRET, "../k\0v", 6, 1) == -ERR_INVALID);
+    CHECK(refused_field(SUP_TAG_INPUT, "x", 1, 1) == 0);
+    CHECK(refused_field(SUP_TAG_INPUT, "x", 1, 2) == -ERR_INVALID);
+    CHECK(refused_field(SUP_TAG_ARG, "x", 1, 1) == -ERR_INVALID);
+    CHECK(refused_field(SUP_TAG_SECRET, "K\0v", 3, HANDOVER_SECRETS_MAX) == 0);
+    CHECK(refused_field(SUP_TAG_SECRET, "K\0v", 3, HANDOVER_SECRETS_MAX + 1) == -ERR_LIMIT);
+    CHECK(refused_field(SUP_TAG_SECRET, "K", 1, 1) == -ERR_INVALID);
+    CHECK(refused_field(SUP_TAG_SECRET, "\0v", 2, 1) == -ERR_INVALID);
+    CHECK(refused_field(SUP_TAG_SECRET, "../k\0v", 6, 1) == -ERR_INVALID);
 }
 
 TEST(only_what_cannot_change_is_read)

@@ -15,86 +15,86 @@
 
 TEST(message_round_trip)
 {
-    struct shim_writer w;
-    struct shim_reader r;
-    struct shim_value v;
+    struct sup_writer w;
+    struct sup_reader r;
+    struct sup_value v;
 
-    shim_begin(&w, SHIM_EXEC, 42);
-    shim_put_str(&w, SHIM_TAG_EXEC, "12345678"); /* a multiple of 8: still terminated */
-    shim_put_str(&w, SHIM_TAG_ARG, "");
-    shim_put_str(&w, SHIM_TAG_CWD, NULL);
-    shim_put_u64(&w, SHIM_TAG_TIMEOUT, UINT64_MAX);
-    CHECK(shim_finish(&w, NULL) == 0);
+    sup_begin(&w, SUP_EXEC, 42);
+    sup_put_str(&w, SUP_TAG_EXEC, "12345678"); /* a multiple of 8: still terminated */
+    sup_put_str(&w, SUP_TAG_ARG, "");
+    sup_put_str(&w, SUP_TAG_CWD, NULL);
+    sup_put_u64(&w, SUP_TAG_TIMEOUT, UINT64_MAX);
+    CHECK(sup_finish(&w, NULL) == 0);
     CHECK(w.buf.len % 8 == 0);
-    CHECK(shim_read(&r, buf_data(&w.buf), w.buf.len, NULL) == 0);
-    CHECK(r.head.type == SHIM_EXEC && r.head.seq == 42);
-    CHECK(shim_next(&r, &v, NULL) == 1 && v.tag == SHIM_TAG_EXEC);
+    CHECK(sup_read(&r, buf_data(&w.buf), w.buf.len, NULL) == 0);
+    CHECK(r.head.type == SUP_EXEC && r.head.seq == 42);
+    CHECK(sup_next(&r, &v, NULL) == 1 && v.tag == SUP_TAG_EXEC);
     CHECK_STR(v.data, "12345678");
-    CHECK(shim_next(&r, &v, NULL) == 1 && v.tag == SHIM_TAG_ARG && v.length == 0);
+    CHECK(sup_next(&r, &v, NULL) == 1 && v.tag == SUP_TAG_ARG && v.length == 0);
     CHECK_STR(v.data, "");
-    CHECK(shim_next(&r, &v, NULL) == 1 && v.u64 == UINT64_MAX);
-    CHECK(shim_next(&r, &v, NULL) == 0);
-    shim_writer_done(&w);
+    CHECK(sup_next(&r, &v, NULL) == 1 && v.u64 == UINT64_MAX);
+    CHECK(sup_next(&r, &v, NULL) == 0);
+    sup_writer_done(&w);
 }
 
 TEST(message_error_round_trip)
 {
     _cleanup_err_ struct err in = ERR_INIT, out = ERR_INIT;
-    struct shim_writer w;
+    struct sup_writer w;
 
     err_sys(&in, ENOSPC, "mount '%s'", "/x");
     err_hint(&in, "Make room.");
-    shim_begin(&w, SHIM_RESULT, 1);
-    shim_put_err(&w, &in);
-    CHECK(shim_finish(&w, NULL) == 0);
-    CHECK(shim_read_err(buf_data(&w.buf), w.buf.len, &out) == -ERR_SYSTEM);
+    sup_begin(&w, SUP_RESULT, 1);
+    sup_put_err(&w, &in);
+    CHECK(sup_finish(&w, NULL) == 0);
+    CHECK(sup_read_err(buf_data(&w.buf), w.buf.len, &out) == -ERR_SYSTEM);
     CHECK(out.errnum == ENOSPC);
     CHECK_STR(out.msg, in.msg);
     CHECK_STR(out.hint, "Make room.");
-    shim_writer_done(&w);
-    shim_begin(&w, SHIM_RESULT, 1);
-    CHECK(shim_finish(&w, NULL) == 0);
+    sup_writer_done(&w);
+    sup_begin(&w, SUP_RESULT, 1);
+    CHECK(sup_finish(&w, NULL) == 0);
     err_done(&out);
-    CHECK(shim_read_err(buf_data(&w.buf), w.buf.len, &out) == 0 && out.code == ERR_NONE);
-    shim_writer_done(&w);
+    CHECK(sup_read_err(buf_data(&w.buf), w.buf.len, &out) == 0 && out.code == ERR_NONE);
+    sup_writer_done(&w);
 }
 
 TEST(message_overflow_is_told)
 {
-    _cleanup_free_ char *big = xcalloc(1, SHIM_MSG_MAX + 1);
-    struct shim_writer w;
+    _cleanup_free_ char *big = xcalloc(1, SUP_MSG_MAX + 1);
+    struct sup_writer w;
 
-    memset(big, 'x', SHIM_MSG_MAX);
-    shim_begin(&w, SHIM_EXEC, 1);
-    shim_put_str(&w, SHIM_TAG_ARG, big);
-    shim_put_str(&w, SHIM_TAG_ARG, "small");
-    CHECK(shim_finish(&w, NULL) == -ERR_LIMIT);
-    shim_writer_done(&w);
+    memset(big, 'x', SUP_MSG_MAX);
+    sup_begin(&w, SUP_EXEC, 1);
+    sup_put_str(&w, SUP_TAG_ARG, big);
+    sup_put_str(&w, SUP_TAG_ARG, "small");
+    CHECK(sup_finish(&w, NULL) == -ERR_LIMIT);
+    sup_writer_done(&w);
 }
 
 /* Walks all fields; false when refused. */
 static bool walk(const void *packet, size_t len)
 {
-    struct shim_reader r;
-    struct shim_value v;
+    struct sup_reader r;
+    struct sup_value v;
     int n;
 
-    if (shim_read(&r, packet, len, NULL) < 0)
+    if (sup_read(&r, packet, len, NULL) < 0)
         return false;
-    while ((n = shim_next(&r, &v, NULL)) > 0)
+    while ((n = sup_next(&r, &v, NULL)) > 0)
         ;
     return n == 0;
 }
 
 TEST(broken_messages_are_refused)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     char *copy;
 
-    shim_begin(&w, SHIM_EXEC, 1);
-    shim_put_str(&w, SHIM_TAG_ARG, "abc");
-    shim_put_u64(&w, SHIM_TAG_TIMEOUT, 5);
-    CHECK(shim_finish(&w, NULL) == 0 && walk(buf_data(&w.buf), w.buf.len));
+    sup_begin(&w, SUP_EXEC, 1);
+    sup_put_str(&w, SUP_TAG_ARG, "abc");
+    sup_put_u64(&w, SUP_TAG_TIMEOUT, 5);
+    CHECK(sup_finish(&w, NULL) == 0 && walk(buf_data(&w.buf), w.buf.len));
     for (size_t n = 0; n < w.buf.len;
          n++) { /* every cut; a heap copy, so that ASan sees over-reads */
         copy = xmemdup(buf_data(&w.buf), MAX(n, 1));
@@ -111,7 +111,7 @@ TEST(broken_messages_are_refused)
     memset(copy + 16 + 4, 0xff, 4); /* length of a field */
     CHECK(!walk(copy, w.buf.len));
     free(copy);
-    shim_writer_done(&w);
+    sup_writer_done(&w);
 }
 
 /* ---- plans ---- */
@@ -138,7 +138,7 @@ static void fill(struct plan *p)
     p->n_layers = 2;
     p->id_base = 0x70000000;
     p->memory = 1 << 30;
-    p->required = PLAN_LIMIT_MEMORY;
+    p->required = LIMIT_MEMORY;
     p->user = xstrdup("agent");
     p->workdir = xstrdup("/home/agent");
     strv_add(&p->env, "A=1");
@@ -172,7 +172,7 @@ TEST(plan_round_trip)
     CHECK_STR(out.lower_dir, "/lower");
     CHECK(out.n_layers == 2 && STREQ(out.layers[0], LAYER_A) && STREQ(out.layers[1], LAYER_B));
     CHECK(out.hash && !*out.hash && out.image == PLAN_IMAGE_ROOTFS && out.id_base == 0x70000000);
-    CHECK(out.memory == 1 << 30 && out.pids == 0 && out.required == PLAN_LIMIT_MEMORY);
+    CHECK(out.memory == 1 << 30 && out.pids == 0 && out.required == LIMIT_MEMORY);
     CHECK(strv_len(out.env) == 2 && STREQ(out.env[1], "B="));
     CHECK(out.n_mounts == 2 && out.mounts[0].read_only && out.mounts[0].ino == 2);
     CHECK_STR(out.mounts[1].target, "/t/2");
@@ -244,7 +244,7 @@ static bool spoil(struct plan *p, int which)
 
 TEST(layers_may_lie_above_the_machine)
 {
-    _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
+    _cleanup_buf_ struct buf b = BUF_INIT(SUP_PLAN_MAX);
     struct plan in, out;
 
     fill(&in);
@@ -260,7 +260,7 @@ TEST(layers_may_lie_above_the_machine)
 TEST(bad_plans_are_refused)
 {
     for (int i = 0;; i++) {
-        _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
+        _cleanup_buf_ struct buf b = BUF_INIT(SUP_PLAN_MAX);
         struct plan p;
         bool more;
         int r;
@@ -281,7 +281,7 @@ TEST(bad_plans_are_refused)
 
 TEST(cut_and_flipped_plans_never_crash)
 {
-    _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
+    _cleanup_buf_ struct buf b = BUF_INIT(SUP_PLAN_MAX);
     struct plan in, out;
     size_t whole = 0;
 

@@ -74,13 +74,13 @@ static int say(const struct prewarmed_shim *shim)
 {
     struct pollfd p = {.fd = shim->control, .events = POLLIN};
     char packet[4096];
-    struct shim_reader r;
+    struct sup_reader r;
     ssize_t len =
         poll(&p, 1, 60000) > 0 ? fd_recv(shim->control, packet, sizeof(packet), NULL, NULL, 0) : -1;
 
     waitpid(shim->pid, NULL, 0);
     fd_close(shim->control);
-    return len <= 0 || shim_read(&r, packet, (size_t)len, NULL) < 0 ? -1 : r.head.type;
+    return len <= 0 || sup_read(&r, packet, (size_t)len, NULL) < 0 ? -1 : r.head.type;
 }
 
 static void kill_and_wait(pid_t pid)
@@ -136,13 +136,13 @@ TEST(a_shim_takes_its_plan_or_another_does)
     bed_new(&b);
     /* It has read the plan when it complains of it. */
     CHECK(prewarmed_shim(b.prewarmed, (int[]){plan, b.devnull}, 2, &shim[0], NULL) >= 0);
-    CHECK(say(&shim[0]) == SHIM_FAILED);
+    CHECK(say(&shim[0]) == SUP_FAILED);
     /* All that wait are killed: nobody notices. */
     kill_children();
     for (int i = 0; i < 4; i++)
         CHECK(prewarmed_shim(b.prewarmed, (int[]){plan, b.devnull}, 2, &shim[i], NULL) >= 0);
     for (int i = 0; i < 4; i++)
-        CHECK(say(&shim[i]) == SHIM_FAILED);
+        CHECK(say(&shim[i]) == SUP_FAILED);
     bed_end(&b);
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }

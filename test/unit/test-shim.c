@@ -32,14 +32,14 @@
 
 static void stop(struct box *b)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
-    struct shim_writer w;
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
+    struct sup_writer w;
     size_t len;
 
-    box_begin(b, &w, SHIM_STOP, NULL);
-    shim_put_u64(&w, SHIM_TAG_GRACE, 100000);
+    box_begin(b, &w, SUP_STOP, NULL);
+    sup_put_u64(&w, SUP_TAG_GRACE, 100000);
     box_send(b, &w);
-    box_expect(b, SHIM_STOPPED, packet, &len, NULL);
+    box_expect(b, SUP_STOPPED, packet, &len, NULL);
     box_wait(b);
 }
 
@@ -94,14 +94,14 @@ TEST(who_and_where)
 TEST(root_inside_has_the_listed_capabilities)
 {
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
 
     UP(b);
     box_exec_begin(
         &b, &w, "a1",
         "id -u; echo $HOME; grep CapEff /proc/self/status; touch /etc/x && stat -c %u /etc/x");
-    shim_put_str(&w, SHIM_TAG_USER, "root");
+    sup_put_str(&w, SUP_TAG_USER, "root");
     box_send(&b, &w);
     box_collect(&b, "a1", &r);
     /* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT */
@@ -147,12 +147,12 @@ TEST(home_and_root_survive_a_stop)
 TEST(start_failures_are_told)
 {
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
 
     UP(b);
-    box_begin(&b, &w, SHIM_EXEC, "a1");
-    shim_put_str(&w, SHIM_TAG_ARG, "no-such-command");
+    box_begin(&b, &w, SUP_EXEC, "a1");
+    sup_put_str(&w, SUP_TAG_ARG, "no-such-command");
     box_send(&b, &w);
     box_collect(&b, "a1", &r);
     CHECK(r.start.code == ERR_NOT_FOUND);
@@ -160,15 +160,15 @@ TEST(start_failures_are_told)
     CHECK(r.rec.cause == END_START_FAILED && end_record_status(&r.rec) == 127);
     box_result_done(&r);
 
-    box_begin(&b, &w, SHIM_EXEC, "a2");
-    shim_put_str(&w, SHIM_TAG_ARG, "/etc/passwd");
+    box_begin(&b, &w, SUP_EXEC, "a2");
+    sup_put_str(&w, SUP_TAG_ARG, "/etc/passwd");
     box_send(&b, &w);
     box_collect(&b, "a2", &r);
     CHECK(r.start.code == ERR_DENIED && end_record_status(&r.rec) == 126);
     box_result_done(&r);
 
     box_exec_begin(&b, &w, "a3", "true");
-    shim_put_str(&w, SHIM_TAG_USER, "nobody-here");
+    sup_put_str(&w, SUP_TAG_USER, "nobody-here");
     box_send(&b, &w);
     box_collect(&b, "a3", &r);
     CHECK(r.start.code == ERR_INVALID && end_record_status(&r.rec) == 125);
@@ -181,7 +181,7 @@ TEST(start_failures_are_told)
         snprintf(id, sizeof(id), "c%d", i);
         snprintf(cwd, sizeof(cwd), "/proc/self/fd/%d", i);
         box_exec_begin(&b, &w, id, "true");
-        shim_put_str(&w, SHIM_TAG_CWD, cwd);
+        sup_put_str(&w, SUP_TAG_CWD, cwd);
         box_send(&b, &w);
         box_collect(&b, id, &r);
         CHECK(r.rec.cause == END_START_FAILED);
@@ -194,13 +194,13 @@ TEST(start_failures_are_told)
 TEST(timeout_kills_the_whole_tree)
 {
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
 
     UP(b);
     box_exec_begin(&b, &w, "a1",
                    "setsid sleep 777 & (setsid setsid sleep 777 &); trap '' TERM; sleep 777");
-    shim_put_u64(&w, SHIM_TAG_TIMEOUT, 300000);
+    sup_put_u64(&w, SUP_TAG_TIMEOUT, 300000);
     box_send(&b, &w);
     box_collect(&b, "a1", &r);
     CHECK(r.rec.cause == END_TIMEOUT && r.rec.signal == SIGKILL);
@@ -209,7 +209,7 @@ TEST(timeout_kills_the_whole_tree)
     SAYS(b, "a2", "pgrep sleep | wc -l", "0\n");
 
     box_exec_begin(&b, &w, "a3", "echo a; sleep 0.2; echo b; sleep 777");
-    shim_put_u64(&w, SHIM_TAG_IDLE_TIMEOUT, 1500000);
+    sup_put_u64(&w, SUP_TAG_IDLE_TIMEOUT, 1500000);
     box_send(&b, &w);
     box_collect(&b, "a3", &r);
     CHECK(r.rec.cause == END_IDLE_TIMEOUT && r.rec.wall_usec >= 1700000);
@@ -228,7 +228,7 @@ TEST(oom_is_told_from_the_counter)
     box_init(&b);
     b.plan.memory = 32 << 20;
     CHECK(box_up(&b) >= 0);
-    if (b.unenforced & PLAN_LIMIT_MEMORY) {
+    if (b.unenforced & LIMIT_MEMORY) {
         stop(&b);
         SKIP("no memory limit here");
     }
@@ -260,9 +260,9 @@ TEST(pids_limit)
 
 TEST(kill_and_signal)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
 
@@ -270,9 +270,9 @@ TEST(kill_and_signal)
     box_exec_begin(&b, &w, "a1",
                    "trap 'echo usr; exit 3' USR1; echo up; while :; do sleep 0.01; done");
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL) && box_said(&b, "a1", "up\n"));
-    box_begin(&b, &w, SHIM_SIGNAL, "a1");
-    shim_put_u64(&w, SHIM_TAG_SIGNAL, SIGUSR1);
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, NULL) && box_said(&b, "a1", "up\n"));
+    box_begin(&b, &w, SUP_SIGNAL, "a1");
+    sup_put_u64(&w, SUP_TAG_SIGNAL, SIGUSR1);
     box_send(&b, &w);
     box_collect(&b, "a1", &r);
     CHECK_STR(r.out, "up\nusr\n");
@@ -281,17 +281,17 @@ TEST(kill_and_signal)
 
     box_exec_begin(&b, &w, "a2", "sleep 777 & sleep 777");
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
-    box_begin(&b, &w, SHIM_KILL, "a2");
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, NULL));
+    box_begin(&b, &w, SUP_KILL, "a2");
     box_send(&b, &w);
     box_collect(&b, "a2", &r);
     CHECK(r.rec.cause == END_KILLED && r.rec.drained);
     box_result_done(&r);
 
-    box_begin(&b, &w, SHIM_KILL, "nothere");
+    box_begin(&b, &w, SUP_KILL, "nothere");
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_RESULT, packet, &len, NULL));
-    CHECK(shim_read_err(packet, len, NULL) == -ERR_NOT_FOUND);
+    CHECK(box_expect(&b, SUP_RESULT, packet, &len, NULL));
+    CHECK(sup_read_err(packet, len, NULL) == -ERR_NOT_FOUND);
     stop(&b);
 }
 
@@ -326,18 +326,18 @@ TEST(orphans_are_reaped)
 
 TEST(stdin_and_half_close)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
     int fd;
 
     UP(b);
     box_exec_begin(&b, &w, "a1", "cat; echo done");
-    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_STDIN);
+    sup_put_u64(&w, SUP_TAG_FLAGS, SUP_EXEC_STDIN);
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, &fd));
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, &fd));
     CHECK(fd >= 0 && write(fd, "hi\n", 3) == 3);
     close(fd);
     box_collect(&b, "a1", &r);
@@ -349,13 +349,13 @@ TEST(stdin_and_half_close)
 
 static pid_t pid_of(const char *packet, size_t len)
 {
-    struct shim_reader rd;
-    struct shim_value v;
+    struct sup_reader rd;
+    struct sup_value v;
     pid_t pid = 0;
 
-    if (shim_read(&rd, packet, len, NULL) >= 0)
-        while (shim_next(&rd, &v, NULL) > 0)
-            if (v.tag == SHIM_TAG_PID)
+    if (sup_read(&rd, packet, len, NULL) >= 0)
+        while (sup_next(&rd, &v, NULL) > 0)
+            if (v.tag == SUP_TAG_PID)
                 pid = (pid_t)v.u64;
     return pid;
 }
@@ -385,9 +385,9 @@ static bool is_zombie(pid_t pid)
  * first. */
 TEST(input_that_went_with_the_daemon_is_told)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
     int fd = -1, first;
     size_t len;
@@ -395,21 +395,21 @@ TEST(input_that_went_with_the_daemon_is_told)
 
     UP(b);
     box_exec_begin(&b, &w, "a1", "exec cat");
-    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_STDIN | SHIM_EXEC_ATTACH);
+    sup_put_u64(&w, SUP_TAG_FLAGS, SUP_EXEC_STDIN | SUP_EXEC_ATTACH);
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, &fd));
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, &fd));
     pid = pid_of(packet, len);
     first = b.sock;
     b.sock = box_connect(&b);
     /* By its greeting it has closed its own copy of the pipe. */
-    CHECK(box_expect(&b, SHIM_HELLO, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_HELLO, packet, &len, NULL));
     CHECK(pidfd_signal(b.pidfd, SIGSTOP) == 0);
     close(fd);
     CHECK(is_zombie(pid));
     close(first);
     CHECK(pidfd_signal(b.pidfd, SIGCONT) == 0);
     box_collect(&b, "a1", &r);
-    CHECK(strstr(r.rec.message, "input was cut"));
+    CHECK(strstr(r.rec.message, "input was truncated"));
     box_result_done(&r);
     stop(&b);
 }
@@ -420,17 +420,17 @@ enum { SLOW_TO_CLOSE = 128 << 20, SLOW_FD = 500, LAST_FD = 501 };
  * of the line: the kernel closes from behind, and has much to free on its way. */
 _noreturn_ static void die_slowly(struct box *b)
 {
-    char *packet = xmalloc(SHIM_MSG_MAX), *memory;
-    struct shim_writer w;
+    char *packet = xmalloc(SUP_MSG_MAX), *memory;
+    struct sup_writer w;
     size_t len;
     int fd = -1, slow = memfd_create("slow", MFD_CLOEXEC);
 
     b->sock = box_connect(b);
     box_exec_begin(b, &w, "a1", "exec cat");
-    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_STDIN | SHIM_EXEC_ATTACH);
+    sup_put_u64(&w, SUP_TAG_FLAGS, SUP_EXEC_STDIN | SUP_EXEC_ATTACH);
     box_send(b, &w);
     if (slow < 0 || ftruncate(slow, SLOW_TO_CLOSE) < 0 ||
-        !box_expect(b, SHIM_STARTED, packet, &len, &fd))
+        !box_expect(b, SUP_STARTED, packet, &len, &fd))
         _exit(1);
     memory = mmap(NULL, SLOW_TO_CLOSE, PROT_READ | PROT_WRITE, MAP_SHARED, slow, 0);
     if (memory == MAP_FAILED)
@@ -458,16 +458,16 @@ TEST(input_that_went_with_a_daemon_that_dies_slowly_is_told)
     CHECK(pid > 0);
     box_collect(&b, "a1", &r);
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-    CHECK(strstr(r.rec.message, "input was cut"));
+    CHECK(strstr(r.rec.message, "input was truncated"));
     box_result_done(&r);
     stop(&b);
 }
 
 TEST(terminal)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
     int fd;
@@ -476,17 +476,17 @@ TEST(terminal)
     box_exec_begin(&b, &w, "a1",
                    "test -t 0 && test -t 1 && test -t 2 && tty; stat -c %U $(tty); stty size; read "
                    "x; stty size; echo got $x");
-    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_TTY | SHIM_EXEC_STDIN);
-    shim_put_u64(&w, SHIM_TAG_ROWS, 30);
-    shim_put_u64(&w, SHIM_TAG_COLS, 90);
+    sup_put_u64(&w, SUP_TAG_FLAGS, SUP_EXEC_TTY | SUP_EXEC_STDIN);
+    sup_put_u64(&w, SUP_TAG_ROWS, 30);
+    sup_put_u64(&w, SUP_TAG_COLS, 90);
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, &fd));
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, &fd));
     CHECK(box_said(&b, "a1", "30 90\r\n"));
-    box_begin(&b, &w, SHIM_RESIZE, "a1");
-    shim_put_u64(&w, SHIM_TAG_ROWS, 40);
-    shim_put_u64(&w, SHIM_TAG_COLS, 100);
+    box_begin(&b, &w, SUP_RESIZE, "a1");
+    sup_put_u64(&w, SUP_TAG_ROWS, 40);
+    sup_put_u64(&w, SUP_TAG_COLS, 100);
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_RESULT, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_RESULT, packet, &len, NULL));
     CHECK(fd >= 0 && write(fd, "word\n", 5) == 5);
     close(fd);
     box_collect(&b, "a1", &r);
@@ -533,14 +533,14 @@ TEST(budget_drops_the_oldest_with_nobody_attached)
 /* What one OUTPUT says of stdout. */
 static uint64_t offset_of(const char *packet, size_t len)
 {
-    struct shim_reader r;
-    struct shim_value v;
+    struct sup_reader r;
+    struct sup_value v;
     uint64_t at = 0;
 
-    if (shim_read(&r, packet, len, NULL) < 0)
+    if (sup_read(&r, packet, len, NULL) < 0)
         return 0;
-    while (shim_next(&r, &v, NULL) > 0)
-        if (v.tag == SHIM_TAG_STDOUT)
+    while (sup_next(&r, &v, NULL) > 0)
+        if (v.tag == SUP_TAG_STDOUT)
             at = v.u64;
     return at;
 }
@@ -551,7 +551,7 @@ static int next_news(struct box *b, char *packet, size_t *len, int ms)
     struct pollfd p = {.fd = b->sock, .events = POLLIN};
     int type = 0;
 
-    while (type != SHIM_OUTPUT && type != SHIM_ENDED) {
+    while (type != SUP_OUTPUT && type != SUP_ENDED) {
         if (poll(&p, 1, ms) <= 0)
             return 0;
         type = box_recv(b, packet, len, NULL);
@@ -572,8 +572,8 @@ static int patience(void)
 TEST(attached_reader_holds_the_writer_up)
 {
     enum { AHEAD = 22 << 20 };
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
-    struct shim_writer w;
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
     uint64_t at = 0, now;
     size_t len;
@@ -585,28 +585,28 @@ TEST(attached_reader_holds_the_writer_up)
     b.plan.journal_budget = 20 << 20;
     CHECK(box_up(&b) >= 0);
     box_exec_begin(&b, &w, "a1", "head -c 100M /dev/zero");
-    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_ATTACH);
+    sup_put_u64(&w, SUP_TAG_FLAGS, SUP_EXEC_ATTACH);
     box_send(&b, &w);
-    CHECK(next_news(&b, packet, &len, BOX_WAIT_MS) == SHIM_OUTPUT);
+    CHECK(next_news(&b, packet, &len, BOX_WAIT_MS) == SUP_OUTPUT);
     now = offset_of(packet, len);
     CHECK(next_news(&b, packet, &len, patience()) == 0); /* unread, it cannot end */
-    for (type = SHIM_OUTPUT; type == SHIM_OUTPUT; now = offset_of(packet, len)) {
+    for (type = SUP_OUTPUT; type == SUP_OUTPUT; now = offset_of(packet, len)) {
         CHECK(now > at && now <= at + AHEAD);
         at = now;
-        box_begin(&b, &w, SHIM_ACK, "a1");
-        shim_put_u64(&w, SHIM_TAG_STDOUT, at);
+        box_begin(&b, &w, SUP_ACK, "a1");
+        sup_put_u64(&w, SUP_TAG_STDOUT, at);
         box_send(&b, &w);
         type = next_news(&b, packet, &len, BOX_WAIT_MS);
     }
-    CHECK(type == SHIM_ENDED && at > (100 << 20) - AHEAD);
+    CHECK(type == SUP_ENDED && at > (100 << 20) - AHEAD);
     stop(&b);
 }
 
 TEST(pause_and_resume)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
     _cleanup_free_ char *heard = NULL;
     size_t len;
@@ -614,13 +614,13 @@ TEST(pause_and_resume)
 
     UP(b);
     box_exec_begin(&b, &w, "a1", "echo up; exec cat");
-    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_STDIN);
+    sup_put_u64(&w, SUP_TAG_FLAGS, SUP_EXEC_STDIN);
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, &fd) && box_said(&b, "a1", "up\n"));
-    box_begin(&b, &w, SHIM_PAUSE, NULL);
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, &fd) && box_said(&b, "a1", "up\n"));
+    box_begin(&b, &w, SUP_PAUSE, NULL);
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_RESULT, packet, &len, NULL));
-    CHECK(shim_read_err(packet, len, NULL) == 0);
+    CHECK(box_expect(&b, SUP_RESULT, packet, &len, NULL));
+    CHECK(sup_read_err(packet, len, NULL) == 0);
     CHECK(fd >= 0 && write(fd, "said\n", 5) == 5);
     close(fd);
     usleep(500000); /* it could have said it by now */
@@ -631,7 +631,7 @@ TEST(pause_and_resume)
     box_collect(&b, "a2", &r);
     CHECK(r.start.code == ERR_CONFLICT);
     box_result_done(&r);
-    box_begin(&b, &w, SHIM_RESUME, NULL);
+    box_begin(&b, &w, SUP_RESUME, NULL);
     box_send(&b, &w);
     box_collect(&b, "a1", &r);
     CHECK_STR(r.out, "up\nsaid\n");
@@ -642,9 +642,9 @@ TEST(pause_and_resume)
 
 TEST(stop_ends_execs_with_a_grace)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
 
@@ -652,13 +652,13 @@ TEST(stop_ends_execs_with_a_grace)
     box_exec_begin(&b, &w, "a1",
                    "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done");
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, NULL));
     box_exec_begin(&b, &w, "a2", "trap '' TERM; echo up; while :; do sleep 0.01; done");
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, NULL));
     CHECK(box_said(&b, "a1", "up\n") && box_said(&b, "a2", "up\n"));
-    box_begin(&b, &w, SHIM_STOP, NULL);
-    shim_put_u64(&w, SHIM_TAG_GRACE, 1500000);
+    box_begin(&b, &w, SUP_STOP, NULL);
+    sup_put_u64(&w, SUP_TAG_GRACE, 1500000);
     box_send(&b, &w);
     box_collect(&b, "a1", &r);
     CHECK_STR(r.out, "up\nbye\n");
@@ -667,14 +667,14 @@ TEST(stop_ends_execs_with_a_grace)
     box_collect(&b, "a2", &r);
     CHECK(r.rec.cause == END_SANDBOX_STOPPED && r.rec.signal == SIGKILL);
     box_result_done(&r);
-    CHECK(box_expect(&b, SHIM_STOPPED, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_STOPPED, packet, &len, NULL));
     CHECK(box_wait(&b) == 0);
     CHECK(box_leftovers(&b) == 0);
 }
 
 TEST(ephemeral_goes_by_itself)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
@@ -688,16 +688,16 @@ TEST(ephemeral_goes_by_itself)
     CHECK_STR(r.out, "hi\n");
     CHECK(r.rec.cause == END_EXITED && r.rec.exit_code == 5 && r.rec.drained);
     box_result_done(&r);
-    CHECK(box_expect(&b, SHIM_STOPPED, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_STOPPED, packet, &len, NULL));
     CHECK(box_wait(&b) == 0);
     CHECK(box_leftovers(&b) == 0);
 }
 
 TEST(outlives_the_daemon)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
 
@@ -705,12 +705,12 @@ TEST(outlives_the_daemon)
     box_exec_begin(&b, &w, "a1",
                    "trap 'echo 2; exit 4' USR1; echo 1; while :; do sleep 0.01; done");
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL) && box_said(&b, "a1", "1\n"));
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, NULL) && box_said(&b, "a1", "1\n"));
     b.sock = fd_close(b.sock);
     b.sock = box_connect(&b);
     CHECK(b.sock >= 0);
-    box_begin(&b, &w, SHIM_SIGNAL, "a1");
-    shim_put_u64(&w, SHIM_TAG_SIGNAL, SIGUSR1);
+    box_begin(&b, &w, SUP_SIGNAL, "a1");
+    sup_put_u64(&w, SUP_TAG_SIGNAL, SIGUSR1);
     box_send(&b, &w);
     box_collect(&b, "a1", &r);
     CHECK_STR(r.out, "1\n2\n");
@@ -723,9 +723,9 @@ TEST(outlives_the_daemon)
 
 TEST(pid_1_killed)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
-    struct shim_writer w;
+    struct sup_writer w;
     pid_t init;
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
@@ -733,11 +733,11 @@ TEST(pid_1_killed)
     UP(b);
     close(b.sock);
     b.sock = box_connect(&b);
-    CHECK(box_expect(&b, SHIM_HELLO, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_HELLO, packet, &len, NULL));
     init = pid_of(packet, len);
     box_exec_begin(&b, &w, "a1", "sleep 777");
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, NULL));
     CHECK(init > 1 && kill(init, SIGKILL) == 0);
     box_collect(&b, "a1", &r);
     CHECK(r.rec.cause == END_SANDBOX_STOPPED && r.rec.signal == SIGKILL);
@@ -748,8 +748,8 @@ TEST(pid_1_killed)
 
 TEST(shim_killed_ends_the_sandbox)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
-    struct shim_writer w;
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
+    struct sup_writer w;
     struct deadline by = deadline_in(60 * USEC_PER_SEC);
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
@@ -758,7 +758,7 @@ TEST(shim_killed_ends_the_sandbox)
     UP(b);
     box_exec_begin(&b, &w, "a1", "setsid sleep 777 & sleep 777");
     box_send(&b, &w);
-    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    CHECK(box_expect(&b, SUP_STARTED, packet, &len, NULL));
     /* What loses its parent comes to us: pid 1 of a container may take its time with it. */
     CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
     pidfd_signal(b.pidfd, SIGKILL);

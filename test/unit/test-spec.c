@@ -45,8 +45,7 @@ TEST(every_field)
     CHECK(apply(&s, text, NULL) == 0);
     CHECK(s.memory == 104857600 && s.cpu_milli == 500 && s.pids == 10 && s.nofile == 64);
     CHECK(s.disk == GIB(1) && s.network == SPEC_NETWORK_NONE && s.run_size == 65536);
-    CHECK(s.asked == (SPEC_LIMIT_MEMORY | SPEC_LIMIT_CPUS | SPEC_LIMIT_PIDS | SPEC_LIMIT_DISK |
-                      SPEC_LIMIT_NOFILE));
+    CHECK(s.asked == (LIMIT_MEMORY | LIMIT_CPUS | LIMIT_PIDS | LIMIT_DISK | LIMIT_NOFILE));
     CHECK_STR(strv_env_get(s.env, "B"), "x=y");
     CHECK_STR(s.labels[0], "a.b/c=d");
     CHECK(s.n_mounts == 1 && s.mounts[0].read_only);
@@ -213,7 +212,7 @@ TEST(stored_form_round_trips)
     CHECK(spec_from_text(text, &t, NULL) == 0);
     again = spec_to_text(&t);
     CHECK_STR(again, text);
-    CHECK(t.asked == SPEC_LIMIT_CPUS);
+    CHECK(t.asked == LIMIT_CPUS);
     spec_hash(&s, "native", h1);
     spec_hash(&t, "native", h2);
     CHECK_STR(h1, h2);

@@ -5,9 +5,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/supervisor-conn.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
 #include "proto/supervisor.h"
@@ -153,46 +155,46 @@ static void pair_done(struct pair *p)
     loop_free(p->s.loop);
 }
 
-static void say(struct pair *p, struct shim_writer *w, int fd)
+static void say(struct pair *p, struct sup_writer *w, int fd)
 {
-    if (shim_finish(w, NULL) < 0 ||
+    if (sup_finish(w, NULL) < 0 ||
         fd_send(p->peer, buf_data(&w->buf), w->buf.len, &fd, fd >= 0, 0) < 0)
         abort();
-    shim_writer_done(w);
+    sup_writer_done(w);
 }
 
 /* Type of the next message of the link, and its seq; -1 when there is none. */
 static int hear(struct pair *p, uint64_t *seq)
 {
-    static _Alignas(8) char packet[SHIM_MSG_MAX];
-    struct shim_reader rd;
+    static _Alignas(8) char packet[SUP_MSG_MAX];
+    struct sup_reader rd;
     ssize_t n = fd_recv(p->peer, packet, sizeof(packet), NULL, NULL, MSG_DONTWAIT);
 
-    if (n <= 0 || shim_read(&rd, packet, (size_t)n, NULL) < 0)
+    if (n <= 0 || sup_read(&rd, packet, (size_t)n, NULL) < 0)
         return -1;
     *seq = rd.head.seq;
     return rd.head.type;
 }
 
-static void say_about(struct pair *p, enum shim_msg_type type, uint64_t seq, int fd)
+static void say_about(struct pair *p, enum sup_msg_type type, uint64_t seq, int fd)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, type, seq);
-    shim_put_str(&w, SHIM_TAG_EXEC, EXEC);
-    shim_put_u64(&w, SHIM_TAG_PID, 42);
-    shim_put_u64(&w, SHIM_TAG_STDOUT, 7);
-    shim_put_u64(&w, SHIM_TAG_STDERR, 9);
+    sup_begin(&w, type, seq);
+    sup_put_str(&w, SUP_TAG_EXEC, EXEC);
+    sup_put_u64(&w, SUP_TAG_PID, 42);
+    sup_put_u64(&w, SUP_TAG_STDOUT, 7);
+    sup_put_u64(&w, SUP_TAG_STDERR, 9);
     say(p, &w, fd);
 }
 
 static void say_result(struct pair *p, uint64_t seq, const struct err *err, int fd)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_RESULT, seq);
+    sup_begin(&w, SUP_RESULT, seq);
     if (err)
-        shim_put_err(&w, err);
+        sup_put_err(&w, err);
     say(p, &w, fd);
 }
 
@@ -213,8 +215,8 @@ TEST(exec_starts_and_hands_over_stdin)
 
     pair_init(&p);
     supervisor_conn_exec(p.s.link, &r);
-    CHECK(hear(&p, &seq) == SHIM_EXEC);
-    say_about(&p, SHIM_STARTED, seq, p.peer);
+    CHECK(hear(&p, &seq) == SUP_EXEC);
+    say_about(&p, SUP_STARTED, seq, p.peer);
     loop_run(p.s.loop);
     CHECK(p.s.started == 1 && p.s.pid == 42 && p.s.fd >= 0);
     exec_request_done(&r);
@@ -225,17 +227,17 @@ TEST(output_and_end)
 {
     struct end_record rec = {.cause = END_EXITED, .exit_code = 3, .stdout_bytes = 7};
     struct buf text = BUF_INIT(8192);
-    struct shim_writer w;
+    struct sup_writer w;
     struct pair p;
 
     pair_init(&p);
-    say_about(&p, SHIM_OUTPUT, 0, -1);
+    say_about(&p, SUP_OUTPUT, 0, -1);
     loop_run(p.s.loop);
     CHECK(p.s.output == 1 && p.s.out_end == 7 && p.s.err_end == 9);
     CHECK(end_record_format(&rec, &text) >= 0);
-    shim_begin(&w, SHIM_ENDED, 0);
-    shim_put_str(&w, SHIM_TAG_EXEC, EXEC);
-    shim_put_bytes(&w, SHIM_TAG_RECORD, buf_data(&text), text.len);
+    sup_begin(&w, SUP_ENDED, 0);
+    sup_put_str(&w, SUP_TAG_EXEC, EXEC);
+    sup_put_bytes(&w, SUP_TAG_RECORD, buf_data(&text), text.len);
     say(&p, &w, -1);
     loop_run(p.s.loop);
     CHECK(p.s.ended == 1 && p.s.rec.cause == END_EXITED && p.s.rec.exit_code == 3);
@@ -245,13 +247,13 @@ TEST(output_and_end)
 
 TEST(broken_record_is_engine_lost)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     struct pair p;
 
     pair_init(&p);
-    shim_begin(&w, SHIM_ENDED, 0);
-    shim_put_str(&w, SHIM_TAG_EXEC, EXEC);
-    shim_put_str(&w, SHIM_TAG_RECORD, "cause=vanished\n");
+    sup_begin(&w, SUP_ENDED, 0);
+    sup_put_str(&w, SUP_TAG_EXEC, EXEC);
+    sup_put_str(&w, SUP_TAG_RECORD, "cause=vanished\n");
     say(&p, &w, -1);
     loop_run(p.s.loop);
     CHECK(p.s.ended == 1 && p.s.rec.cause == END_ENGINE_LOST && p.s.rec.exit_code == -1);
@@ -267,7 +269,7 @@ TEST(results_find_their_request)
     pair_init(&p);
     supervisor_conn_dial(p.s.link, 80, on_result, &p.s);
     CHECK(p.s.results == 0);
-    CHECK(hear(&p, &seq) == SHIM_DIAL);
+    CHECK(hear(&p, &seq) == SUP_DIAL);
     say_result(&p, seq + 100, NULL, p.peer); /* nobody asked: ignored, its descriptor closed */
     err_set(&err, ERR_NOT_FOUND, "nothing listens");
     say_result(&p, seq, &err, -1);
@@ -279,16 +281,16 @@ TEST(results_find_their_request)
 
 TEST(stats_are_a_list)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     uint64_t seq = 0;
     struct pair p;
 
     pair_init(&p);
     supervisor_conn_stats(p.s.link, on_stats, &p.s);
-    CHECK(hear(&p, &seq) == SHIM_STATS);
-    shim_begin(&w, SHIM_STATS, seq);
-    shim_put_str(&w, SHIM_TAG_STAT, "memory=1");
-    shim_put_str(&w, SHIM_TAG_STAT, "pids=2");
+    CHECK(hear(&p, &seq) == SUP_STATS);
+    sup_begin(&w, SUP_STATS, seq);
+    sup_put_str(&w, SUP_TAG_STAT, "memory=1");
+    sup_put_str(&w, SUP_TAG_STAT, "pids=2");
     say(&p, &w, -1);
     loop_run(p.s.loop);
     CHECK(strv_len(p.s.stats) == 2);
@@ -331,8 +333,8 @@ TEST(a_kernel_short_of_memory_is_no_end_of_the_line)
         loop_timer_set(t, 5 * USEC_PER_MSEC, false);
         loop_run(p.s.loop);
     }
-    CHECK(type == SHIM_STATS && shortages == 0);
-    CHECK(hear(&p, &next) == SHIM_ACK && next > seq);
+    CHECK(type == SUP_STATS && shortages == 0);
+    CHECK(hear(&p, &next) == SUP_ACK && next > seq);
     CHECK(p.s.closed == 0 && p.s.results == 0);
     loop_timer_free(t);
     pair_done(&p);
@@ -361,8 +363,8 @@ TEST(too_large_a_command_is_a_failed_start)
     struct pair p;
 
     pair_init(&p);
-    strv_push(&r.argv, xcalloc(SHIM_MSG_MAX + 1, 1));
-    memset(r.argv[2], 'a', SHIM_MSG_MAX);
+    strv_push(&r.argv, xcalloc(SUP_MSG_MAX + 1, 1));
+    memset(r.argv[2], 'a', SUP_MSG_MAX);
     supervisor_conn_exec(p.s.link, &r);
     CHECK(p.s.start_failed == 0);
     loop_run(p.s.loop);
@@ -402,7 +404,7 @@ TEST(queued_messages_are_sent_in_order_when_it_drains)
     for (int i = 0; i < MESSAGES; i++)
         supervisor_conn_copy(p.s.link, path, false, -1, on_stats, &p.s);
     for (int turns = 0; n < MESSAGES - 10 && turns < 1000; turns++) {
-        while (hear(&p, &seq) == SHIM_COPY) {
+        while (hear(&p, &seq) == SUP_COPY) {
             CHECK(seq > last);
             last = seq;
             n++;
@@ -428,12 +430,12 @@ TEST(garbage_cuts_the_line)
 
 TEST(another_major_version_cuts_the_line)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     struct pair p;
 
     pair_init(&p);
-    shim_begin(&w, SHIM_HELLO, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)(SHIM_VERSION_MAJOR + 1) << 32);
+    sup_begin(&w, SUP_HELLO, 0);
+    sup_put_u64(&w, SUP_TAG_VERSION, (uint64_t)(SUP_VERSION_MAJOR + 1) << 32);
     say(&p, &w, -1);
     loop_run(p.s.loop);
     CHECK(p.s.closed == 1);
@@ -447,8 +449,8 @@ TEST(the_link_may_be_closed_from_its_callback)
     pair_init(&p);
     p.s.close_in_callback = true;
     supervisor_conn_stats(p.s.link, on_stats, &p.s); /* never answered: forgotten with the link */
-    say_about(&p, SHIM_OUTPUT, 0, -1);
-    say_about(&p, SHIM_OUTPUT, 0, -1);
+    say_about(&p, SUP_OUTPUT, 0, -1);
+    say_about(&p, SUP_OUTPUT, 0, -1);
     loop_run(p.s.loop);
     CHECK(p.s.output == 1 && p.s.results == 0 && p.s.closed == 0 && !p.s.link);
     pair_done(&p);

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "daemon/engine/build-body.h"
-#include "daemon/engine/engine.h"
 #include "daemon/engine/opener.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"

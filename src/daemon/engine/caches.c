@@ -78,11 +78,12 @@ int cache_tool_find(const char *name, const struct cache_tool **ret, struct err 
         *ret = &tools[i];
         return 0;
     }
-    err_set(err, ERR_INVALID, "'%.40s' is no tool with a cache", name);
+    err_set(
+        err, ERR_INVALID,
+        "unknown cache tool '%.40s'; supported: pip, npm, uv, yarn, pnpm, go, cargo, maven, apt",
+        name);
     near = strv_nearest(name, names, ARRAY_SIZE(tools));
-    return near ? err_hint(err, "Did you mean '%s'?", near)
-                : err_hint(err, "Those with one are: pip, npm, uv, yarn, pnpm, go, cargo, maven "
-                                "and apt.");
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
 const char *cache_mode_name(enum spec_cache_mode m)
@@ -205,27 +206,4 @@ void cache_variables(const struct sandbox_spec *spec, cache_there_fn there, cons
         for (const char *const *v = t->env; *v; v++)
             engine_caches_add_unset(spec, *v, env);
     }
-}
-
-/* ---- what there is ---- */
-
-struct engine_cache *engine_caches_add(struct engine_caches *c, enum engine_cache_kind kind,
-                                       const char *tool, const char *owner)
-{
-    struct engine_cache *item;
-
-    c->items = xreallocarray(c->items, c->n + 1, sizeof(*c->items));
-    item = &c->items[c->n++];
-    *item = (struct engine_cache){.kind = kind, .tool = xstrdup(tool), .owner = xstrdup(owner)};
-    return item;
-}
-
-void engine_caches_done(struct engine_caches *c)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        free(c->items[i].tool);
-        free(c->items[i].owner);
-    }
-    free(c->items);
-    *c = (struct engine_caches){0};
 }

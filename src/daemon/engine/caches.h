@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "lib/base/err.h"
 
 /* Where caches are, but for those of tools that cannot be told so. */

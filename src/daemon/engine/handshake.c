@@ -9,8 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/engine/engine.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/exec-message.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "proto/supervisor.h"
 
@@ -59,12 +60,12 @@ static int handshake_receive(int fd, const struct deadline *by, void *packet, si
  * Releases the writer. pass: a descriptor to go along, or -1. One that has hung up is no error yet:
  * it has said why, and that is read next.
  */
-static int handshake_send_message(int fd, struct shim_writer *w, int pass,
-                                  const struct deadline *by, struct err *err)
+static int handshake_send_message(int fd, struct sup_writer *w, int pass, const struct deadline *by,
+                                  struct err *err)
 {
     int r;
 
-    r = shim_finish(w, err);
+    r = sup_finish(w, err);
     while (r >= 0) {
         r = fd_send(fd, buf_data(&w->buf), w->buf.len, &pass, pass >= 0, MSG_DONTWAIT);
         if (fd_send_is_short(r)) {
@@ -79,49 +80,49 @@ static int handshake_send_message(int fd, struct shim_writer *w, int pass,
         }
         r = handshake_wait_for(fd, POLLOUT, by, err);
     }
-    shim_writer_done(w);
+    sup_writer_done(w);
     return r;
 }
 
 static int handshake_send_hello(int fd, const struct deadline *by, struct err *err)
 {
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
 
-    shim_begin(&w, SHIM_HELLO, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
+    sup_begin(&w, SUP_HELLO, 0);
+    sup_put_u64(&w, SUP_TAG_VERSION, (uint64_t)SUP_VERSION_MAJOR << 32 | SUP_VERSION_MINOR);
     return handshake_send_message(fd, &w, -1, by, err);
 }
 
 static int handshake_send_first(int fd, const struct exec_request *first, const struct deadline *by)
 {
     _cleanup_close_ int handover = -1;
-    struct shim_writer w = {0};
-    int r = exec_request_handover(first, &handover, NULL);
+    struct sup_writer w = {0};
+    int r = exec_message_handover(first, &handover, NULL);
 
     if (r < 0)
         return r;
-    shim_begin(&w, exec_request_type(first), 0);
-    exec_request_put(&w, first);
+    sup_begin(&w, exec_message_type(first), 0);
+    exec_message_put(&w, first);
     return handshake_send_message(fd, &w, handover, by, NULL);
 }
 
-static enum engine_sandbox_state handshake_box_state_of(uint64_t shim_state)
+static enum engine_sandbox_state handshake_box_state_of(uint64_t sup_state)
 {
-    return shim_state == SHIM_PAUSED ? ENGINE_SANDBOX_PAUSED : ENGINE_SANDBOX_RUNNING;
+    return sup_state == SUP_PAUSED ? ENGINE_SANDBOX_PAUSED : ENGINE_SANDBOX_RUNNING;
 }
 
 static int handshake_check_version(uint64_t version, struct err *err)
 {
-    if (version >> 32 == SHIM_VERSION_MAJOR)
+    if (version >> 32 == SUP_VERSION_MAJOR)
         return 0;
     err_set(err, ERR_UNSUPPORTED, "the supervisor speaks protocol %u.%u, this daemon %d.%d",
-            (unsigned)(version >> 32), (unsigned)version, SHIM_VERSION_MAJOR, SHIM_VERSION_MINOR);
+            (unsigned)(version >> 32), (unsigned)version, SUP_VERSION_MAJOR, SUP_VERSION_MINOR);
     return err_hint(err, "Stop the sandbox and start it again with the installed version.");
 }
 
 static int handshake_read_failed(const void *packet, size_t len, struct err *err)
 {
-    int r = shim_read_err(packet, len, err);
+    int r = sup_read_err(packet, len, err);
 
     return r < 0 ? r : err_set(err, ERR_ENGINE, "the supervisor failed without a reason");
 }
@@ -129,31 +130,31 @@ static int handshake_read_failed(const void *packet, size_t len, struct err *err
 static int handshake_read_hello(const void *packet, size_t len, const char *id,
                                 struct engine_sandbox *ret, struct err *err)
 {
-    struct shim_reader rd;
-    struct shim_value v;
+    struct sup_reader rd;
+    struct sup_value v;
     uint64_t version = 0;
     int r;
 
-    r = shim_read(&rd, packet, len, err);
+    r = sup_read(&rd, packet, len, err);
     if (r < 0)
         return r;
-    if (rd.head.type == SHIM_FAILED)
+    if (rd.head.type == SUP_FAILED)
         return handshake_read_failed(packet, len, err);
-    if (rd.head.type != SHIM_HELLO)
+    if (rd.head.type != SUP_HELLO)
         return err_set(err, ERR_ENGINE, "the supervisor's first message is of type %u, not HELLO",
                        rd.head.type);
-    while ((r = shim_next(&rd, &v, err)) > 0) {
-        if (v.tag == SHIM_TAG_VERSION)
+    while ((r = sup_next(&rd, &v, err)) > 0) {
+        if (v.tag == SUP_TAG_VERSION)
             version = v.u64;
-        else if (v.tag == SHIM_TAG_PID)
+        else if (v.tag == SUP_TAG_PID)
             ret->pid = (int)v.u64;
-        else if (v.tag == SHIM_TAG_STATE)
+        else if (v.tag == SUP_TAG_STATE)
             ret->state = handshake_box_state_of(v.u64);
-        else if (v.tag == SHIM_TAG_UNENFORCED)
+        else if (v.tag == SUP_TAG_UNENFORCED)
             ret->unenforced |= (uint32_t)v.u64;
-        else if (v.tag == SHIM_TAG_HASH)
+        else if (v.tag == SUP_TAG_HASH)
             snprintf(ret->hash, sizeof(ret->hash), "%s", v.data);
-        else if (v.tag == SHIM_TAG_SANDBOX && !STREQ(v.data, id))
+        else if (v.tag == SUP_TAG_SANDBOX && !STREQ(v.data, id))
             return err_set(err, ERR_ENGINE, "the supervisor of '%s' says it serves '%.32s'", id,
                            v.data);
     }
@@ -179,16 +180,16 @@ int handshake_hello(int fd, const char *id, const struct deadline *by, struct en
     return r < 0 ? r : handshake_take_hello(fd, id, by, ret, err);
 }
 
-static int handshake_read_unenforced(struct shim_reader *rd, struct engine_sandbox *ret,
+static int handshake_read_unenforced(struct sup_reader *rd, struct engine_sandbox *ret,
                                      struct err *err)
 {
-    struct shim_value v;
+    struct sup_value v;
     int r;
 
-    while ((r = shim_next(rd, &v, err)) > 0) {
-        if (v.tag == SHIM_TAG_UNENFORCED)
+    while ((r = sup_next(rd, &v, err)) > 0) {
+        if (v.tag == SUP_TAG_UNENFORCED)
             ret->unenforced |= (uint32_t)v.u64;
-        else if (v.tag == SHIM_TAG_PID)
+        else if (v.tag == SUP_TAG_PID)
             ret->pid = (int)v.u64;
     }
     return r;
@@ -198,21 +199,21 @@ static int handshake_take_ready(int fd, const struct deadline *by, struct engine
                                 struct err *err)
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
-    struct shim_reader rd;
+    struct sup_reader rd;
     size_t len = 0;
     int r;
 
     r = handshake_receive(fd, by, packet, &len, err);
     if (r < 0)
         return r;
-    r = shim_read(&rd, packet, len, err);
+    r = sup_read(&rd, packet, len, err);
     if (r < 0)
         return r;
-    if (rd.head.type == SHIM_READY) {
+    if (rd.head.type == SUP_READY) {
         ret->state = ENGINE_SANDBOX_RUNNING;
         return handshake_read_unenforced(&rd, ret, err);
     }
-    if (rd.head.type != SHIM_FAILED)
+    if (rd.head.type != SUP_FAILED)
         return err_set(err, ERR_ENGINE, "the supervisor says message type %u instead of READY",
                        rd.head.type);
     return handshake_read_failed(packet, len, err);

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "daemon/engine/supervisor-conn-internal.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -58,7 +59,7 @@ struct supervisor_conn {
 };
 
 /* One loop, one thread, no nesting of reads: one packet buffer serves every link. */
-static _Alignas(8) char supervisor_conn_packet[SHIM_MSG_MAX];
+static _Alignas(8) char supervisor_conn_packet[SUP_MSG_MAX];
 
 static void supervisor_conn_request_free(struct supervisor_request *q)
 {
@@ -250,39 +251,38 @@ static void supervisor_conn_incoming_done(struct supervisor_incoming *m)
     m->fd = fd_close(m->fd);
 }
 
-static void supervisor_conn_incoming_field(struct supervisor_incoming *m,
-                                           const struct shim_value *v)
+static void supervisor_conn_incoming_field(struct supervisor_incoming *m, const struct sup_value *v)
 {
     switch (v->tag) {
-    case SHIM_TAG_EXEC:
+    case SUP_TAG_EXEC:
         m->exec = v->data;
         break;
-    case SHIM_TAG_RECORD:
+    case SUP_TAG_RECORD:
         m->record = v->data;
         m->record_len = v->length;
         break;
-    case SHIM_TAG_VERSION:
+    case SUP_TAG_VERSION:
         m->version = v->u64;
         m->has_version = true;
         break;
-    case SHIM_TAG_PID:
+    case SUP_TAG_PID:
         m->pid = v->u64;
         break;
-    case SHIM_TAG_STATE:
-        m->stopping = v->u64 == SHIM_STOPPING;
+    case SUP_TAG_STATE:
+        m->stopping = v->u64 == SUP_STOPPING;
         break;
-    case SHIM_TAG_STDOUT:
+    case SUP_TAG_STDOUT:
         m->stdout_end = v->u64;
         m->has_offsets = true;
         break;
-    case SHIM_TAG_STDERR:
+    case SUP_TAG_STDERR:
         m->stderr_end = v->u64;
         m->has_offsets = true;
         break;
-    case SHIM_TAG_STAT:
+    case SUP_TAG_STAT:
         strv_add(&m->stats, v->data);
         break;
-    default: /* newer than us, or read by shim_read_err() */
+    default: /* newer than us, or read by sup_read_err() */
         break;
     }
 }
@@ -327,25 +327,25 @@ static void supervisor_conn_on_ended(struct supervisor_conn *l, const struct sup
 
 static void supervisor_conn_on_hello(struct supervisor_conn *l, const struct supervisor_incoming *m)
 {
-    if (m->has_version && m->version >> 32 != SHIM_VERSION_MAJOR)
+    if (m->has_version && m->version >> 32 != SUP_VERSION_MAJOR)
         supervisor_conn_break(l, "peer has another protocol version");
 }
 
-static void supervisor_conn_dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type,
+static void supervisor_conn_dispatch_exec(struct supervisor_conn *l, enum sup_msg_type type,
                                           struct supervisor_incoming *m)
 {
-    if (type == SHIM_STARTED) {
+    if (type == SUP_STARTED) {
         supervisor_conn_drop_request(l, m->seq);
         l->events->started(l->arg, m->exec, (int)m->pid, TAKE_FD(m->fd));
-    } else if (type == SHIM_EXEC_FAILED) {
+    } else if (type == SUP_EXEC_FAILED) {
         supervisor_conn_drop_request(l, m->seq);
         if (m->stopping && l->events->refused)
             l->events->refused(l->arg, m->exec, &m->err);
         else
             l->events->start_failed(l->arg, m->exec, &m->err);
-    } else if (type == SHIM_OUTPUT) {
+    } else if (type == SUP_OUTPUT) {
         l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
-    } else if (type == SHIM_ENDED) {
+    } else if (type == SUP_ENDED) {
         supervisor_conn_on_ended(l, m);
     }
 }
@@ -354,20 +354,20 @@ static void supervisor_conn_dispatch(struct supervisor_conn *l, unsigned type,
                                      struct supervisor_incoming *m)
 {
     switch (type) {
-    case SHIM_HELLO:
+    case SUP_HELLO:
         supervisor_conn_on_hello(l, m);
         break;
-    case SHIM_RESULT:
-    case SHIM_STATS:
+    case SUP_RESULT:
+    case SUP_STATS:
         supervisor_conn_on_answer(l, m);
         break;
-    case SHIM_ATTACHED:
+    case SUP_ATTACHED:
         supervisor_conn_on_attached(l, m);
         break;
-    case SHIM_STARTED:
-    case SHIM_EXEC_FAILED:
-    case SHIM_OUTPUT:
-    case SHIM_ENDED:
+    case SUP_STARTED:
+    case SUP_EXEC_FAILED:
+    case SUP_OUTPUT:
+    case SUP_ENDED:
         if (m->exec)
             supervisor_conn_dispatch_exec(l, type, m);
         else
@@ -381,20 +381,20 @@ static void supervisor_conn_dispatch(struct supervisor_conn *l, unsigned type,
 static int supervisor_conn_parse_packet(struct supervisor_incoming *m, size_t len,
                                         unsigned *ret_type, struct err *err)
 {
-    struct shim_reader rd;
-    struct shim_value v;
+    struct sup_reader rd;
+    struct sup_value v;
     int r;
 
-    r = shim_read(&rd, supervisor_conn_packet, len, err);
+    r = sup_read(&rd, supervisor_conn_packet, len, err);
     if (r < 0)
         return r;
     m->seq = rd.head.seq;
-    while ((r = shim_next(&rd, &v, err)) > 0)
+    while ((r = sup_next(&rd, &v, err)) > 0)
         supervisor_conn_incoming_field(m, &v);
     if (r < 0)
         return r;
-    shim_read_err(supervisor_conn_packet, len, &m->err);
-    if (rd.head.type == SHIM_EXEC_FAILED && !m->err.code)
+    sup_read_err(supervisor_conn_packet, len, &m->err);
+    if (rd.head.type == SUP_EXEC_FAILED && !m->err.code)
         err_set(&m->err, ERR_ENGINE, "the supervisor gives no reason");
     *ret_type = rd.head.type;
     return 0;
@@ -510,14 +510,14 @@ static void supervisor_conn_enqueue(struct supervisor_conn *l, const void *data,
 }
 
 /* Takes the fd. On failure nothing was sent. */
-static int supervisor_conn_send(struct supervisor_conn *l, struct shim_writer *w, int fd,
+static int supervisor_conn_send(struct supervisor_conn *l, struct sup_writer *w, int fd,
                                 size_t bound, struct err *err)
 {
     int r = 0;
 
     if (l->broken) {
         r = err_set(err, ERR_ENGINE, "the sandbox has gone");
-    } else if (shim_finish(w, err) < 0) {
+    } else if (sup_finish(w, err) < 0) {
         r = -ERR_LIMIT;
     } else if (l->out_bytes + w->buf.len > bound) {
         r = err_set(err, ERR_LIMIT, "the sandbox's supervisor is too far behind");
@@ -525,18 +525,18 @@ static int supervisor_conn_send(struct supervisor_conn *l, struct shim_writer *w
         supervisor_conn_enqueue(l, buf_data(&w->buf), w->buf.len, TAKE_FD(fd));
     }
     fd_close(fd);
-    shim_writer_done(w);
+    sup_writer_done(w);
     return r;
 }
 
 /* A message whose answer, if any, nobody waits for. It cannot be refused, only end the link. */
-void supervisor_conn_tell(struct supervisor_conn *l, struct shim_writer *w)
+void supervisor_conn_tell(struct supervisor_conn *l, struct sup_writer *w)
 {
     if (supervisor_conn_send(l, w, -1, SUPERVISOR_CONN_QUEUE_HARD, NULL) < 0 && !l->broken)
         supervisor_conn_break(l, "the supervisor does not read");
 }
 
-struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct shim_writer *w,
+struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct sup_writer *w,
                                                int fd, uint64_t timeout)
 {
     struct supervisor_request *q = xnew0(struct supervisor_request);
@@ -550,19 +550,19 @@ struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct
     return q;
 }
 
-void supervisor_conn_begin(struct supervisor_conn *l, struct shim_writer *w,
-                           enum shim_msg_type type, const char *exec)
+void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w, enum sup_msg_type type,
+                           const char *exec)
 {
-    *w = (struct shim_writer){0};
-    shim_begin(w, type, ++l->last_seq);
-    shim_put_str(w, SHIM_TAG_EXEC, exec);
+    *w = (struct sup_writer){0};
+    sup_begin(w, type, ++l->last_seq);
+    sup_put_str(w, SUP_TAG_EXEC, exec);
 }
 
 struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd,
                                              const struct supervisor_events *events, void *arg)
 {
     struct supervisor_conn *l = xnew0(struct supervisor_conn);
-    int room = 2 * SHIM_MSG_MAX;
+    int room = 2 * SUP_MSG_MAX;
 
     /* A packet must fit whole; a machine tuned for small buffers would refuse our largest. */
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "daemon/engine/engine.h"
 #include "daemon/engine/handshake.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/os/pidfd.h"
 #include "proto/supervisor.h"
@@ -55,7 +55,7 @@ static int supervisors_dial(const struct supervisors *s, const char *id, int *re
     _cleanup_err_ struct err why = ERR_INIT;
 
     if (dir_open(s->runs, id, &dir, &why) >= 0 &&
-        unix_connect(dir, SHIM_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, ret, &why) >= 0)
+        unix_connect(dir, SUP_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, ret, &why) >= 0)
         return 0;
     if (why.errnum == ENOENT || why.errnum == ECONNREFUSED)
         return err_set(err, ERR_NOT_FOUND, "no supervisor of sandbox '%s' lives", id);

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "image/archive/packed.h"
+#include "image/archive/packed-layer.h"
 #include "image/oci/layout.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/strv.h"
@@ -16,16 +16,17 @@
 
 #define MEDIA "application/vnd.oci.image."
 
-struct exporting {
+struct export
+{
     const struct images *s;
     const struct confined_ids *ids;
     enum export_form form;
-    struct layout out;
+    struct oci_layout out;
     char id[DIGEST_MAX];
-    char **names;          /* to go with it */
-    char *config;          /* owned */
-    char *manifest;        /* owned */
-    struct packed *layers; /* bottom first */
+    char **names;                /* to go with it */
+    char *config;                /* owned */
+    char *manifest;              /* owned */
+    struct packed_layer *layers; /* bottom first */
     size_t n;
     uint64_t bytes; /* of layers */
 };
@@ -40,13 +41,13 @@ int export_form_parse(const char *name, enum export_form *ret, struct err *err)
             *ret = (enum export_form)i;
             return 0;
         }
-    return err_set(err, ERR_INVALID, "'%.40s' is not oci or docker", name);
+    return err_set(err, ERR_INVALID, "unknown export format '%.40s'; supported: oci, docker", name);
 }
 
 /* ---- what it is ---- */
 
 /* The name that was asked for; all of them when it was asked for by its digest. */
-static int export_find_names(struct exporting *x, const char *name, struct err *err)
+static int export_find_names(struct export *x, const char *name, struct err *err)
 {
     _cleanup_json_ json_t *refs = NULL;
     _cleanup_free_ char *ref = NULL;
@@ -67,26 +68,26 @@ static int export_find_names(struct exporting *x, const char *name, struct err *
     return 0;
 }
 
-static int export_pack_layers(struct exporting *x, const json_t *list, struct err *err)
+static int export_pack_layers(struct export *x, const json_t *list, struct err *err)
 {
     int r = 0;
 
     x->layers = xcalloc(json_array_size(list) + 1, sizeof(*x->layers));
     while (r >= 0 && x->n < json_array_size(list)) {
         const char *digest = json_string_value(json_array_get(list, x->n));
-        struct packed *p = &x->layers[x->n++];
+        struct packed_layer *p = &x->layers[x->n++];
 
-        *p = (struct packed)PACKED_INIT;
+        *p = (struct packed_layer)PACKED_LAYER_INIT;
         if (!digest_is_valid(digest))
-            return err_set(err, ERR_SYSTEM, "the record of the image is damaged");
-        r = packed_make(x->s, x->ids, digest, x->form == EXPORT_PUSH, p, err);
+            return err_set(err, ERR_SYSTEM, "the image record is damaged");
+        r = packed_layer_make(x->s, x->ids, digest, x->form == EXPORT_PUSH, p, err);
         x->bytes += p->size;
     }
     return r;
 }
 
 /* The image's own, byte for byte where it can be, but for what its layers are called. */
-static int export_make_config(struct exporting *x, struct err *err)
+static int export_make_config(struct export *x, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     _cleanup_json_ json_t *doc = NULL;
@@ -95,7 +96,7 @@ static int export_make_config(struct exporting *x, struct err *err)
     int r = images_read_blob(x->s, x->id, &text, &len, err);
 
     if (r >= 0)
-        r = json_parse("the configuration", text, len, &doc, err);
+        r = json_parse("image configuration", text, len, &doc, err);
     for (size_t i = 0; i < x->n; i++)
         json_array_append_new(ids, json_string(x->layers[i].diff_id));
     if (r >= 0 && json_equal(ids, json_object_get(json_object_get(doc, "rootfs"), "diff_ids"))) {
@@ -123,7 +124,7 @@ static json_t *export_describe_text(const char *type, const char *text)
     return export_descriptor(type, digest, strlen(text));
 }
 
-static void export_make_manifest(struct exporting *x)
+static void export_make_manifest(struct export *x)
 {
     const char *type = x->form == EXPORT_PUSH ? MEDIA "layer.v1.tar+gzip" : MEDIA "layer.v1.tar";
     json_t *layers = json_array();
@@ -145,7 +146,7 @@ static json_t *export_annotations(const char *name)
                      "org.opencontainers.image.ref.name", name);
 }
 
-static char *export_make_index(const struct exporting *x)
+static char *export_make_index(const struct export *x)
 {
     _cleanup_json_ json_t *doc = NULL;
     json_t *list = json_array();
@@ -167,7 +168,7 @@ static char *export_make_index(const struct exporting *x)
 /* ---- the archive ---- */
 
 /* Twice the same layer is one file. */
-static bool export_is_put(const struct exporting *x, size_t i)
+static bool export_is_put(const struct export *x, size_t i)
 {
     for (size_t j = 0; j < i; j++)
         if (STREQ(x->layers[j].digest, x->layers[i].digest))
@@ -176,7 +177,7 @@ static bool export_is_put(const struct exporting *x, size_t i)
 }
 
 /* What `docker load` reads: it follows these names wherever they lie in the archive. */
-static int export_put_docker_list(struct exporting *x, struct err *err)
+static int export_put_docker_list(struct export *x, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL, *config = NULL;
@@ -192,30 +193,31 @@ static int export_put_docker_list(struct exporting *x, struct err *err)
                               json_sprintf("blobs/sha256/%s", digest_hex(x->layers[i].digest)));
     doc = json_pack("[{s:s, s:o, s:o}]", "Config", config, "RepoTags", tags, "Layers", layers);
     text = json_to_text(doc, true);
-    return layout_text(&x->out, "manifest.json", text, strlen(text), err);
+    return oci_layout_text(&x->out, "manifest.json", text, strlen(text), err);
 }
 
-static int export_put_all(struct exporting *x, int out, struct err *err)
+static int export_put_all(struct export *x, int out, struct err *err)
 {
     _cleanup_free_ char *index = export_make_index(x);
-    int r = layout_begin(&x->out, out, err);
+    int r = oci_layout_begin(&x->out, out, err);
 
     if (r >= 0)
-        r = layout_text(&x->out, "index.json", index, strlen(index), err);
+        r = oci_layout_text(&x->out, "index.json", index, strlen(index), err);
     if (r >= 0 && x->form == EXPORT_DOCKER)
         r = export_put_docker_list(x, err);
     if (r >= 0)
-        r = layout_document(&x->out, x->manifest, strlen(x->manifest), err);
+        r = oci_layout_document(&x->out, x->manifest, strlen(x->manifest), err);
     if (r >= 0)
-        r = layout_document(&x->out, x->config, strlen(x->config), err);
+        r = oci_layout_document(&x->out, x->config, strlen(x->config), err);
     for (size_t i = 0; r >= 0 && i < x->n; i++)
         if (!export_is_put(x, i))
-            r = layout_blob(&x->out, x->layers[i].digest, x->layers[i].fd, x->layers[i].size, err);
-    return r < 0 ? r : layout_finish(&x->out, err);
+            r = oci_layout_blob(&x->out, x->layers[i].digest, x->layers[i].fd, x->layers[i].size,
+                                err);
+    return r < 0 ? r : oci_layout_finish(&x->out, err);
 }
 
 /* A reader that has closed its end says why by itself. */
-static int export_hand_over(struct exporting *x, int out, struct err *err)
+static int export_hand_over(struct export *x, int out, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -231,12 +233,12 @@ static int export_check_base(const json_t *record, const char *name, struct err 
     if (!images_is_on_host(record))
         return 0;
     err_set(err, ERR_UNSUPPORTED,
-            "image '%.200s' is built on 'host': the machine's own /usr is no part of it", name);
-    return err_hint(err, "Build it on an image of the store, as `ripcord image pull` brings one, "
-                         "to take it elsewhere.");
+            "image '%.200s' is built on 'host' and does not contain the /usr of this machine",
+            name);
+    return err_hint(err, "Build it on a stored image, for example from `ripcord image pull`.");
 }
 
-static int export_prepare(struct exporting *x, const char *name, struct err *err)
+static int export_prepare(struct export *x, const char *name, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     int r = images_resolve(x->s, name, x->id, err);
@@ -256,7 +258,7 @@ static int export_prepare(struct exporting *x, const char *name, struct err *err
     return r;
 }
 
-static json_t *export_report(const struct exporting *x)
+static json_t *export_report(const struct export *x)
 {
     char id[DIGEST_MAX];
 
@@ -268,7 +270,7 @@ static json_t *export_report(const struct exporting *x)
 int export_image(const struct images *s, const struct confined_ids *ids, const char *name,
                  enum export_form form, int out, json_t **ret, struct err *err)
 {
-    struct exporting x = {.s = s, .ids = ids, .form = form};
+    struct export x = {.s = s, .ids = ids, .form = form};
     int r = export_prepare(&x, name, err);
 
     if (r >= 0)
@@ -276,7 +278,7 @@ int export_image(const struct images *s, const struct confined_ids *ids, const c
     if (r >= 0)
         *ret = export_report(&x);
     for (size_t i = 0; i < x.n; i++)
-        packed_done(&x.layers[i]);
+        packed_layer_done(&x.layers[i]);
     free(x.layers);
     strv_free(x.names);
     free(x.config);

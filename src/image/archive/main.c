@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "image/archive/confined-ids.h"
 #include "image/archive/confined.h"
-#include "image/archive/copy.h"
 #include "image/archive/export.h"
-#include "image/archive/ids.h"
 #include "image/archive/import.h"
+#include "image/archive/layer-copy.h"
 #include "image/archive/mount-cache.h"
 #include "image/store/images.h"
 #include "lib/base/cleanup.h"
@@ -41,7 +41,7 @@ static int archive_read_used(char ***ret, struct err *err)
     ssize_t n = fd_read_full(STDIN_FILENO, text, USED_MAX);
 
     if (n < 0 || n == USED_MAX)
-        return err_sys(err, n < 0 ? (int)-n : E2BIG, "read which images are in use");
+        return err_sys(err, n < 0 ? (int)-n : E2BIG, "read the list of images in use");
     text[n] = '\0';
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
         if (*line)
@@ -123,7 +123,7 @@ static int archive_untag(struct image_request *q, const char *id, char *const *u
         return images_untag(&q->store, ref, err);
     if (strv_contains(used, id)) {
         err_set(err, ERR_CONFLICT, "image '%.200s' is in use", q->arg);
-        return err_hint(err, "`ripcord ls` shows the sandboxes made of it; remove them first.");
+        return err_hint(err, "Remove the sandboxes that use it first; `ripcord ls` shows them.");
     }
     for (char **n = names; r >= 0 && n && *n; n++)
         r = images_untag(&q->store, *n, err);
@@ -151,11 +151,11 @@ static int archive_run_rm(struct image_request *q, json_t **ret, struct err *err
 /* Into the folder that is our stdin, as the store has them: <hex>/fs. */
 static int archive_copy(struct image_request *q, bool sync, json_t **ret, struct err *err)
 {
-    struct copy_stats n = {0};
+    struct layer_copy_stats n = {0};
     int r = images_lock(&q->store, false, true, err);
 
     if (r >= 0)
-        r = copy_image(&q->store, &q->ids, q->arg, STDIN_FILENO, &n, err);
+        r = layer_copy_image(&q->store, &q->ids, q->arg, STDIN_FILENO, &n, err);
     /* The copy is believed whole by its name alone, also after a crash of the machine. */
     if (r >= 0 && sync && syncfs(STDIN_FILENO) < 0)
         r = err_sys(err, errno, "write the copy to the disk");
@@ -225,11 +225,11 @@ static int archive_run(int argc, char **argv, json_t **ret, struct err *err)
     int r = -1;
 
     if (argc < 4)
-        return err_set(err, ERR_INVALID, "ripcord-image is started by ripcordd");
+        return err_set(err, ERR_INVALID, "ripcord-image is internal: ripcordd starts it");
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
         if (!STREQ(verbs[i].name, argv[3]) || argc - 4 < verbs[i].min || argc - 4 > verbs[i].max)
             continue;
-        r = image_ids_parse(argv[2], &q.ids, err);
+        r = confined_ids_parse(argv[2], &q.ids, err);
         if (r >= 0)
             r = images_open(argv[1], &q.store, err);
         if (r >= 0)
@@ -237,7 +237,8 @@ static int archive_run(int argc, char **argv, json_t **ret, struct err *err)
         images_done(&q.store);
         return r;
     }
-    return err_set(err, ERR_INVALID, "ripcord-image knows no '%s'", argv[3]);
+    return err_set(err, ERR_INVALID,
+                   "ripcord-image: unknown command '%s' or wrong number of arguments", argv[3]);
 }
 
 int image_main(int argc, char **argv)

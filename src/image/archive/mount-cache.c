@@ -26,7 +26,7 @@ static const char all_mounts[] = "mounts";
  * Everybody who uses a mount holds this shared, whatever slot it has. A lock that can be asked
  * about without being taken: who only looks must not keep another from removing.
  */
-static int mount_cache_auth_open(int dir, int *ret, struct err *err)
+static int mount_cache_use_lock_open(int dir, int *ret, struct err *err)
 {
     int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
@@ -36,7 +36,7 @@ static int mount_cache_auth_open(int dir, int *ret, struct err *err)
     return 0;
 }
 
-static int mount_cache_auth_call(int fd, int op, short type, struct flock *ret)
+static int mount_cache_use_lock_call(int fd, int op, short type, struct flock *ret)
 {
     struct flock l = {.l_type = type, .l_whence = SEEK_SET};
     int r;
@@ -54,8 +54,8 @@ static bool mount_cache_is_in_use(int dir)
     _cleanup_close_ int fd = -1;
     struct flock l = {.l_type = F_WRLCK};
 
-    return mount_cache_auth_open(dir, &fd, NULL) < 0 ||
-           mount_cache_auth_call(fd, F_OFD_GETLK, F_WRLCK, &l) < 0 || l.l_type != F_UNLCK;
+    return mount_cache_use_lock_open(dir, &fd, NULL) < 0 ||
+           mount_cache_use_lock_call(fd, F_OFD_GETLK, F_WRLCK, &l) < 0 || l.l_type != F_UNLCK;
 }
 
 static int mount_cache_lock_slot(int dir, unsigned slot, int how, int *ret, struct err *err)
@@ -88,7 +88,7 @@ static int mount_cache_take_slot(struct mount_cache *c, enum mount_cache_share s
         if (r != 0)
             return r;
     }
-    return err_set(err, ERR_LIMIT, "%d builds use this private cache mount already",
+    return err_set(err, ERR_LIMIT, "this private cache mount is already in use by %d builds",
                    MOUNT_CACHE_SLOTS);
 }
 
@@ -112,7 +112,7 @@ static bool mount_cache_is_current(const struct images *s, const struct mount_ca
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-static int mount_cache_open_gate(const struct images *s, struct mount_cache *c, struct err *err)
+static int mount_cache_take_use_lock(const struct images *s, struct mount_cache *c, struct err *err)
 {
     int r;
 
@@ -121,15 +121,15 @@ static int mount_cache_open_gate(const struct images *s, struct mount_cache *c, 
         if (r >= 0)
             r = dir_open(s->dir, c->folder, &c->dir, err);
         if (r >= 0)
-            r = mount_cache_auth_open(c->dir, &c->gate, err);
+            r = mount_cache_use_lock_open(c->dir, &c->use_lock, err);
         if (r < 0)
             return r;
-        r = mount_cache_auth_call(c->gate, F_OFD_SETLKW, F_RDLCK, NULL);
+        r = mount_cache_use_lock_call(c->use_lock, F_OFD_SETLKW, F_RDLCK, NULL);
         if (r < 0)
             return err_sys(err, -r, "lock a cache mount");
         if (mount_cache_is_current(s, c))
             return 0;
-        c->gate = fd_close(c->gate); /* it was removed meanwhile */
+        c->use_lock = fd_close(c->use_lock); /* it was removed meanwhile */
         c->dir = fd_close(c->dir);
     }
 }
@@ -141,9 +141,10 @@ int mount_cache_take(const struct images *s, const char *id, enum mount_cache_sh
     int r;
 
     if (strlen(id) > MOUNT_CACHE_ID_MAX)
-        return err_set(err, ERR_LIMIT, "its id is over %d bytes", MOUNT_CACHE_ID_MAX);
+        return err_set(err, ERR_LIMIT, "the id of the cache mount is longer than %d bytes",
+                       MOUNT_CACHE_ID_MAX);
     c.folder = mount_cache_folder_of(id);
-    r = mount_cache_open_gate(s, &c, err);
+    r = mount_cache_take_use_lock(s, &c, err);
     if (r >= 0)
         r = mount_cache_take_slot(&c, share, err);
     if (r >= 0)
@@ -158,7 +159,7 @@ int mount_cache_take(const struct images *s, const char *id, enum mount_cache_sh
 void mount_cache_done(struct mount_cache *c)
 {
     fd_close(c->lock);
-    fd_close(c->gate);
+    fd_close(c->use_lock);
     fd_close(c->dir);
     free(c->folder);
     *c = (struct mount_cache)MOUNT_CACHE_INIT;
@@ -173,19 +174,19 @@ struct mount_cache_item {
     bool in_use;
 };
 
-struct items {
+struct mount_cache_items {
     struct mount_cache_item *v;
     size_t n;
 };
 
-static void mount_cache_items_done(struct items *l)
+static void mount_cache_items_done(struct mount_cache_items *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         free(l->v[i].folder);
         free(l->v[i].id);
     }
     free(l->v);
-    *l = (struct items){0};
+    *l = (struct mount_cache_items){0};
 }
 
 static int mount_cache_run_measure(void *arg, int root, void *out, struct err *err)
@@ -250,7 +251,7 @@ static int mount_cache_read_item(int dir, const struct confined_ids *ids,
 
     /* one that is being made, or was damaged: its time is that of its folder */
     if (fstatat(dir, r < 0 ? "." : "id", &st, AT_SYMLINK_NOFOLLOW) < 0 && fstat(dir, &st) < 0)
-        return err_sys(err, errno, "look at a cache mount");
+        return err_sys(err, errno, "stat a cache mount");
     if (r < 0)
         ret->id = xstrdup("");
     ret->used = st.st_mtim;
@@ -285,7 +286,7 @@ static int mount_cache_open_all(const struct images *s, DIR **ret, struct err *e
 }
 
 static int mount_cache_read_all(const struct images *s, const struct confined_ids *ids,
-                                struct items *ret, struct err *err)
+                                struct mount_cache_items *ret, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int r = mount_cache_open_all(s, &d, err);
@@ -309,7 +310,7 @@ static int mount_cache_read_all(const struct images *s, const struct confined_id
 int mount_cache_list(const struct images *s, const struct confined_ids *ids, json_t **ret,
                      struct err *err)
 {
-    struct items all = {0};
+    struct mount_cache_items all = {0};
     json_t *list = json_array();
     json_int_t sum = 0;
     int r = mount_cache_read_all(s, ids, &all, err);
@@ -338,24 +339,26 @@ static int mount_cache_remove_one(const struct images *s, const struct confined_
 {
     _cleanup_free_ char *tmp =
         xasprintf("tmp/mount-%d-%s", (int)getpid(), strrchr(folder, '/') + 1);
-    _cleanup_close_ int gate = -1;
+    _cleanup_close_ int use_lock = -1;
     _cleanup_close_ int dir =
         openat(s->dir, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     int r;
 
     if (dir < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "open '%s' of the image store", folder);
-    r = mount_cache_auth_open(dir, &gate, err);
+    r = mount_cache_use_lock_open(dir, &use_lock, err);
     if (r < 0)
         return r;
-    r = mount_cache_auth_call(gate, F_OFD_SETLK, F_WRLCK, NULL);
+    r = mount_cache_use_lock_call(use_lock, F_OFD_SETLK, F_WRLCK, NULL);
     if (r == -EAGAIN || r == -EACCES)
         return 0;
     if (r < 0)
         return err_sys(err, -r, "lock a cache mount");
     if (renameat(s->dir, folder, s->dir, tmp) < 0)
-        return errno == ENOENT ? 0 : err_sys(err, errno, "take a cache mount out of its place");
-    gate = fd_close(gate);
+        return errno == ENOENT
+                   ? 0
+                   : err_sys(err, errno, "move a cache mount to the folder for deletion");
+    use_lock = fd_close(use_lock);
     r = confined_remove(ids, s->dir, tmp, err);
     return r < 0 ? r : 1;
 }
@@ -384,9 +387,8 @@ int mount_cache_remove(const struct images *s, const struct confined_ids *ids, c
     int r;
 
     if (faccessat(s->dir, folder, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
-        err_set(err, ERR_NOT_FOUND, "no build has made a cache mount '%.200s'", id);
-        return err_hint(err, "`ripcord cache ls` lists them: an id, or the target where a "
-                             "Dockerfile names none.");
+        err_set(err, ERR_NOT_FOUND, "no such cache mount: '%.200s'", id);
+        return err_hint(err, "`ripcord cache ls` lists the ids of cache mounts.");
     }
     r = dir_open(s->dir, folder, &dir, err);
     if (r >= 0)
@@ -394,7 +396,7 @@ int mount_cache_remove(const struct images *s, const struct confined_ids *ids, c
     if (r >= 0)
         r = mount_cache_remove_one(s, ids, folder, err);
     if (r == 0)
-        return err_set(err, ERR_CONFLICT, "a build uses cache mount '%.200s'", id);
+        return err_set(err, ERR_CONFLICT, "cache mount '%.200s' is in use by a build", id);
     if (r < 0)
         return err_wrap(err, "remove cache mount '%.200s'", id);
     *ret = mount_cache_removed_json();
@@ -407,7 +409,7 @@ int mount_cache_trim(const struct images *s, const struct confined_ids *ids, uin
 {
     uint64_t sum = 0, now = time_wall() / USEC_PER_SEC;
     _cleanup_json_ json_t *doc = mount_cache_removed_json();
-    struct items all = {0};
+    struct mount_cache_items all = {0};
     int r = mount_cache_read_all(s, ids, &all, err);
 
     for (size_t i = 0; i < all.n; i++)

@@ -33,12 +33,12 @@ struct mount_cache {
     char *folder; /* owned: below the store's */
     int dir;
     unsigned slot;
-    int gate, lock; /* that it is used at all, and how */
+    int use_lock, lock; /* that it is used at all, and how */
 };
 
 #define MOUNT_CACHE_INIT                                                                           \
     {                                                                                              \
-        .dir = -1, .gate = -1, .lock = -1                                                          \
+        .dir = -1, .use_lock = -1, .lock = -1                                                      \
     }
 
 /* Made when it is not there; waits for those who lock it. */

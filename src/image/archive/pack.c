@@ -34,13 +34,13 @@ struct pack {
 };
 
 /* Attributes of one entry. */
-struct attributes {
+struct pack_attributes {
     char *names; /* as flistxattr() gives them */
     struct tar_xattr v[UNPACK_XATTRS_MAX];
     size_t n;
 };
 
-static void pack_attributes_done(struct attributes *a)
+static void pack_attributes_done(struct pack_attributes *a)
 {
     for (size_t i = 0; i < a->n; i++)
         free((void *)a->v[i].value);
@@ -84,7 +84,7 @@ static int pack_by_name(const void *a, const void *b)
     return strcmp(((const struct tar_xattr *)a)->name, ((const struct tar_xattr *)b)->name);
 }
 
-static int pack_read_value(int fd, const char *name, struct attributes *a, struct err *err)
+static int pack_read_value(int fd, const char *name, struct pack_attributes *a, struct err *err)
 {
     _cleanup_free_ char *value = xmalloc(VALUE_MAX);
     ssize_t n = fgetxattr(fd, name, value, VALUE_MAX);
@@ -92,12 +92,13 @@ static int pack_read_value(int fd, const char *name, struct attributes *a, struc
     if (n < 0)
         return err_sys(err, errno, "read its attribute '%.100s'", name);
     if (a->n == UNPACK_XATTRS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
+        return err_set(err, ERR_LIMIT, "too many extended attributes (the limit is %d)",
+                       UNPACK_XATTRS_MAX);
     a->v[a->n++] = (struct tar_xattr){name, TAKE_PTR(value), (size_t)n};
     return 0;
 }
 
-static int pack_read_attributes(int fd, struct attributes *a, struct err *err)
+static int pack_read_attributes(int fd, struct pack_attributes *a, struct err *err)
 {
     ssize_t n = flistxattr(fd, NULL, 0);
     int r = 0;
@@ -118,7 +119,7 @@ static int pack_read_attributes(int fd, struct attributes *a, struct err *err)
 
 /* ---- entries ---- */
 
-static int pack_put_head(struct pack *p, struct tar_entry *e, const struct attributes *a,
+static int pack_put_head(struct pack *p, struct tar_entry *e, const struct pack_attributes *a,
                          struct err *err)
 {
     if (a) {
@@ -166,7 +167,7 @@ static int pack_put_data(struct pack *p, int fd, uint64_t size, struct err *err)
 static int pack_put_file(struct pack *p, const char *path, const struct stat *st, struct err *err)
 {
     _cleanup_close_ int fd = unpack_open(p->root, path, O_RDONLY | O_NONBLOCK);
-    _cleanup_attributes_ struct attributes a = {0};
+    _cleanup_attributes_ struct pack_attributes a = {0};
     _cleanup_free_ struct tar_entry *e = pack_entry_new(path, st);
     int r;
 
@@ -285,7 +286,7 @@ static int pack_list_names(int fd, char ***ret, struct err *err)
 static int pack_put_folder_entry(struct pack *p, const char *path, const struct stat *st, int fd,
                                  struct err *err)
 {
-    _cleanup_attributes_ struct attributes a = {0};
+    _cleanup_attributes_ struct pack_attributes a = {0};
     _cleanup_free_ struct tar_entry *e = NULL;
     _cleanup_free_ char *name = *path ? xasprintf("%s/", path) : xstrdup("./");
     int r = pack_read_attributes(fd, &a, err);
@@ -311,7 +312,7 @@ static int pack_put_names(struct pack *p, const char *path, char *const *names, 
         const char *hidden;
 
         if (whiteout_parse(*names, &hidden) != WHITEOUT_NONE)
-            r = err_set(err, ERR_UNSUPPORTED, "its name is that of a whiteout in archives");
+            r = err_set(err, ERR_UNSUPPORTED, "the name is reserved for whiteouts in archives");
         else
             r = pack_put_any(p, child, depth + 1, err);
         if (r < 0)
@@ -331,7 +332,7 @@ static int pack_put_folder(struct pack *p, const char *path, const struct stat *
     if (fd < 0)
         return err_sys(err, errno, "open it");
     if (depth > UNPACK_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "it lies over %d folders deep", UNPACK_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT, "the path is deeper than %d folders", UNPACK_DEPTH_MAX);
     r = pack_put_folder_entry(p, path, st, fd, err);
     if (r >= 0 && whiteout_is_opaque(fd))
         r = pack_put_mark(p, mark, err);
@@ -346,9 +347,9 @@ static int pack_put_any(struct pack *p, const char *path, unsigned depth, struct
 
     /* tar_entry holds as much, with the slash behind a folder. */
     if (strlen(path) + 2 > TAR_PATH_MAX)
-        return err_set(err, ERR_LIMIT, "its path is over %d bytes", TAR_PATH_MAX - 2);
+        return err_set(err, ERR_LIMIT, "the path is longer than %d bytes", TAR_PATH_MAX - 2);
     if (fstatat(p->root, path, &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
-        return err_sys(err, errno, "look at it");
+        return err_sys(err, errno, "stat it");
     return S_ISDIR(st.st_mode) ? pack_put_folder(p, path, &st, depth, err)
                                : pack_put_other(p, path, &st, err);
 }

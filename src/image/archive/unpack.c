@@ -28,7 +28,7 @@
 enum { BLOCK = 256 << 10, XATTR_MAX = 64 << 10 };
 
 /* A folder that gets its mode and time at the end. */
-struct later {
+struct unpack_folder {
     char *path;
     mode_t mode;
     struct timespec mtime;
@@ -41,7 +41,7 @@ struct unpack {
     struct unpack_stats stats;
     int parent; /* of the last entry; -1: none kept */
     char parent_path[UNPACK_PATH_MAX];
-    struct later *later;
+    struct unpack_folder *later;
     size_t n_later;
 };
 
@@ -62,11 +62,11 @@ struct unpack_item {
 static int unpack_add_component(const char *at, size_t n, char *ret, size_t *len, struct err *err)
 {
     if (n > NAME_MAX)
-        return err_set(err, ERR_INVALID, "a name of %zu bytes", n);
+        return err_set(err, ERR_INVALID, "a name in the path has %zu bytes", n);
     if (n == 2 && at[0] == '.' && at[1] == '.')
-        return err_set(err, ERR_DENIED, "its name holds '..'");
+        return err_set(err, ERR_DENIED, "the path contains '..'");
     if (*len + n + 2 > UNPACK_PATH_MAX)
-        return err_set(err, ERR_INVALID, "its name is over %d bytes", UNPACK_PATH_MAX - 1);
+        return err_set(err, ERR_INVALID, "the path is longer than %d bytes", UNPACK_PATH_MAX - 1);
     if (*len)
         ret[(*len)++] = '/';
     memcpy(ret + *len, at, n);
@@ -79,7 +79,7 @@ int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *
     size_t len = 0, depth = 0;
 
     if (*name == '/')
-        return err_set(err, ERR_DENIED, "its name is absolute");
+        return err_set(err, ERR_DENIED, "the path is absolute");
     while (*name) {
         size_t n = strcspn(name, "/");
 
@@ -89,7 +89,8 @@ int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *
             if (r < 0)
                 return r;
             if (++depth > UNPACK_DEPTH_MAX)
-                return err_set(err, ERR_INVALID, "it lies over %d folders deep", UNPACK_DEPTH_MAX);
+                return err_set(err, ERR_INVALID, "the path is deeper than %d folders",
+                               UNPACK_DEPTH_MAX);
         }
         name += n + (name[n] == '/');
     }
@@ -121,7 +122,7 @@ static int unpack_make_way(struct unpack *u, char *path, struct err *err)
         if (slash)
             *slash = '\0';
         if (mkdirat(u->root, path, 0755) < 0 && errno != EEXIST)
-            return err_sys(err, errno, "make folder '%s'", path);
+            return err_sys(err, errno, "create folder '%s'", path);
         if (!slash)
             return 0;
         *slash++ = '/';
@@ -140,11 +141,11 @@ static int unpack_check_way(struct unpack *u, char *path, struct err *err)
         if (fstatat(u->root, path, &st, AT_SYMLINK_NOFOLLOW) < 0) {
             if (slash)
                 *slash = '/';
-            return errno == ENOENT ? 0 : err_sys(err, errno, "look at '%s'", path);
+            return errno == ENOENT ? 0 : err_sys(err, errno, "stat '%s'", path);
         }
         if (!S_ISDIR(st.st_mode))
-            return err_set(err, ERR_DENIED, "its way goes through '%s', which is %s", path,
-                           S_ISLNK(st.st_mode) ? "a link" : "no folder");
+            return err_set(err, ERR_DENIED, "the path goes through '%s', which is %s", path,
+                           S_ISLNK(st.st_mode) ? "a link" : "not a folder");
         if (!slash)
             return 0;
         *slash++ = '/';
@@ -213,7 +214,8 @@ static int unpack_set_xattrs(struct unpack *u, const struct unpack_item *it, int
     size_t size;
 
     if (archive_entry_xattr_count(it->e) > UNPACK_XATTRS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
+        return err_set(err, ERR_LIMIT, "too many extended attributes (the limit is %d)",
+                       UNPACK_XATTRS_MAX);
     archive_entry_xattr_reset(it->e);
     while (archive_entry_xattr_next(it->e, &name, &value, &size) == ARCHIVE_OK) {
         bool digest_only = name && unpack_is_digest_only(u, it, name);
@@ -222,7 +224,7 @@ static int unpack_set_xattrs(struct unpack *u, const struct unpack_item *it, int
         if (wanted && fsetxattr(fd, name, value, size, 0) == 0)
             continue;
         if (digest_only)
-            return err_set(err, ERR_UNSUPPORTED, "files cannot be left out here: %s",
+            return err_set(err, ERR_UNSUPPORTED, "the file system cannot mark omitted files (%s)",
                            strerror(errno));
         if (wanted && errno != EOPNOTSUPP && errno != ENOSPC) /* what this file system can keep */
             return err_sys(err, errno, "set its attribute '%.100s'", name);
@@ -235,7 +237,7 @@ static int unpack_give(const struct unpack *u, const struct unpack_item *it, int
                        struct err *err)
 {
     if ((u->flags & UNPACK_OWNERS) && fchown(fd, it->uid, it->gid) < 0)
-        return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
+        return err_sys(err, errno, "set the owner to %u:%u", it->uid, it->gid);
     return 0;
 }
 
@@ -246,8 +248,9 @@ static int unpack_read_facts(const struct unpack *u, struct unpack_item *it, str
 
     if ((u->flags & UNPACK_OWNERS) &&
         (uid < 0 || gid < 0 || uid > UNPACK_ID_MAX || gid > UNPACK_ID_MAX))
-        return err_set(err, ERR_UNSUPPORTED, "its owner is %lld:%lld, and ids go to %d",
-                       (long long)uid, (long long)gid, UNPACK_ID_MAX);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the owner %lld:%lld is out of range (the largest id is %d)", (long long)uid,
+                       (long long)gid, UNPACK_ID_MAX);
     it->uid = (uid_t)uid;
     it->gid = (gid_t)gid;
     it->mode = archive_entry_perm(it->e) & 07777;
@@ -309,7 +312,7 @@ static int unpack_write_data(struct unpack *u, int fd, struct err *err)
         if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
             return archive_fault(u->archive, err);
         if (at < end || len > room || (uint64_t)at > room - len)
-            return err_set(err, ERR_LIMIT, "its files are over %llu bytes",
+            return err_set(err, ERR_LIMIT, "the files of the layer have more than %llu bytes",
                            (unsigned long long)UNPACK_BYTES_MAX);
         end = at + (int64_t)len;
         r = unpack_write_block(fd, data, len, at, err);
@@ -327,11 +330,11 @@ static int unpack_set_size(struct unpack *u, const struct unpack_item *it, int f
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at it");
+        return err_sys(err, errno, "stat it");
     if (size <= st.st_size)
         return 0;
     if ((uint64_t)(size - st.st_size) > UNPACK_BYTES_MAX - u->stats.bytes)
-        return err_set(err, ERR_LIMIT, "its files are over %llu bytes",
+        return err_set(err, ERR_LIMIT, "the files of the layer have more than %llu bytes",
                        (unsigned long long)UNPACK_BYTES_MAX);
     u->stats.bytes += (uint64_t)(size - st.st_size);
     return ftruncate(fd, size) < 0 ? err_sys(err, errno, "set its size") : 0;
@@ -348,7 +351,7 @@ static int unpack_put_file(struct unpack *u, struct unpack_item *it, struct err 
         return r;
     fd = unpack_open(it->parent, it->name, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     r = unpack_write_data(u, fd, err);
     if (r >= 0)
         r = unpack_set_size(u, it, fd, err);
@@ -367,7 +370,7 @@ static void unpack_note_later(struct unpack *u, const struct unpack_item *it)
 {
     if ((u->n_later & (u->n_later - 1)) == 0)
         u->later = xreallocarray(u->later, u->n_later ? 2 * u->n_later : 1, sizeof(*u->later));
-    u->later[u->n_later++] = (struct later){xstrdup(it->path), it->mode, it->mtime};
+    u->later[u->n_later++] = (struct unpack_folder){xstrdup(it->path), it->mode, it->mtime};
 }
 
 /* A folder over one of this layer keeps what is in it; over a whiteout it hides what lies below. */
@@ -385,7 +388,7 @@ static int unpack_make_folder(const struct unpack_item *it, bool *hides, struct 
         if (r < 0)
             return r;
     }
-    return mkdirat(it->parent, it->name, 0755) < 0 ? err_sys(err, errno, "make it") : 0;
+    return mkdirat(it->parent, it->name, 0755) < 0 ? err_sys(err, errno, "create it") : 0;
 }
 
 static int unpack_put_folder(struct unpack *u, struct unpack_item *it, struct err *err)
@@ -419,15 +422,15 @@ static int unpack_put_symlink(struct unpack *u, struct unpack_item *it, struct e
     int r;
 
     if (!target || !*target || strlen(target) >= UNPACK_PATH_MAX)
-        return err_set(err, ERR_INVALID, "it is a link to nowhere");
+        return err_set(err, ERR_INVALID, "symbolic link without a target");
     r = unpack_clear_place(it, err);
     if (r < 0)
         return r;
     if (symlinkat(target, it->parent, it->name) < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     if ((u->flags & UNPACK_OWNERS) &&
         fchownat(it->parent, it->name, it->uid, it->gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
+        return err_sys(err, errno, "set the owner to %u:%u", it->uid, it->gid);
     utimensat(it->parent, it->name, times, AT_SYMLINK_NOFOLLOW); /* not all file systems can */
     return 0;
 }
@@ -442,14 +445,13 @@ static int unpack_open_target(struct unpack *u, const char *target, int *ret, st
 
     r = unpack_name(target, path, err);
     if (r < 0)
-        return err_wrap(err, "it is a hard link to '%.200s'", target);
+        return err_wrap(err, "hard link to '%.200s'", target);
     fd = unpack_open(u->root, *path ? path : ".", O_PATH);
     if (fd < 0 || fstat(fd, &st) < 0)
-        return err_set(err, ERR_DENIED,
-                       "it is a hard link to '%.200s', which is not in this layer: %s", target,
-                       strerror(errno));
+        return err_set(err, ERR_DENIED, "hard link to '%.200s', which is not in this layer (%s)",
+                       target, strerror(errno));
     if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
-        return err_set(err, ERR_DENIED, "it is a hard link to '%.200s', which is no file", target);
+        return err_set(err, ERR_DENIED, "hard link to '%.200s', which is not a file", target);
     *ret = TAKE_FD(fd);
     return 0;
 }
@@ -473,7 +475,7 @@ static int unpack_put_hardlink(struct unpack *u, struct unpack_item *it, struct 
     /* By name: a link by descriptor needs /proc, which is not here. No link is followed, and
      * nobody else writes here. */
     if (linkat(u->root, path, it->parent, it->name, 0) < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     return 0;
 }
 
@@ -516,7 +518,7 @@ static int unpack_put_mark(struct unpack *u, struct unpack_item *it, struct err 
     case WHITEOUT_BAD:
         break;
     }
-    return err_set(err, ERR_INVALID, "it is a mark that hides nothing");
+    return err_set(err, ERR_INVALID, "invalid whiteout name");
 }
 
 /* ---- the whole ---- */
@@ -549,7 +551,7 @@ static int unpack_put_entry(struct unpack *u, struct unpack_item *it, struct err
     if (!*it->path)
         return archive_entry_filetype(it->e) == AE_IFDIR
                    ? unpack_put_folder(u, it, err)
-                   : err_set(err, ERR_INVALID, "it stands for the whole layer and is no folder");
+                   : err_set(err, ERR_INVALID, "the entry for the layer's root is not a folder");
     r = unpack_find_place(u, it, err);
     if (r < 0)
         return r;
@@ -565,9 +567,9 @@ static int unpack_take_entry(struct unpack *u, struct archive_entry *e, struct e
     int r;
 
     if (!name)
-        return err_set(err, ERR_INVALID, "an entry has no name that can be read");
+        return err_set(err, ERR_INVALID, "an entry has no readable name");
     if (++u->stats.entries > UNPACK_ENTRIES_MAX)
-        return err_set(err, ERR_LIMIT, "over %d entries", UNPACK_ENTRIES_MAX);
+        return err_set(err, ERR_LIMIT, "too many entries (the limit is %d)", UNPACK_ENTRIES_MAX);
     r = unpack_name(name, it.path, err);
     if (r >= 0)
         r = unpack_put_entry(u, &it, err);
@@ -595,7 +597,7 @@ static int unpack_finish_folders(struct unpack *u, struct err *err)
 {
     /* In order: of two entries for one folder the later one counts. */
     for (size_t i = 0; i < u->n_later; i++) {
-        const struct later *l = &u->later[i];
+        const struct unpack_folder *l = &u->later[i];
         const struct timespec times[2] = {l->mtime, l->mtime};
         _cleanup_close_ int fd =
             unpack_open(u->root, *l->path ? l->path : ".", O_RDONLY | O_DIRECTORY);
@@ -612,7 +614,7 @@ static int unpack_finish_folders(struct unpack *u, struct err *err)
 static int unpack_start_root(const struct unpack *u, struct err *err)
 {
     if ((u->flags & UNPACK_OWNERS) && fchown(u->root, 0, 0) < 0)
-        return err_sys(err, errno, "give the layer's folder to root");
+        return err_sys(err, errno, "set the owner of the layer's folder");
     return fchmod(u->root, 0755) < 0 ? err_sys(err, errno, "set the mode of the layer's folder")
                                      : 0;
 }

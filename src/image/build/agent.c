@@ -22,7 +22,7 @@
 
 #define SOCKET_NAME "agent"
 
-const char *agent_id(const struct mount *m)
+const char *agent_id(const struct dockerfile_mount *m)
 {
     return m->id && *m->id ? m->id : "default";
 }
@@ -190,8 +190,8 @@ static int agent_chown_socket(void *arg, int dir, struct err *err)
     return 0;
 }
 
-static int agent_make_socket(struct workspace *w, const struct mount *m, char **ret_source,
-                             int *ret_fd, struct err *err)
+static int agent_make_socket(struct workspace *w, const struct dockerfile_mount *m,
+                             char **ret_source, int *ret_fd, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
     _cleanup_close_ int dir = -1, fd = -1;
@@ -219,7 +219,7 @@ static int agent_make_socket(struct workspace *w, const struct mount *m, char **
     return 0;
 }
 
-static int agent_serve(struct workspace *w, const struct mount *m, const char *path,
+static int agent_serve(struct workspace *w, const struct dockerfile_mount *m, const char *path,
                        char **ret_source, pid_t *ret, struct err *err)
 {
     _cleanup_place_ struct agent_place at = PLACE_INIT;
@@ -240,8 +240,8 @@ static int agent_serve(struct workspace *w, const struct mount *m, const char *p
     return 0;
 }
 
-int agent_start(struct workspace *w, const struct mount *m, const char *path, char **ret_source,
-                pid_t *ret, struct err *err)
+int agent_start(struct workspace *w, const struct dockerfile_mount *m, const char *path,
+                char **ret_source, pid_t *ret, struct err *err)
 {
     if (agent_serve(w, m, path, ret_source, ret, err) < 0)
         return err_wrap(err, "ssh mount at '%.200s'", m->target);

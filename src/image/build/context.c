@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "image/archive/layer.h"
+#include "image/archive/layer-import.h"
 #include "image/build/copy.h"
 #include "image/build/filter.h"
 #include "image/build/sources.h"
@@ -213,11 +213,11 @@ static int context_add_archive(struct workspace *w, const struct build_plan_step
                                char *const *layers, unsigned n, int fd, enum archive kind,
                                struct err *err)
 {
-    const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
+    const struct layer_import_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_free_ char *folder = NULL;
     _cleanup_close_ int dir = -1;
-    struct layer_out out = {0};
+    struct layer_import_out out = {0};
     struct add_job job = {.step = s};
     int r;
 
@@ -227,7 +227,7 @@ static int context_add_archive(struct workspace *w, const struct build_plan_step
     r = dir_open(w->dir, folder, &dir, err);
     if (r < 0)
         return r;
-    r = layer_unpack(dir, w->ids, &in, &out, &why);
+    r = layer_import_unpack(dir, w->ids, &in, &out, &why);
     if (r == -ERR_INVALID && kind == ARCHIVE_COMPRESSED)
         return 0;
     if (r < 0)

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "image/archive/ids.h"
+#include "image/archive/confined-ids.h"
 #include "image/build/build.h"
 #include "image/oci/digest.h"
 #include "lib/base/cleanup.h"
@@ -92,7 +92,7 @@ static int build_main_run(int argc, char **argv, struct daemon_conn *daemon_conn
         err_set(err, ERR_INVALID, "ripcord-build is not for use by hand: ripcordd starts it");
         return err_hint(err, "Run `ripcord image build`.");
     }
-    r = image_ids_parse(argv[2], &ids, err);
+    r = confined_ids_parse(argv[2], &ids, err);
     if (r < 0)
         return r;
     r = images_open(argv[1], &s, err);

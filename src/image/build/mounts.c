@@ -41,7 +41,7 @@ static void build_mounts_add(struct mounts *m, const char *source, const char *t
 
 /* A new folder gets the owner and mode of the mount; an existing one stays unchanged. */
 static int build_mounts_make_slot(const struct workspace *w, int dir, const char *name,
-                                  const struct mount *m, struct err *err)
+                                  const struct dockerfile_mount *m, struct err *err)
 {
     mode_t mode = mount_number(m->mode, 8, 0755) & 07777;
     uint32_t uid = mount_number(m->uid, 10, 0), gid = mount_number(m->gid, 10, 0);
@@ -66,7 +66,8 @@ static enum mount_cache_share build_mounts_share_of(const char *sharing)
 
 /* Two mounts of one step may share a cache: it is locked once. */
 static int build_mounts_hold(const struct workspace *w, struct mounts *ms, const char *id,
-                             const struct mount *m, const struct mount_cache **ret, struct err *err)
+                             const struct dockerfile_mount *m, const struct mount_cache **ret,
+                             struct err *err)
 {
     struct mount_cache c;
     int r;
@@ -86,8 +87,9 @@ static int build_mounts_hold(const struct workspace *w, struct mounts *ms, const
     return 0;
 }
 
-static int build_mounts_take_cache(struct workspace *w, const struct mount *m, const char *id,
-                                   struct mounts *ms, char **ret_source, struct err *err)
+static int build_mounts_take_cache(struct workspace *w, const struct dockerfile_mount *m,
+                                   const char *id, struct mounts *ms, char **ret_source,
+                                   struct err *err)
 {
     const struct mount_cache *c = NULL;
     _cleanup_free_ char *slot = NULL;
@@ -104,8 +106,8 @@ static int build_mounts_take_cache(struct workspace *w, const struct mount *m, c
     return 0;
 }
 
-static int build_mounts_prepare_cache(struct workspace *w, const struct mount *m, struct mounts *ms,
-                                      struct err *err)
+static int build_mounts_prepare_cache(struct workspace *w, const struct dockerfile_mount *m,
+                                      struct mounts *ms, struct err *err)
 {
     const char *id = m->id ? m->id : m->target;
     _cleanup_free_ char *source = NULL;
@@ -223,8 +225,8 @@ static int build_mounts_prepare_bind(struct workspace *w, const struct build_mou
 
 /* ---- other kinds ---- */
 
-static int build_mounts_prepare_tmpfs(struct workspace *w, const struct mount *m, struct mounts *ms,
-                                      struct err *err)
+static int build_mounts_prepare_tmpfs(struct workspace *w, const struct dockerfile_mount *m,
+                                      struct mounts *ms, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
     int r = workspace_folder(w, 01777, &folder, err);
@@ -237,7 +239,7 @@ static int build_mounts_prepare_tmpfs(struct workspace *w, const struct mount *m
 }
 
 /* Without 'uid' and 'gid' the secret belongs to the step's user; in BuildKit it belongs to root. */
-static void build_mounts_own_secret(const struct mount *m, json_t *doc)
+static void build_mounts_own_secret(const struct dockerfile_mount *m, json_t *doc)
 {
     if (m->uid || m->gid) {
         json_object_set_new(doc, "uid", json_integer(mount_number(m->uid, 10, 0)));
@@ -248,7 +250,8 @@ static void build_mounts_own_secret(const struct mount *m, json_t *doc)
 }
 
 /* Only names: the daemon has the values and mounts them. */
-static int build_mounts_prepare_secret(const struct mount *m, struct mounts *ms, struct err *err)
+static int build_mounts_prepare_secret(const struct dockerfile_mount *m, struct mounts *ms,
+                                       struct err *err)
 {
     const char *id = m->id ? m->id : m->source ? m->source : NULL;
     const char *name = m->target ? sources_name(m->target) : NULL;
@@ -295,8 +298,8 @@ static int build_mounts_prepare_script(struct workspace *w, const struct build_p
 }
 
 /* Without an agent nothing is mounted: the plan has refused a mount that requires one. */
-static int build_mounts_prepare_ssh(struct workspace *w, const struct mount *m, char *const *agents,
-                                    struct mounts *ms, struct err *err)
+static int build_mounts_prepare_ssh(struct workspace *w, const struct dockerfile_mount *m,
+                                    char *const *agents, struct mounts *ms, struct err *err)
 {
     const char *path = strv_env_get(agents, agent_id(m));
     _cleanup_free_ char *source = NULL;

@@ -267,8 +267,8 @@ static bool build_plan_is_below_secrets(const char *target)
            !build_is_secrets_place(target);
 }
 
-static int build_plan_check_mount(const struct plan_instruction *t, const struct mount *m,
-                                  size_t at, struct err *err)
+static int build_plan_check_mount(const struct plan_instruction *t,
+                                  const struct dockerfile_mount *m, size_t at, struct err *err)
 {
     /* Sandboxes have only these ids; COPY --chown has the same limit. */
     if (mount_number(m->uid, 10, 0) > COPY_ID_MAX || mount_number(m->gid, 10, 0) > COPY_ID_MAX)
@@ -332,7 +332,7 @@ static size_t build_plan_count_ssh(const struct build_plan_step *s)
 static int build_plan_place_mount(const struct plan_instruction *t, struct build_mount *b,
                                   struct err *err)
 {
-    struct mount *m = &b->m;
+    struct dockerfile_mount *m = &b->m;
     char *target;
 
     if (m->type == MOUNT_SSH && !m->target)

@@ -41,7 +41,7 @@ bool build_is_from_elsewhere(const struct build_from *f);
 int build_refuse_usr(const char *what, struct err *err);
 
 struct build_mount {
-    struct mount m; /* owned, expanded */
+    struct dockerfile_mount m; /* owned, expanded */
     struct build_from from;
 };
 

@@ -34,7 +34,7 @@ static int step_key_mounts(struct builder *b, struct cache_key *k, const struct 
                            struct err *err)
 {
     for (size_t i = 0; i < s->n_mounts; i++) {
-        const struct mount *m = &s->mounts[i].m;
+        const struct dockerfile_mount *m = &s->mounts[i].m;
         int r;
 
         cache_key_text(k, "mount", mount_type_name(m->type));

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "image/archive/layer.h"
+#include "image/archive/layer-import.h"
 #include "image/archive/pack.h"
 #include "image/build/layer-cleanup.h"
 #include "lib/base/buf.h"
@@ -83,10 +83,10 @@ static bool workspace_is_uncompressed_tar(int fd)
 static int workspace_unpack_compressed(int dir, int fd, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
-    const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
-    struct layer_out out = {0};
+    const struct layer_import_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
+    struct layer_import_out out = {0};
 
-    return layer_unpack(dir, &own, &in, &out, err);
+    return layer_import_unpack(dir, &own, &in, &out, err);
 }
 
 int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, struct err *err)
@@ -99,7 +99,7 @@ int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, stru
     if (r < 0)
         return err_wrap(err, "the build context");
     if (digest_only || workspace_is_uncompressed_tar(fd))
-        r = layer_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
+        r = layer_import_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
     else
         r = workspace_unpack_compressed(dir, fd, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;

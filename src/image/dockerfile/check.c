@@ -62,7 +62,7 @@ static int check_find_flag(const struct dockerfile_instruction *in, const char *
         }
     }
     near = strv_nearest(name, names, n);
-    err_set(err, ERR_INVALID, "%s has no flag '--%s'", of, name);
+    err_set(err, ERR_INVALID, "%s: unknown flag '--%s'", of, name);
     return near ? err_hint(err, "Did you mean '--%s'?", near) : -ERR_INVALID;
 }
 
@@ -72,9 +72,9 @@ static int check_value(const struct dockerfile_flag *f, enum flag_type type, str
         return f->value ? 0 : err_set(err, ERR_INVALID, "'--%s' needs a value", f->name);
     if (!f->value || !strcasecmp(f->value, "true") || !strcasecmp(f->value, "false"))
         return 0;
-    return *f->value
-               ? err_set(err, ERR_INVALID, "'--%s' is true or false, not '%s'", f->name, f->value)
-               : err_set(err, ERR_INVALID, "'--%s=' has no value", f->name);
+    return *f->value ? err_set(err, ERR_INVALID, "'--%s' must be true or false, not '%s'", f->name,
+                               f->value)
+                     : err_set(err, ERR_INVALID, "'--%s=' has no value", f->name);
 }
 
 static int check_flag(const struct dockerfile_instruction *in, size_t i, struct err *err)
@@ -136,7 +136,7 @@ static int check_pairs(const struct dockerfile_instruction *in, size_t *ret_at, 
     for (size_t i = 0; i < in->n_words; i += 2)
         if (!*in->words[i].text) {
             *ret_at = in->words[i].at;
-            return err_set(err, ERR_INVALID, "%s: a name is empty", dockerfile_kind_name(in->kind));
+            return err_set(err, ERR_INVALID, "%s: empty name", dockerfile_kind_name(in->kind));
         }
     return 0;
 }
@@ -146,7 +146,7 @@ static int check_arg(const struct dockerfile_instruction *in, size_t *ret_at, st
     for (size_t i = 0; i < in->n_words; i++)
         if (*in->words[i].text == '=') {
             *ret_at = in->words[i].at;
-            return err_set(err, ERR_INVALID, "ARG: a name is empty");
+            return err_set(err, ERR_INVALID, "ARG: empty name");
         }
     return 0;
 }
@@ -167,14 +167,14 @@ static int check_from(const struct dockerfile_instruction *in, size_t *ret_at, s
         return 0;
     *ret_at = in->words[1].at;
     if (in->n_words != 3 || strcasecmp(in->words[1].text, "as") != 0) {
-        err_set(err, ERR_INVALID, "FROM takes one argument, or three");
+        err_set(err, ERR_INVALID, "FROM takes one or three arguments");
         return err_hint(err, "Write FROM IMAGE, or FROM IMAGE AS NAME.");
     }
     *ret_at = in->words[2].at;
     if (check_stage_name_is_valid(in->words[2].text))
         return 0;
-    err_set(err, ERR_INVALID, "'%.64s' cannot be the name of a stage", in->words[2].text);
-    return err_hint(err, "It begins with a letter; letters, digits and - _ . follow.");
+    err_set(err, ERR_INVALID, "'%.64s' is not a valid stage name", in->words[2].text);
+    return err_hint(err, "Begin with a letter, then use letters, digits, '-', '_' and '.'.");
 }
 
 static int check_copy(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
@@ -196,7 +196,7 @@ static int check_volume(const struct dockerfile_instruction *in, size_t *ret_at,
         word_trim(in->words[i].text, &start, &end);
         if (start == end) {
             *ret_at = in->words[i].at;
-            return err_set(err, ERR_INVALID, "VOLUME: a path is empty");
+            return err_set(err, ERR_INVALID, "VOLUME: empty path");
         }
     }
     return 0;
@@ -227,9 +227,10 @@ static int check_health(const struct dockerfile_instruction *in, size_t *ret_at,
 
     *ret_at = in->words[0].at;
     if (!strcasecmp(type, "NONE"))
-        return in->n_words == 1 ? 0 : err_set(err, ERR_INVALID, "HEALTHCHECK NONE takes nothing");
+        return in->n_words == 1 ? 0
+                                : err_set(err, ERR_INVALID, "HEALTHCHECK NONE takes no arguments");
     if (strcasecmp(type, "CMD") != 0)
-        return err_set(err, ERR_INVALID, "HEALTHCHECK '%.32s' is neither CMD nor NONE", type);
+        return err_set(err, ERR_INVALID, "HEALTHCHECK must be CMD or NONE, not '%.32s'", type);
     if (in->n_words < 2)
         return err_set(err, ERR_INVALID, "HEALTHCHECK CMD has no command");
     for (size_t i = 0; i < in->n_flags; i++) {
@@ -242,7 +243,7 @@ static int check_health(const struct dockerfile_instruction *in, size_t *ret_at,
         r = STREQ(f->name, "retries") ? check_retries(f->value, err)
                                       : duration_parse(f->value, &ns, err);
         if (r >= 0 && ns != 0 && ns < DURATION_MILLISECOND)
-            r = err_set(err, ERR_INVALID, "'--%s' is less than a millisecond", f->name);
+            r = err_set(err, ERR_INVALID, "'--%s' must be at least 1ms", f->name);
         if (r < 0) {
             *ret_at = f->at;
             return r;
@@ -268,7 +269,7 @@ static int check_run(struct dockerfile_instruction *in, size_t *ret_at, struct e
     in->mounts = in->n_flags ? xcalloc(in->n_flags, sizeof(*in->mounts)) : NULL;
     for (size_t i = 0; i < in->n_flags && r >= 0; i++) {
         const struct dockerfile_flag *f = &in->flags[i];
-        struct mount *m = &in->mounts[in->n_mounts];
+        struct dockerfile_mount *m = &in->mounts[in->n_mounts];
 
         *ret_at = f->at;
         if (STREQ(f->name, "mount")) {

@@ -115,10 +115,11 @@ static int dockerfile_config_check_total(char *const *v, struct err *err)
     for (; v && v[n]; n++)
         total += strlen(v[n]);
     if (n > CONFIG_COUNT_MAX)
-        return err_set(err, ERR_LIMIT, "over %d variables", CONFIG_COUNT_MAX);
+        return err_set(err, ERR_LIMIT, "too many variables (the limit is %d)", CONFIG_COUNT_MAX);
     return total <= CONFIG_BYTES_MAX
                ? 0
-               : err_set(err, ERR_LIMIT, "all variables together are over %d bytes",
+               : err_set(err, ERR_LIMIT,
+                         "the variables are too long (the limit is %d bytes in total)",
                          CONFIG_BYTES_MAX);
 }
 
@@ -228,8 +229,8 @@ int config_base(const struct dockerfile *df, size_t stage, char *const *globals,
     if (r < 0)
         return r;
     if (!*base) {
-        err_set(err, ERR_INVALID, "FROM '%.64s' is empty", w->text);
-        return err_hint(err, "Give the ARG a default, or a value with --build-arg.");
+        err_set(err, ERR_INVALID, "FROM: '%.64s' expands to an empty name", w->text);
+        return err_hint(err, "Set a default for the ARG, or pass a value with --build-arg.");
     }
     *ret = TAKE_PTR(base);
     return 0;
@@ -449,7 +450,8 @@ static int dockerfile_config_apply_volumes(const struct healthcheck_step *s, str
         if (r < 0)
             return r;
         if (!*path)
-            return err_set(err, ERR_INVALID, "VOLUME: '%s' is empty", s->in->words[i].text);
+            return err_set(err, ERR_INVALID, "VOLUME: '%s' expands to an empty path",
+                           s->in->words[i].text);
         if (!strv_contains(s->c->volumes, path))
             strv_add(&s->c->volumes, path);
     }
@@ -493,14 +495,14 @@ static int dockerfile_config_apply_health(const struct healthcheck_step *s, stru
 
 static int dockerfile_config_apply_trigger(const struct healthcheck_step *s, struct err *err)
 {
-    const struct line *l = &s->in->trigger->line;
+    const struct dockerfile_line *l = &s->in->trigger->line;
     _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
     int r = buf_append(&b, l->text, l->len);
 
     for (size_t i = 0; i < s->in->n_heredocs && r >= 0; i++)
         r = buf_appendf(&b, "\n%s%s", s->in->heredocs[i].content, s->in->heredocs[i].name);
     if (r < 0)
-        return err_set(err, ERR_LIMIT, "ONBUILD is too long");
+        return err_set(err, ERR_LIMIT, "the ONBUILD instruction is too long");
     strv_push(&s->c->triggers, buf_steal(&b));
     return 0;
 }
@@ -533,7 +535,7 @@ static int dockerfile_config_check_mounts(const struct healthcheck_step *s, stru
     for (size_t i = 0; i < s->in->n_flags; i++) {
         const struct dockerfile_flag *f = &s->in->flags[i];
         _cleanup_free_ char *value = NULL;
-        struct mount m = {0};
+        struct dockerfile_mount m = {0};
         int r;
 
         if (!STREQ(f->name, "mount") || !strchr(f->value, '$'))

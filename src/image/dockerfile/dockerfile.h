@@ -84,7 +84,7 @@ struct dockerfile_instruction {
     enum dockerfile_kind kind;
     size_t at, end; /* from its first letter to the end of its last line, heredocs included */
     size_t lead;    /* where the comment lines right before it begin; at, without any */
-    struct line line;
+    struct dockerfile_line line;
     bool json;   /* the exec form */
     bool legacy; /* ENV NAME VALUE: without '=' */
     struct dockerfile_flag *flags;
@@ -93,7 +93,7 @@ struct dockerfile_instruction {
     size_t n_words;
     struct dockerfile_heredoc *heredocs;
     size_t n_heredocs;
-    struct mount *mounts; /* of RUN */
+    struct dockerfile_mount *mounts; /* of RUN */
     size_t n_mounts;
     struct dockerfile_instruction *trigger; /* of ONBUILD; owned */
 };

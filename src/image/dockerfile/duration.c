@@ -59,7 +59,7 @@ int duration_parse(const char *s, int64_t *ret_ns, struct err *err)
     }
     do {
         if (!duration_read_part(&p, &total)) {
-            err_set(err, ERR_INVALID, "'%.64s' is not a time", s);
+            err_set(err, ERR_INVALID, "'%.64s' is not a valid duration", s);
             return err_hint(err, "Write a number with its unit: 30s, 1m30s, 500ms.");
         }
     } while (*p);

@@ -16,7 +16,7 @@
 #include "lib/base/text.h"
 #include "lib/base/xalloc.h"
 
-struct lexer {
+struct expand_lexer {
     const struct expand *x;
     const char *s; /* borrowed, NUL-terminated: what is left */
     unsigned depth;
@@ -45,7 +45,7 @@ static void expand_result_done(struct expand_result *r)
 
 static int expand_too_long(struct err *err)
 {
-    return err_set(err, ERR_LIMIT, "the expansion of a word is over %d bytes", EXPAND_RESULT_MAX);
+    return err_set(err, ERR_LIMIT, "an expanded word is longer than %d bytes", EXPAND_RESULT_MAX);
 }
 
 static void expand_end_word(struct expand_result *r)
@@ -92,19 +92,20 @@ static size_t expand_char_len(const char *s)
     return n ? n : 1;
 }
 
-static bool expand_has(const struct lexer *lx, unsigned flag)
+static bool expand_has(const struct expand_lexer *lx, unsigned flag)
 {
     return lx->x->flags & flag;
 }
 
-static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+static int expand_read_until(struct expand_lexer *lx, char stop, bool raw_escapes, bool pattern,
                              struct expand_result *ret, struct err *err);
-static int expand_read_dollar(struct lexer *lx, struct buf *ret, struct err *err);
+static int expand_read_dollar(struct expand_lexer *lx, struct buf *ret, struct err *err);
 
 /* ---- quotes ---- */
 
 /* Escape characters in quotes are doubled where a pattern is to be read from the result. */
-static int expand_read_single(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
+static int expand_read_single(struct expand_lexer *lx, bool pattern, struct buf *ret,
+                              struct err *err)
 {
     const char *end = strchr(lx->s + 1, '\'');
     int r = 0;
@@ -126,7 +127,7 @@ static int expand_read_single(struct lexer *lx, bool pattern, struct buf *ret, s
 }
 
 /* The escape character at lx->s, in double quotes: it escapes the quote, the dollar and itself. */
-static int expand_read_escaped(struct lexer *lx, bool pattern, struct buf *ret)
+static int expand_read_escaped(struct expand_lexer *lx, bool pattern, struct buf *ret)
 {
     char escape = *lx->s++;
     int r = 0;
@@ -143,7 +144,8 @@ static int expand_read_escaped(struct lexer *lx, bool pattern, struct buf *ret)
     return r < 0 ? r : buf_append_c(ret, escape);
 }
 
-static int expand_read_double(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
+static int expand_read_double(struct expand_lexer *lx, bool pattern, struct buf *ret,
+                              struct err *err)
 {
     int r = expand_has(lx, EXPAND_RAW_QUOTES) ? buf_append_c(ret, '"') : 0;
 
@@ -170,7 +172,7 @@ static int expand_read_double(struct lexer *lx, bool pattern, struct buf *ret, s
 /* ---- variables ---- */
 
 /* A name, a number, or one special parameter of a shell; "" when there is none. */
-static char *expand_read_name(struct lexer *lx)
+static char *expand_read_name(struct expand_lexer *lx)
 {
     const char *start = lx->s;
 
@@ -187,7 +189,7 @@ static char *expand_read_name(struct lexer *lx)
 }
 
 /* What stands before `stop`, with its own variables replaced. */
-static int expand_read_operand(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+static int expand_read_operand(struct expand_lexer *lx, char stop, bool raw_escapes, bool pattern,
                                char **ret, struct err *err)
 {
     _cleanup_(expand_result_done) struct expand_result word = RESULT_INIT;
@@ -195,7 +197,7 @@ static int expand_read_operand(struct lexer *lx, char stop, bool raw_escapes, bo
 
     if (r < 0 && !*lx->s && err->code == ERR_INVALID) {
         err_done(err);
-        return err_set(err, ERR_INVALID, "'%c' is missing behind '${'", stop);
+        return err_set(err, ERR_INVALID, "'%c' is missing after '${'", stop);
     }
     if (r < 0)
         return r;
@@ -240,13 +242,13 @@ static int expand_apply_trim(const char *value, char op, const char *word, struc
 }
 
 /* Puts back what was written: a variable without a value, where such stay. */
-static int expand_put_back(const char *start, const struct lexer *lx, struct buf *ret,
+static int expand_put_back(const char *start, const struct expand_lexer *lx, struct buf *ret,
                            struct err *err)
 {
     return buf_append(ret, start, (size_t)(lx->s - start)) < 0 ? expand_too_long(err) : 0;
 }
 
-static int expand_read_replace(struct lexer *lx, const char *start, const char *name,
+static int expand_read_replace(struct expand_lexer *lx, const char *start, const char *name,
                                struct buf *ret, struct err *err)
 {
     _cleanup_free_ char *pattern = NULL, *with = NULL;
@@ -271,7 +273,7 @@ static int expand_unsupported(const char *op, size_t len, struct err *err)
 }
 
 /* Behind ${name: the operator and what it works with. `start` is the dollar. */
-static int expand_read_operator(struct lexer *lx, const char *start, const char *name,
+static int expand_read_operator(struct expand_lexer *lx, const char *start, const char *name,
                                 struct buf *ret, struct err *err)
 {
     const char *value = lx->x->get(lx->x->userdata, name), *op = lx->s;
@@ -288,7 +290,7 @@ static int expand_read_operator(struct lexer *lx, const char *start, const char 
     if (!c || !strchr("-+?#%", c) || (trims && colon))
         return c || colon
                    ? expand_unsupported(op, colon + (c ? expand_char_len(op + colon) : 0), err)
-                   : err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+                   : err_set(err, ERR_INVALID, "'}' is missing after '${'");
     lx->s += colon + 1;
     r = expand_read_operand(lx, '}', trims, trims, &word, err);
     if (r < 0)
@@ -299,15 +301,16 @@ static int expand_read_operator(struct lexer *lx, const char *start, const char 
                  : expand_apply_default(name, value, c, colon, word, ret, err);
 }
 
-static int expand_read_braces(struct lexer *lx, const char *start, struct buf *ret, struct err *err)
+static int expand_read_braces(struct expand_lexer *lx, const char *start, struct buf *ret,
+                              struct err *err)
 {
     _cleanup_free_ char *name = NULL;
     const char *value;
 
     if (!*lx->s)
-        return err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+        return err_set(err, ERR_INVALID, "'}' is missing after '${'");
     if (strchr("{}:", *lx->s))
-        return err_set(err, ERR_INVALID, "bad substitution: there is no name behind '${'");
+        return err_set(err, ERR_INVALID, "bad substitution: a name is missing after '${'");
     name = expand_read_name(lx);
     if (*lx->s != '}')
         return expand_read_operator(lx, start, name, ret, err);
@@ -319,7 +322,7 @@ static int expand_read_braces(struct lexer *lx, const char *start, struct buf *r
 }
 
 /* The dollar at lx->s and what belongs to it. */
-static int expand_read_dollar(struct lexer *lx, struct buf *ret, struct err *err)
+static int expand_read_dollar(struct expand_lexer *lx, struct buf *ret, struct err *err)
 {
     _cleanup_free_ char *name = NULL;
     const char *start = lx->s++, *value;
@@ -340,7 +343,7 @@ static int expand_read_dollar(struct lexer *lx, struct buf *ret, struct err *err
 /* ---- the text ---- */
 
 /* A heredoc's mark may have blanks behind it that do not end the word. */
-static int expand_read_less(struct lexer *lx, struct expand_result *ret, struct err *err)
+static int expand_read_less(struct expand_lexer *lx, struct expand_result *ret, struct err *err)
 {
     size_t n = 1;
 
@@ -350,7 +353,7 @@ static int expand_read_less(struct lexer *lx, struct expand_result *ret, struct 
     return expand_add_raw(ret, lx->s - n, n, err);
 }
 
-static int expand_read_special(struct lexer *lx, bool pattern, struct expand_result *ret,
+static int expand_read_special(struct expand_lexer *lx, bool pattern, struct expand_result *ret,
                                struct err *err)
 {
     _cleanup_buf_ struct buf piece = BUF_INIT(EXPAND_RESULT_MAX);
@@ -369,7 +372,7 @@ static int expand_read_special(struct lexer *lx, bool pattern, struct expand_res
 }
 
 /* An ordinary character, or the escape character with what it escapes. */
-static int expand_read_plain(struct lexer *lx, struct expand_result *ret, struct err *err)
+static int expand_read_plain(struct expand_lexer *lx, struct expand_result *ret, struct err *err)
 {
     size_t n = expand_char_len(lx->s);
     int r = 0;
@@ -388,21 +391,23 @@ static int expand_read_plain(struct lexer *lx, struct expand_result *ret, struct
     return expand_add_raw(ret, lx->s - n, n, err);
 }
 
-static bool expand_is_special(const struct lexer *lx)
+static bool expand_is_special(const struct expand_lexer *lx)
 {
     return *lx->s == '$' || *lx->s == '<' ||
            (!expand_has(lx, EXPAND_SKIP_QUOTES) && (*lx->s == '\'' || *lx->s == '"'));
 }
 
 /* stop: the character that ends it, or 0 for the end of the text. */
-static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+static int expand_read_until(struct expand_lexer *lx, char stop, bool raw_escapes, bool pattern,
                              struct expand_result *ret, struct err *err)
 {
     bool outer = lx->raw_escapes;
     int r = 0;
 
     if (++lx->depth > EXPAND_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "substitutions are nested over %d deep", EXPAND_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT,
+                       "substitutions are nested too deeply (the limit is %d levels)",
+                       EXPAND_DEPTH_MAX);
     lx->raw_escapes = raw_escapes;
     while (r >= 0 && *lx->s && *lx->s != stop)
         r = expand_is_special(lx) ? expand_read_special(lx, pattern, ret, err)
@@ -421,7 +426,7 @@ static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool
 static int expand_run(const struct expand *x, const char *text, struct expand_result *ret,
                       struct err *err)
 {
-    struct lexer lx = {.x = x, .s = text};
+    struct expand_lexer lx = {.x = x, .s = text};
     struct err local = ERR_INIT; /* expand_read_operand() looks at the code */
     int r = expand_read_until(&lx, 0, x->flags & EXPAND_RAW_ESCAPES, false, ret, &local);
 

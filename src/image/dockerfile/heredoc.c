@@ -105,9 +105,9 @@ static int heredoc_read_content(struct dockerfile_instruction *in, struct docker
         h->content = xstrndup(r->text + from, start - from);
         return strlen(h->content) == start - from
                    ? 0
-                   : err_set(err, ERR_INVALID, "heredoc '%s' holds a NUL byte", h->name);
+                   : err_set(err, ERR_INVALID, "heredoc '%s' contains a NUL byte", h->name);
     }
-    return rc < 0 ? rc : err_set(err, ERR_INVALID, "heredoc '%s' is not ended", h->name);
+    return rc < 0 ? rc : err_set(err, ERR_INVALID, "heredoc '%s' is not terminated", h->name);
 }
 
 static bool heredoc_may_have_some(const struct dockerfile_instruction *in)

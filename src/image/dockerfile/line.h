@@ -16,7 +16,7 @@ struct line_part {
     size_t src; /* … bytes stand here in the source */
 };
 
-struct line {
+struct dockerfile_line {
     char *text; /* owned, NUL-terminated; may hold NUL bytes */
     size_t len;
     struct line_part *parts; /* owned, ascending */
@@ -40,13 +40,13 @@ void line_reader_done(struct line_reader *r);
 
 /* 1 and the next line that is neither empty nor a comment; 0 at the end. On failure *ret_at is the
  * place. */
-int line_read(struct line_reader *r, struct line *ret, size_t *ret_at, struct err *err);
+int line_read(struct line_reader *r, struct dockerfile_line *ret, size_t *ret_at, struct err *err);
 /* The next physical line with its newline, as heredocs need it; 0 at the end. */
 int line_read_raw(struct line_reader *r, size_t *ret_start, size_t *ret_end, size_t *ret_at,
                   struct err *err);
 
-void line_done(struct line *l);
+void line_done(struct dockerfile_line *l);
 /* Where the byte at `off` stands in the source; for off == len, the place behind the last one. */
-size_t line_source(const struct line *l, size_t off);
+size_t line_source(const struct dockerfile_line *l, size_t off);
 /* A line of its own from `off` on. */
-void line_tail(const struct line *l, size_t off, struct line *ret);
+void line_tail(const struct dockerfile_line *l, size_t off, struct dockerfile_line *ret);

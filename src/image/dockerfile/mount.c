@@ -20,14 +20,14 @@ const char *mount_type_name(enum mount_type type)
     return type_names[type];
 }
 
-void mount_done(struct mount *m)
+void mount_done(struct dockerfile_mount *m)
 {
     char *const owned[] = {m->from, m->source, m->target, m->id,   m->sharing,
                            m->mode, m->uid,    m->gid,    m->size, m->env};
 
     for (size_t i = 0; i < ARRAY_SIZE(owned); i++)
         free(owned[i]);
-    *m = (struct mount){0};
+    *m = (struct dockerfile_mount){0};
 }
 
 uint32_t mount_number(const char *text, int base, uint32_t otherwise)
@@ -47,7 +47,7 @@ static int dockerfile_mount_read_field(const char **s, char **ret, struct err *e
         size_t n = strcspn(p, ",");
 
         if (memchr(p, '"', n))
-            return err_set(err, ERR_INVALID, "--mount: a quote (\") within '%.*s'", (int)n, p);
+            return err_set(err, ERR_INVALID, "--mount: unexpected quote (\") in '%.*s'", (int)n, p);
         *ret = xstrndup(p, n);
         *s = p + n;
         return 0;
@@ -94,7 +94,7 @@ static const struct {
 /* clang-format on */
 
 struct mount_state {
-    struct mount *m;
+    struct dockerfile_mount *m;
     bool defer, access_given;
     bool deferred; /* something was left for later: what goes together is not known yet */
 };
@@ -112,7 +112,7 @@ static int dockerfile_mount_find_key(const char *field, size_t len, enum mount_k
             return 0;
         }
     }
-    err_set(err, ERR_INVALID, "--mount has no option '%s'", name);
+    err_set(err, ERR_INVALID, "--mount: unknown option '%s'", name);
     near = strv_nearest(name, names, ARRAY_SIZE(names));
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
@@ -149,7 +149,7 @@ static int dockerfile_mount_read_bool(const char *value, bool *ret, struct err *
             *ret = STREQ(yes[i], value);
             return 0;
         }
-    return err_set(err, ERR_INVALID, "--mount: '%s' is neither true nor false", value);
+    return err_set(err, ERR_INVALID, "--mount: expected true or false, not '%s'", value);
 }
 
 static int dockerfile_mount_check_mode(const char *value, struct err *err)
@@ -159,14 +159,17 @@ static int dockerfile_mount_check_mode(const char *value, struct err *err)
     return err_set(err, ERR_INVALID, "--mount: invalid mode '%s'", value);
 }
 
-static bool dockerfile_mount_is_one_of(const struct mount *m, enum mount_type a, enum mount_type b)
+static bool dockerfile_mount_is_one_of(const struct dockerfile_mount *m, enum mount_type a,
+                                       enum mount_type b)
 {
     return m->type == a || m->type == b;
 }
 
-static int dockerfile_mount_not_for(const struct mount *m, const char *what, struct err *err)
+static int dockerfile_mount_not_for(const struct dockerfile_mount *m, const char *what,
+                                    struct err *err)
 {
-    return err_set(err, ERR_INVALID, "--mount: '%s' is not for type %s", what, type_names[m->type]);
+    return err_set(err, ERR_INVALID, "--mount: '%s' is not allowed for type %s", what,
+                   type_names[m->type]);
 }
 
 /* The one above the last is no user's: whoever gives something to it leaves it as it is. */
@@ -177,11 +180,11 @@ static int dockerfile_mount_check_id(const char *what, const char *value, struct
     if (parse_u32(value, 0, UINT32_MAX - 1, &id, NULL) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "--mount: invalid %s '%s'", what, value);
-    return err_hint(err, "It is a number from 0 to %u.", UINT32_MAX - 1);
+    return err_hint(err, "Use a number between 0 and %u.", UINT32_MAX - 1);
 }
 
-static int dockerfile_mount_set_numbers(struct mount *m, enum mount_key key, const char *value,
-                                        struct err *err)
+static int dockerfile_mount_set_numbers(struct dockerfile_mount *m, enum mount_key key,
+                                        const char *value, struct err *err)
 {
     const char *what = key == KEY_MODE ? "mode" : key == KEY_UID ? "uid" : "gid";
     int r = key == KEY_MODE ? dockerfile_mount_check_mode(value, err)
@@ -210,7 +213,7 @@ static int dockerfile_mount_set_access(struct mount_state *st, enum mount_key ke
 static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key key,
                                         const char *value, struct err *err)
 {
-    struct mount *m = st->m;
+    struct dockerfile_mount *m = st->m;
     uint64_t bytes;
     size_t found = 0;
     int r;
@@ -245,7 +248,7 @@ static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key k
 static int dockerfile_mount_set_key(struct mount_state *st, enum mount_key key, const char *value,
                                     struct err *err)
 {
-    struct mount *m = st->m;
+    struct dockerfile_mount *m = st->m;
 
     switch (key) {
     case KEY_FROM:
@@ -290,7 +293,7 @@ static int dockerfile_mount_set_switch(struct mount_state *st, const char *field
         return dockerfile_mount_set_access(st, key, NULL, err);
     if (key == KEY_REQUIRED)
         return dockerfile_mount_set_checked(st, key, "true", err);
-    return err_set(err, ERR_INVALID, "--mount: '%s' must be %s=VALUE", field, field);
+    return err_set(err, ERR_INVALID, "--mount: '%s' needs a value, as in %s=VALUE", field, field);
 }
 
 static int dockerfile_mount_set_field(struct mount_state *st, const char *field, struct err *err)
@@ -305,10 +308,10 @@ static int dockerfile_mount_set_field(struct mount_state *st, const char *field,
     if (r < 0)
         return r;
     if (st->defer && strchr(equals + 1, '$')) {
-        if (key == KEY_FROM)
-            return err_set(err, ERR_INVALID,
-                           "--mount: 'from' cannot hold variables; give the stage a name with FROM "
-                           "… AS");
+        if (key == KEY_FROM) {
+            err_set(err, ERR_INVALID, "--mount: 'from' cannot contain variables");
+            return err_hint(err, "Name the image with FROM … AS, where global ARGs are allowed.");
+        }
         if (key != KEY_TARGET && key != KEY_SOURCE && key != KEY_ID) {
             st->deferred = true;
             return 0;
@@ -319,18 +322,19 @@ static int dockerfile_mount_set_field(struct mount_state *st, const char *field,
 
 /* ---- what may go together ---- */
 
-static int dockerfile_mount_check_secret(const struct mount *m, struct err *err)
+static int dockerfile_mount_check_secret(const struct dockerfile_mount *m, struct err *err)
 {
     if (m->from)
         return dockerfile_mount_not_for(m, "from", err);
     if (!m->source && !m->target && !m->id && !m->env)
         return err_set(err, ERR_INVALID, "--mount: a secret needs id, source or target");
     if (m->source && m->id)
-        return err_set(err, ERR_INVALID, "--mount: a secret has id or source, not both");
+        return err_set(err, ERR_INVALID, "--mount: a secret takes id or source, not both");
     return 0;
 }
 
-static int dockerfile_mount_check(struct mount *m, const struct mount_state *st, struct err *err)
+static int dockerfile_mount_check(struct dockerfile_mount *m, const struct mount_state *st,
+                                  struct err *err)
 {
     bool owned = m->type == MOUNT_SECRET || m->type == MOUNT_SSH || m->type == MOUNT_CACHE;
 
@@ -345,9 +349,9 @@ static int dockerfile_mount_check(struct mount *m, const struct mount_state *st,
     return m->type == MOUNT_SECRET ? dockerfile_mount_check_secret(m, err) : 0;
 }
 
-int mount_parse(const char *value, bool defer, struct mount *ret, struct err *err)
+int mount_parse(const char *value, bool defer, struct dockerfile_mount *ret, struct err *err)
 {
-    struct mount m = {.type = MOUNT_BIND};
+    struct dockerfile_mount m = {.type = MOUNT_BIND};
     struct mount_state st = {.m = &m, .defer = defer};
     int r = *value ? 0 : err_set(err, ERR_INVALID, "--mount has no options");
 

@@ -11,7 +11,7 @@
 
 enum mount_type { MOUNT_BIND, MOUNT_CACHE, MOUNT_TMPFS, MOUNT_SECRET, MOUNT_SSH };
 
-struct mount {
+struct dockerfile_mount {
     enum mount_type type;
     char *from, *source, *target, *id; /* owned, not expanded; NULL when not given */
     char *sharing;                     /* owned; shared, private, locked, or NULL */
@@ -25,8 +25,8 @@ struct mount {
  * The flag's value. A value that holds a variable is checked only when it is expanded: `defer`
  * says that such are to be let through.
  */
-int mount_parse(const char *value, bool defer, struct mount *ret, struct err *err);
-void mount_done(struct mount *m);
+int mount_parse(const char *value, bool defer, struct dockerfile_mount *ret, struct err *err);
+void mount_done(struct dockerfile_mount *m);
 /* A uid, a gid (base 10) or a mode (8) of one that was parsed; NULL: `otherwise`. */
 uint32_t mount_number(const char *text, int base, uint32_t otherwise);
 const char *mount_type_name(enum mount_type type);

@@ -13,7 +13,7 @@
 
 enum { BASE_IMAGE = -1, BASE_EMPTY = -2 }; /* in place of a stage */
 
-struct evaluation {
+struct stages_evaluation {
     const struct dockerfile *df;
     const struct config_inputs *inputs;
     char **globals;                 /* owned */
@@ -26,7 +26,7 @@ struct evaluation {
     void *arg;
 };
 
-static void dockerfile_stages_evaluation_done(struct evaluation *ev)
+static void dockerfile_stages_evaluation_done(struct stages_evaluation *ev)
 {
     for (size_t i = 0; ev->made && i < ev->df->n_stages; i++)
         config_done(&ev->made[i]);
@@ -55,26 +55,26 @@ static int dockerfile_stages_check_literal(const struct dockerfile *df, const ch
 
     if (r < 0 || STREQ(plain, from))
         return r;
-    err_set(err, ERR_INVALID, "'--from=%s' cannot hold variables", from);
-    return err_hint(err, "Give the image a name with FROM … AS, where global ARGs count.");
+    err_set(err, ERR_INVALID, "'--from=%s' cannot contain variables", from);
+    return err_hint(err, "Name the image with FROM … AS, where global ARGs are allowed.");
 }
 
 /* The stage that --from means, or -1 for an image. A later stage cannot be meant. */
-static int dockerfile_stages_find_source(const struct evaluation *ev, size_t stage,
+static int dockerfile_stages_find_source(const struct stages_evaluation *ev, size_t stage,
                                          const char *from, long *ret, struct err *err)
 {
     long found = dockerfile_find_stage(ev->df, from, ev->df->n_stages);
     uint32_t index;
 
     if (found < 0 && parse_u32(from, 0, UINT32_MAX, &index, NULL) >= 0)
-        return err_set(err, ERR_INVALID, "there is no stage %u", index);
+        return err_set(err, ERR_INVALID, "no such stage: %u", index);
     *ret = dockerfile_find_stage(ev->df, from, stage);
     if (*ret < 0 && found >= 0)
-        return err_set(err, ERR_INVALID, "stage '%s' does not stand before this one", from);
+        return err_set(err, ERR_INVALID, "stage '%s' must come before this stage", from);
     return 0;
 }
 
-static int dockerfile_stages_need_sources(struct evaluation *ev, size_t stage,
+static int dockerfile_stages_need_sources(struct stages_evaluation *ev, size_t stage,
                                           const struct dockerfile_instruction *in, struct err *err)
 {
     const char *from = in->kind == DOCKERFILE_COPY ? dockerfile_flag(in, "from") : NULL;
@@ -100,7 +100,7 @@ static int dockerfile_stages_need_sources(struct evaluation *ev, size_t stage,
     return r;
 }
 
-static int dockerfile_stages_find_target(struct evaluation *ev, size_t *ret, struct err *err)
+static int dockerfile_stages_find_target(struct stages_evaluation *ev, size_t *ret, struct err *err)
 {
     const struct dockerfile *df = ev->df;
     const char *target = ev->inputs->target;
@@ -110,12 +110,12 @@ static int dockerfile_stages_find_target(struct evaluation *ev, size_t *ret, str
     if (target)
         found = dockerfile_find_stage(df, target, df->n_stages);
     if (found < 0)
-        return err_set(err, ERR_NOT_FOUND, "there is no stage '%s'", target);
+        return err_set(err, ERR_NOT_FOUND, "no such stage: '%s'", target);
     *ret = (size_t)found;
     return 0;
 }
 
-static int dockerfile_stages_find_bases(struct evaluation *ev, struct err *err)
+static int dockerfile_stages_find_bases(struct stages_evaluation *ev, struct err *err)
 {
     for (size_t i = 0; i < ev->df->n_stages; i++) {
         _cleanup_free_ char *base = NULL;
@@ -135,7 +135,8 @@ static int dockerfile_stages_find_bases(struct evaluation *ev, struct err *err)
     return 0;
 }
 
-static int dockerfile_stages_find_needed(struct evaluation *ev, size_t target, struct err *err)
+static int dockerfile_stages_find_needed(struct stages_evaluation *ev, size_t target,
+                                         struct err *err)
 {
     ev->needed[target] = true;
     for (size_t i = target + 1; i-- > 0;) {
@@ -165,7 +166,8 @@ static void dockerfile_stages_begin_empty(struct dockerfile_config *c)
     c->workdir = xstrdup("/");
 }
 
-static int dockerfile_stages_apply(struct evaluation *ev, size_t i, const struct dockerfile *df,
+static int dockerfile_stages_apply(struct stages_evaluation *ev, size_t i,
+                                   const struct dockerfile *df,
                                    const struct dockerfile_instruction *in, struct err *err)
 {
     struct dockerfile_config *c = &ev->made[i];
@@ -178,7 +180,7 @@ static int dockerfile_stages_apply(struct evaluation *ev, size_t i, const struct
 }
 
 /* ONBUILD of the stage that this one is built on. Their variables are this stage's. */
-static int dockerfile_stages_apply_triggers(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_apply_triggers(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     const struct dockerfile_stage *base = &ev->df->stages[ev->bases[i]];
     int r = 0;
@@ -194,22 +196,22 @@ static int dockerfile_stages_apply_triggers(struct evaluation *ev, size_t i, str
 
 /* ONBUILD of an image: text, which another Dockerfile left. Its places say nothing here: errors are
  * at FROM. */
-static int dockerfile_stages_apply_trigger_text(struct evaluation *ev, size_t i, const char *text,
-                                                struct err *err)
+static int dockerfile_stages_apply_trigger_text(struct stages_evaluation *ev, size_t i,
+                                                const char *text, struct err *err)
 {
     _cleanup_free_ char *whole = xasprintf("FROM scratch\n%s\n", text);
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
     int r = dockerfile_parse(whole, strlen(whole), &df, NULL, err);
 
     if (r >= 0 && (df->n_stages != 1 || df->stages[0].last - df->stages[0].first != 1))
-        r = err_set(err, ERR_INVALID, "it is not one instruction");
+        r = err_set(err, ERR_INVALID, "it must be exactly one instruction");
     if (r >= 0)
         r = dockerfile_stages_apply(ev, i, df, &df->instructions[df->stages[0].first], err);
     *ev->ret_at = ev->df->stages[i].from->at;
     return r < 0 ? err_wrap(err, "ONBUILD '%.64s' of image '%.200s'", text, ev->images[i]) : 0;
 }
 
-static int dockerfile_stages_begin_image(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_begin_image(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     struct dockerfile_config *c = &ev->made[i];
     char **triggers = NULL;
@@ -225,7 +227,7 @@ static int dockerfile_stages_begin_image(struct evaluation *ev, size_t i, struct
     return r;
 }
 
-static int dockerfile_stages_begin_stage(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_begin_stage(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     long base = ev->bases[i];
     int r = 0;
@@ -243,7 +245,7 @@ static int dockerfile_stages_begin_stage(struct evaluation *ev, size_t i, struct
     return r;
 }
 
-static int dockerfile_stages_evaluate_stage(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_evaluate_stage(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     const struct dockerfile_stage *st = &ev->df->stages[i];
     int r = dockerfile_stages_begin_stage(ev, i, err);
@@ -253,7 +255,7 @@ static int dockerfile_stages_evaluate_stage(struct evaluation *ev, size_t i, str
     return r;
 }
 
-static int dockerfile_stages_evaluate(struct evaluation *ev, struct dockerfile_config *ret,
+static int dockerfile_stages_evaluate(struct stages_evaluation *ev, struct dockerfile_config *ret,
                                       size_t *ret_target, struct err *err)
 {
     size_t target = 0, n = ev->df->n_stages;
@@ -281,7 +283,7 @@ static int dockerfile_stages_evaluate(struct evaluation *ev, struct dockerfile_c
     return 0;
 }
 
-static int dockerfile_stages_walk(struct evaluation *ev, struct dockerfile_config *ret,
+static int dockerfile_stages_walk(struct stages_evaluation *ev, struct dockerfile_config *ret,
                                   size_t *ret_target, struct err *err)
 {
     struct dockerfile_pos pos;
@@ -300,7 +302,7 @@ int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
                 size_t *ret_target, struct err *err)
 {
     size_t at = 0;
-    struct evaluation ev = {
+    struct stages_evaluation ev = {
         .df = df, .inputs = inputs, .ret_at = &at, .visitor = visitor, .arg = arg};
 
     return dockerfile_stages_walk(&ev, ret, ret_target, err);
@@ -311,7 +313,7 @@ int config_evaluate(const struct dockerfile *df, const struct config_inputs *inp
 {
     static const struct config_visitor nobody = {0};
     size_t at = 0;
-    struct evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at, .visitor = &nobody};
+    struct stages_evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at, .visitor = &nobody};
     int r = dockerfile_stages_walk(&ev, ret, NULL, err);
 
     if (r < 0 && ret_at)

@@ -9,16 +9,18 @@
 #include "lib/base/err.h"
 #include "lib/base/tar.h"
 
-struct layout {
+struct oci_layout {
     int out;
     struct tar_writer w;
 };
 
-/* Puts `oci-layout` there. The struct stays where it is until layout_finish(). */
-int layout_begin(struct layout *l, int out, struct err *err);
-int layout_text(struct layout *l, const char *path, const char *text, size_t len, struct err *err);
+/* Puts `oci-layout` there. The struct stays where it is until oci_layout_finish(). */
+int oci_layout_begin(struct oci_layout *l, int out, struct err *err);
+int oci_layout_text(struct oci_layout *l, const char *path, const char *text, size_t len,
+                    struct err *err);
 /* A small blob: under its digest. */
-int layout_document(struct layout *l, const char *text, size_t len, struct err *err);
+int oci_layout_document(struct oci_layout *l, const char *text, size_t len, struct err *err);
 /* A large one: the first `size` bytes of a file. */
-int layout_blob(struct layout *l, const char *digest, int fd, uint64_t size, struct err *err);
-int layout_finish(struct layout *l, struct err *err);
+int oci_layout_blob(struct oci_layout *l, const char *digest, int fd, uint64_t size,
+                    struct err *err);
+int oci_layout_finish(struct oci_layout *l, struct err *err);

@@ -18,7 +18,7 @@ static int manifest_text_of(const json_t *o, const char *key, const char **ret, 
         return 0;
     }
     if (!json_is_string(v))
-        return err_set(err, ERR_INVALID, "'%s' is not a text", key);
+        return err_set(err, ERR_INVALID, "'%s' is not a string", key);
     *ret = json_string_value(v);
     return 0;
 }
@@ -35,7 +35,7 @@ static int manifest_texts_of(const json_t *o, const char *key, size_t max, char 
     if (!json_is_array(v))
         return err_set(err, ERR_INVALID, "'%s' is not a list", key);
     if (json_array_size(v) > max)
-        return err_set(err, ERR_LIMIT, "'%s' has over %zu entries", key, max);
+        return err_set(err, ERR_LIMIT, "'%s' has too many entries (the limit is %zu)", key, max);
     return json_read_strv(v, key, ret, err);
 }
 
@@ -69,7 +69,7 @@ int saved_images_parse(const char *text, size_t len, struct saved_images *ret, s
         return r;
     if (!json_is_array(doc) || json_array_size(doc) == 0 ||
         json_array_size(doc) > MANIFEST_IMAGES_MAX)
-        return err_set(err, ERR_INVALID, "manifest.json: not a list of 1 to %d images",
+        return err_set(err, ERR_INVALID, "manifest.json: expected a list of 1 to %d images",
                        MANIFEST_IMAGES_MAX);
     s.v = xcalloc(json_array_size(doc), sizeof(*s.v));
     while (r >= 0 && s.n < json_array_size(doc)) {
@@ -96,14 +96,13 @@ void saved_images_done(struct saved_images *s)
 
 /* ---- OCI ---- */
 
-static int manifest_descriptor_parse(const json_t *o, struct descriptor *ret, struct err *err)
+static int manifest_descriptor_parse(const json_t *o, struct oci_descriptor *ret, struct err *err)
 {
     const char *digest = json_string_value(json_object_get(o, "digest"));
     const json_t *size = json_object_get(o, "size");
 
     if (!digest_is_valid(digest))
-        return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'",
-                       digest ? digest : "");
+        return err_set(err, ERR_INVALID, "'%.100s' is not a sha256 digest", digest ? digest : "");
     if (!json_is_integer(size) || json_integer_value(size) < 0)
         return err_set(err, ERR_INVALID, "the size of '%s' is not a number", digest);
     memcpy(ret->digest, digest, DIGEST_MAX);
@@ -149,11 +148,11 @@ static const char *manifest_name_of(const json_t *o)
                 : json_string_value(json_object_get(notes, "org.opencontainers.image.ref.name"));
 }
 
-static int manifest_index_entry_add(struct index *x, const json_t *o, const char *wanted,
+static int manifest_index_entry_add(struct oci_index *x, const json_t *o, const char *wanted,
                                     struct err *err)
 {
     const char *name = manifest_name_of(o);
-    struct index_entry e = {0};
+    struct oci_index_entry e = {0};
     int r;
 
     if (!manifest_is_for(json_object_get(o, "platform"), wanted))
@@ -167,26 +166,26 @@ static int manifest_index_entry_add(struct index *x, const json_t *o, const char
     return 0;
 }
 
-int index_parse(const char *text, size_t len, struct index *ret, struct err *err)
+int oci_index_parse(const char *text, size_t len, struct oci_index *ret, struct err *err)
 {
-    return index_parse_for(text, len, NULL, ret, err);
+    return oci_index_parse_for(text, len, NULL, ret, err);
 }
 
-int index_parse_for(const char *text, size_t len, const char *platform, struct index *ret,
-                    struct err *err)
+int oci_index_parse_for(const char *text, size_t len, const char *platform, struct oci_index *ret,
+                        struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *list, *o;
-    struct index x = {0};
+    struct oci_index x = {0};
     size_t i;
     int r;
 
-    r = json_parse("an index of images", text, len, &doc, err);
+    r = json_parse("image index", text, len, &doc, err);
     if (r < 0)
         return r;
     list = json_object_get(doc, "manifests");
     if (!json_is_array(list) || json_array_size(list) > MANIFEST_IMAGES_MAX)
-        return err_set(err, ERR_INVALID, "an index of images has no list of up to %d manifests",
+        return err_set(err, ERR_INVALID, "image index: expected a list of at most %d manifests",
                        MANIFEST_IMAGES_MAX);
     x.v = xcalloc(json_array_size(list) + 1, sizeof(*x.v));
     json_array_foreach (list, i, o) {
@@ -195,38 +194,38 @@ int index_parse_for(const char *text, size_t len, const char *platform, struct i
             break;
     }
     if (r < 0)
-        index_done(&x);
+        oci_index_done(&x);
     else
         *ret = x;
-    return r < 0 ? err_wrap(err, "an index of images") : 0;
+    return r < 0 ? err_wrap(err, "image index") : 0;
 }
 
-void index_done(struct index *x)
+void oci_index_done(struct oci_index *x)
 {
     for (size_t i = 0; i < x->n; i++)
         free(x->v[i].name);
     free(x->v);
-    *x = (struct index){0};
+    *x = (struct oci_index){0};
 }
 
-int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err)
+int oci_manifest_parse(const char *text, size_t len, struct oci_manifest *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *layers, *o;
-    struct manifest m = {0};
+    struct oci_manifest m = {0};
     size_t i;
     int r;
 
-    r = json_parse("a manifest", text, len, &doc, err);
+    r = json_parse("manifest", text, len, &doc, err);
     if (r < 0)
         return r;
     layers = json_object_get(doc, "layers");
     if (!json_is_array(layers) || json_array_size(layers) > IMAGES_LAYERS_MAX)
-        return err_set(err, ERR_INVALID, "a manifest has no list of up to %d layers",
+        return err_set(err, ERR_INVALID, "manifest: expected a list of at most %d layers",
                        IMAGES_LAYERS_MAX);
     r = manifest_descriptor_parse(json_object_get(doc, "config"), &m.config, err);
     if (r < 0)
-        return err_wrap(err, "a manifest's config");
+        return err_wrap(err, "manifest: config");
     m.layers = xcalloc(json_array_size(layers) + 1, sizeof(*m.layers));
     json_array_foreach (layers, i, o) {
         r = manifest_descriptor_parse(o, &m.layers[m.n++], err);
@@ -234,16 +233,16 @@ int manifest_parse(const char *text, size_t len, struct manifest *ret, struct er
             break;
     }
     if (r < 0)
-        manifest_done(&m);
+        oci_manifest_done(&m);
     else
         *ret = m;
-    return r < 0 ? err_wrap(err, "a manifest's layer") : 0;
+    return r < 0 ? err_wrap(err, "manifest: layer") : 0;
 }
 
-void manifest_done(struct manifest *m)
+void oci_manifest_done(struct oci_manifest *m)
 {
     free(m->layers);
-    *m = (struct manifest){0};
+    *m = (struct oci_manifest){0};
 }
 
 /* ---- configuration ---- */
@@ -283,7 +282,7 @@ static int manifest_check_layers(const json_t *record, struct err *err)
 
     json_array_foreach (json_object_get(record, "layers"), i, v)
         if (!digest_is_valid(json_string_value(v)))
-            return err_set(err, ERR_INVALID, "layer %zu: '%.100s' is not a digest 'sha256:…'", i,
+            return err_set(err, ERR_INVALID, "layer %zu: '%.100s' is not a sha256 digest", i,
                            json_string_value(v));
     return 0;
 }
@@ -292,7 +291,7 @@ static int manifest_check_platform(const json_t *doc, const char *wanted, struct
 {
     if (manifest_is_for(doc, wanted))
         return 0;
-    return err_set(err, ERR_UNSUPPORTED, "it is for %.40s/%.40s, and %.80s is wanted",
+    return err_set(err, ERR_UNSUPPORTED, "its platform is %.40s/%.40s, but %.80s is required",
                    json_string_value(json_object_get(doc, "os")) ?: "linux",
                    json_string_value(json_object_get(doc, "architecture")) ?: "?",
                    wanted ? wanted : "linux/" IMAGES_ARCHITECTURE " (this machine)");
@@ -304,7 +303,7 @@ static int manifest_read_base(const json_t *doc, json_t *record, struct err *err
     int r = manifest_text_of(doc, IMAGE_CONFIG_BASE, &base, err);
 
     if (r >= 0 && base && !STREQ(base, IMAGES_HOST_LAYER))
-        r = err_set(err, ERR_UNSUPPORTED, "it is built on '%.64s'", base);
+        r = err_set(err, ERR_UNSUPPORTED, "unsupported base '%.64s'", base);
     if (r >= 0)
         json_object_set_new(record, "base", base ? json_string("host") : json_null());
     return r;
@@ -352,13 +351,13 @@ int image_config_parse_for(const char *text, size_t len, const char *platform, j
     _cleanup_json_ json_t *doc = NULL, *record = json_object();
     int r;
 
-    r = json_parse("the configuration", text, len, &doc, err);
+    r = json_parse("image configuration", text, len, &doc, err);
     if (r >= 0 && !json_is_object(doc))
-        r = err_set(err, ERR_INVALID, "it is not an object");
+        r = err_set(err, ERR_INVALID, "not a JSON object");
     if (r >= 0)
         r = manifest_fill_record(doc, platform, record, err);
     if (r < 0)
-        return err_wrap(err, "the image's configuration");
+        return err_wrap(err, "image configuration");
     *ret = json_incref(record);
     return 0;
 }

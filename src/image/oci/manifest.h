@@ -49,37 +49,37 @@ void saved_images_done(struct saved_images *s);
 
 /* ---- OCI ---- */
 
-struct descriptor {
+struct oci_descriptor {
     char digest[DIGEST_MAX];
     uint64_t size;
 };
 
 /* An entry of an index. */
-struct index_entry {
-    struct descriptor d;
+struct oci_index_entry {
+    struct oci_descriptor d;
     bool is_index; /* of further ones */
     char *name;    /* as annotated, or NULL */
 };
 
-struct index {
-    struct index_entry *v; /* those for this machine, or of no platform in particular */
+struct oci_index {
+    struct oci_index_entry *v; /* those for this machine, or of no platform in particular */
     size_t n;
 };
 
-int index_parse(const char *text, size_t len, struct index *ret, struct err *err);
+int oci_index_parse(const char *text, size_t len, struct oci_index *ret, struct err *err);
 /* platform: "os/architecture[/variant]" instead of this machine's; NULL: this machine's. */
-int index_parse_for(const char *text, size_t len, const char *platform, struct index *ret,
-                    struct err *err);
-void index_done(struct index *x);
+int oci_index_parse_for(const char *text, size_t len, const char *platform, struct oci_index *ret,
+                        struct err *err);
+void oci_index_done(struct oci_index *x);
 
-struct manifest {
-    struct descriptor config;
-    struct descriptor *layers; /* bottom first */
+struct oci_manifest {
+    struct oci_descriptor config;
+    struct oci_descriptor *layers; /* bottom first */
     size_t n;
 };
 
-int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err);
-void manifest_done(struct manifest *m);
+int oci_manifest_parse(const char *text, size_t len, struct oci_manifest *ret, struct err *err);
+void oci_manifest_done(struct oci_manifest *m);
 
 /* ---- configuration ---- */
 
@@ -91,7 +91,7 @@ void manifest_done(struct manifest *m);
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err);
 /* This machine's, in the words of images. */
 const char *image_config_architecture(void);
-/* platform as in index_parse_for(). */
+/* platform as in oci_index_parse_for(). */
 int image_config_parse_for(const char *text, size_t len, const char *platform, json_t **ret,
                            struct err *err);
 /* Of an image that came without: one layer, for this machine. The same each time. New. */

@@ -140,7 +140,7 @@ int images_list(const struct images *s, json_t **ret, struct err *err)
 
 /* ---- collecting ---- */
 
-struct sweep {
+struct collect_sweep {
     struct images *s;
     images_remove_fn fn;
     void *arg;
@@ -158,7 +158,7 @@ static bool collect_is_named(const json_t *refs, const char *id)
     return false;
 }
 
-static int collect_drop_images(struct sweep *w, json_t *images, const json_t *refs,
+static int collect_drop_images(struct collect_sweep *w, json_t *images, const json_t *refs,
                                char *const *used, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
@@ -177,7 +177,7 @@ static int collect_drop_images(struct sweep *w, json_t *images, const json_t *re
 }
 
 /* Out of its place in one step, so that a layer is never half there under its name. */
-static int collect_drop_layer(struct sweep *w, const char *hex, struct err *err)
+static int collect_drop_layer(struct collect_sweep *w, const char *hex, struct err *err)
 {
     _cleanup_free_ char *digest = xasprintf("sha256:%s", hex), *tmp = xasprintf("tmp/old-%s", hex);
     _cleanup_free_ char *path = xasprintf("layers/%s", hex);
@@ -191,7 +191,7 @@ static int collect_drop_layer(struct sweep *w, const char *hex, struct err *err)
 }
 
 /* The layers of steps are kept as those of images are, or their entries go. */
-static int collect_sweep_cache(struct sweep *w, bool keep, json_t *counts, struct err *err)
+static int collect_sweep_cache(struct collect_sweep *w, bool keep, json_t *counts, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "cache", &names, err);
@@ -217,7 +217,7 @@ static int collect_sweep_cache(struct sweep *w, bool keep, json_t *counts, struc
     return r;
 }
 
-static int collect_drop_layers(struct sweep *w, const json_t *counts, struct err *err)
+static int collect_drop_layers(struct collect_sweep *w, const json_t *counts, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "layers", &names, err);
@@ -245,7 +245,7 @@ static bool collect_blob_is_used(const json_t *images, const char *digest)
     return false;
 }
 
-static int collect_drop_blobs(struct sweep *w, const json_t *images, struct err *err)
+static int collect_drop_blobs(struct collect_sweep *w, const json_t *images, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "blobs", &names, err);
@@ -260,7 +260,7 @@ static int collect_drop_blobs(struct sweep *w, const json_t *images, struct err 
     return r;
 }
 
-static int collect_empty_tmp(struct sweep *w, struct err *err)
+static int collect_empty_tmp(struct collect_sweep *w, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "tmp", &names, err);
@@ -278,7 +278,7 @@ int images_collect(struct images *s, char *const *used, bool keep_cache, images_
 {
     _cleanup_json_ json_t *images = json_object(), *refs = NULL, *counts = NULL;
     struct images_collected count = {0};
-    struct sweep w = {s, fn, arg, &count};
+    struct collect_sweep w = {s, fn, arg, &count};
     int r;
 
     r = images_refs(s, &refs, err);

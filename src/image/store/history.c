@@ -70,7 +70,7 @@ int images_history(const struct images *s, const json_t *image, json_t **ret, st
     int r = images_read_blob(s, id, &text, &len, err);
 
     if (r >= 0)
-        r = json_parse("the image's configuration", text, len, &config, err);
+        r = json_parse("image configuration", text, len, &config, err);
     if (r < 0)
         return err_wrap(err, "image '%s'", id);
     lines = json_object_get(config, "history");

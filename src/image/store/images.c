@@ -40,7 +40,7 @@ int images_open(const char *path, struct images *ret, struct err *err)
         r = dir_open(AT_FDCWD, path, &s.dir, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
         if (mkdirat(s.dir, folders[i], 0700) < 0 && errno != EEXIST)
-            r = err_sys(err, errno, "make folder '%s/%s'", path, folders[i]);
+            r = err_sys(err, errno, "create folder '%s/%s'", path, folders[i]);
     if (r >= 0)
         r = images_spread_tmp(s.dir, err);
     if (r < 0)
@@ -105,7 +105,7 @@ int images_refs(const struct images *s, json_t **ret, struct err *err)
     }
     r = file_read(s->dir, "refs", IMAGES_REFS_MAX, &text, &len, err);
     if (r >= 0)
-        r = json_parse("the names of images", text, len, ret, err);
+        r = json_parse("image names", text, len, ret, err);
     return r;
 }
 
@@ -115,7 +115,7 @@ static int images_write_refs(struct images *s, const json_t *refs, struct err *e
     int r;
 
     if (strlen(text) > IMAGES_REFS_MAX)
-        return err_set(err, ERR_LIMIT, "too many names of images");
+        return err_set(err, ERR_LIMIT, "too many image names");
     r = file_replace(s->dir, "refs", text, strlen(text), 0600, true, err);
     return r < 0 ? r : images_sync_folder(s->dir, ".", err);
 }
@@ -184,7 +184,7 @@ static int images_by_digits(const struct images *s, const char *hex, char ret[st
     d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
         fd_close(fd);
-        return err_sys(err, errno, "read the folder of images");
+        return err_sys(err, errno, "read folder 'images' of the image store");
     }
     for (const struct dirent *e; (e = readdir(d));) {
         char digest[DIGEST_MAX];
@@ -209,7 +209,8 @@ static int images_resolve_digest(const struct images *s, const char *name,
         return 0;
     found = images_by_digits(s, hex, ret, err);
     if (found > 1)
-        return err_set(err, ERR_CONFLICT, "'%s' is the beginning of %d images", name, found);
+        return err_set(err, ERR_CONFLICT,
+                       "'%s' is ambiguous: %d images have an id that begins with it", name, found);
     return found;
 }
 
@@ -233,9 +234,9 @@ int images_resolve(const struct images *s, const char *name, char ret[static DIG
     r = images_resolve_digest(s, name, ret, err);
     if (r != 0)
         return r < 0 ? r : 0;
-    err_set(err, ERR_NOT_FOUND, "there is no image '%.200s'", name);
-    return err_hint(err, "`ripcord image ls` shows those there are, `ripcord image import` brings "
-                         "one in.");
+    err_set(err, ERR_NOT_FOUND, "no such image: '%.200s'", name);
+    return err_hint(err, "`ripcord image ls` lists the stored images; `ripcord image pull` and "
+                         "`ripcord image import` add one.");
 }
 
 /* ---- images and blobs ---- */
@@ -248,13 +249,13 @@ int images_read(const struct images *s, const char *id, json_t **ret, struct err
     int r;
 
     if (!digest_is_valid(id))
-        return err_set(err, ERR_INVALID, "'%.100s' is not an image's digest", id);
+        return err_set(err, ERR_INVALID, "'%.100s' is not an image digest", id);
     path = xasprintf("images/%s", digest_hex(id));
     if (fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
         return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
     r = file_read(s->dir, path, IMAGES_RECORD_MAX, &text, &len, err);
     if (r >= 0)
-        r = json_parse("the record of an image", text, len, ret, err);
+        r = json_parse("image record", text, len, ret, err);
     return r;
 }
 
@@ -335,8 +336,9 @@ int images_read_blob(const struct images *s, const char *digest, char **ret, siz
         return r;
     digest_of(text, len, found);
     if (!STREQ(found, digest))
-        return err_set(err, ERR_SYSTEM, "'%s' of the image store is damaged: its bytes are '%s'",
-                       digest, found);
+        return err_set(err, ERR_SYSTEM,
+                       "'%s' in the image store is damaged (its content has digest '%s')", digest,
+                       found);
     *ret = TAKE_PTR(text);
     *ret_len = len;
     return 0;

@@ -139,7 +139,7 @@ int images_set_host(struct images *s, const char *generation, struct err *err)
 {
     if (strncmp(generation, "g-", 2) != 0 || strspn(generation + 2, "0123456789abcdef") != 16 ||
         generation[18])
-        return err_set(err, ERR_INVALID, "'%.64s' is no generation of image 'host'", generation);
+        return err_set(err, ERR_INVALID, "'%.64s' is not a generation of image 'host'", generation);
     snprintf(s->host, sizeof(s->host), "../host/%s", generation);
     return 0;
 }
@@ -187,7 +187,7 @@ uint64_t images_layer_bytes(const struct images *s, const char *digest)
     size_t len;
 
     if (file_read(s->dir, path, KIB(4), &text, &len, NULL) >= 0 &&
-        json_parse("a layer", text, len, &doc, NULL) >= 0)
+        json_parse("layer", text, len, &doc, NULL) >= 0)
         json_read(doc, NULL, fields, ARRAY_SIZE(fields), NULL);
     return bytes;
 }

@@ -112,7 +112,7 @@ static int blob_on_head(void *arg, const struct fetch_head *head, struct err *er
 static int blob_on_data(void *arg, const char *data, size_t len, struct err *err)
 {
     struct blob_download *t = arg;
-    const struct descriptor *d = t->b->d;
+    const struct oci_descriptor *d = t->b->d;
     int r;
 
     if (len > d->size - t->at)
@@ -129,7 +129,7 @@ static int blob_on_data(void *arg, const char *data, size_t len, struct err *err
 
 static int blob_attempt(struct blob_download *t, struct err *err)
 {
-    const struct descriptor *d = t->b->d;
+    const struct oci_descriptor *d = t->b->d;
     _cleanup_free_ char *path = xasprintf("blobs/%s", d->digest);
     const struct fetch f = {.url = path,
                             .from = t->at,

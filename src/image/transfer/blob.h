@@ -13,10 +13,10 @@
 
 struct blob_fetch {
     struct repository *repository;
-    int dir;                    /* the folder */
-    const struct descriptor *d; /* the wanted blob */
-    _Atomic uint64_t *done;     /* set to the bytes received so far */
-    const atomic_bool *stop;    /* set by the caller: give up */
+    int dir;                        /* the folder */
+    const struct oci_descriptor *d; /* the wanted blob */
+    _Atomic uint64_t *done;         /* set to the bytes received so far */
+    const atomic_bool *stop;        /* set by the caller: give up */
 };
 
 /* *ret: the complete file, locked until it is closed. Blocks; retries failed connections. */

@@ -94,10 +94,11 @@ static int transfer_download_get(struct fetcher *fetcher, const struct settings 
     int r = fetch_run(fetcher, &f, &head, err);
 
     if (r == -ERR_LIMIT)
-        err_hint(err, "Set a higher limit with 'hub.add_max' in ripcord.yaml.");
+        err_hint(err, "Set a higher limit with 'transfer.add_max' in ripcord.yaml.");
     if (r == -ERR_DENIED)
-        err_hint(err, "List hosts with private addresses in 'hub.add_hosts' in ripcord.yaml. A "
-                      "redirect from https to http is never followed.");
+        err_hint(err,
+                 "List hosts with private addresses in 'transfer.add_hosts' in ripcord.yaml. A "
+                 "redirect from https to http is never followed.");
     if (r < 0)
         return r;
     if (head.status == 304 && s->etag) {

@@ -27,7 +27,7 @@ static const char accept_manifests[] =
     "application/vnd.docker.distribution.manifest.v2+json";
 
 struct pull_layer {
-    struct descriptor d;
+    struct oci_descriptor d;
     bool wanted; /* not in the store, and not the same as an earlier layer */
     int fd;      /* owned: the downloaded file; -1: not downloaded */
     _Atomic uint64_t done;
@@ -53,7 +53,7 @@ struct pull {
 
 /* ---- documents ---- */
 
-static int pull_check_bytes(const struct descriptor *d, const char *text, size_t len,
+static int pull_check_bytes(const struct oci_descriptor *d, const char *text, size_t len,
                             struct err *err)
 {
     char digest[DIGEST_MAX];
@@ -66,7 +66,7 @@ static int pull_check_bytes(const struct descriptor *d, const char *text, size_t
                    len, digest);
 }
 
-static int pull_get_manifest(struct pull *p, const char *reference, const struct descriptor *d,
+static int pull_get_manifest(struct pull *p, const char *reference, const struct oci_descriptor *d,
                              struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("manifests/%s", reference), *text = NULL;
@@ -95,10 +95,10 @@ static bool pull_is_index(const char *text, size_t len)
            json_is_array(json_object_get(doc, "manifests"));
 }
 
-static int pull_choose(struct pull *p, struct descriptor *ret, struct err *err)
+static int pull_choose(struct pull *p, struct oci_descriptor *ret, struct err *err)
 {
-    _cleanup_(index_done) struct index x = {0};
-    int r = index_parse_for(p->manifest, p->manifest_len, p->s->platform, &x, err);
+    _cleanup_(oci_index_done) struct oci_index x = {0};
+    int r = oci_index_parse_for(p->manifest, p->manifest_len, p->s->platform, &x, err);
 
     if (r < 0)
         return r;
@@ -112,7 +112,7 @@ static int pull_choose(struct pull *p, struct descriptor *ret, struct err *err)
 
 static int pull_get_first_manifest(struct pull *p, struct err *err)
 {
-    struct descriptor d = {.size = UINT64_MAX};
+    struct oci_descriptor d = {.size = UINT64_MAX};
 
     if (!p->s->digest)
         return pull_get_manifest(p, p->name.tag, NULL, err);
@@ -124,7 +124,7 @@ static int pull_get_first_manifest(struct pull *p, struct err *err)
 
 static int pull_find_manifest(struct pull *p, struct err *err)
 {
-    struct descriptor d = {.size = UINT64_MAX};
+    struct oci_descriptor d = {.size = UINT64_MAX};
     int r = pull_get_first_manifest(p, err);
 
     if (r < 0)
@@ -143,7 +143,7 @@ static int pull_find_manifest(struct pull *p, struct err *err)
     return 0;
 }
 
-static int pull_get_config(struct pull *p, const struct manifest *m, struct err *err)
+static int pull_get_config(struct pull *p, const struct oci_manifest *m, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("blobs/%s", m->config.digest);
     int r;
@@ -167,7 +167,7 @@ static bool pull_is_wanted(const struct pull *p, size_t i, const char *diff_id)
     return !strv_contains(p->s->have, diff_id);
 }
 
-static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err *err)
+static int pull_plan_layers(struct pull *p, const struct oci_manifest *m, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     const json_t *diff_ids;
@@ -198,13 +198,13 @@ static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err
 
 static int pull_read_documents(struct pull *p, struct err *err)
 {
-    _cleanup_(manifest_done) struct manifest m = {0};
+    _cleanup_(oci_manifest_done) struct oci_manifest m = {0};
     int r;
 
     r = pull_find_manifest(p, err);
     if (r < 0)
         return r;
-    r = manifest_parse(p->manifest, p->manifest_len, &m, err);
+    r = oci_manifest_parse(p->manifest, p->manifest_len, &m, err);
     if (r < 0)
         return r;
     r = pull_get_config(p, &m, err);
@@ -359,7 +359,7 @@ static int pull_download(struct pull *p, struct err *err)
 
 /* ---- the archive ---- */
 
-static int pull_put_index(struct pull *p, struct layout *l, struct err *err)
+static int pull_put_index(struct pull *p, struct oci_layout *l, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL;
@@ -370,24 +370,24 @@ static int pull_put_index(struct pull *p, struct layout *l, struct err *err)
                     "application/vnd.oci.image.manifest.v1+json", "digest", digest, "size",
                     (json_int_t)p->manifest_len);
     text = json_to_text(doc, true);
-    return layout_text(l, "index.json", text, strlen(text), err);
+    return oci_layout_text(l, "index.json", text, strlen(text), err);
 }
 
 static int pull_put_all(struct pull *p, struct err *err)
 {
-    struct layout l;
+    struct oci_layout l;
     int r;
 
-    r = layout_begin(&l, p->fds->archive, err);
+    r = oci_layout_begin(&l, p->fds->archive, err);
     if (r < 0)
         return r;
     r = pull_put_index(p, &l, err);
     if (r < 0)
         return r;
-    r = layout_document(&l, p->manifest, p->manifest_len, err);
+    r = oci_layout_document(&l, p->manifest, p->manifest_len, err);
     if (r < 0)
         return r;
-    r = layout_document(&l, p->config, p->config_len, err);
+    r = oci_layout_document(&l, p->config, p->config_len, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < p->n; i++) {
@@ -395,11 +395,11 @@ static int pull_put_all(struct pull *p, struct err *err)
 
         if (!layer->wanted)
             continue;
-        r = layout_blob(&l, layer->d.digest, layer->fd, layer->d.size, err);
+        r = oci_layout_blob(&l, layer->d.digest, layer->fd, layer->d.size, err);
         if (r < 0)
             return r;
     }
-    return layout_finish(&l, err);
+    return oci_layout_finish(&l, err);
 }
 
 /* EPIPE is not an error here: ripcord-image has failed and reports why. The downloads then stay for

@@ -76,7 +76,7 @@ static int push_read_document(struct push *p, const char *path, char **ret, size
 /* Finds the digest of the manifest in the index. */
 static int push_read_index(struct push *p, struct err *err)
 {
-    _cleanup_(index_done) struct index x = {0};
+    _cleanup_(oci_index_done) struct oci_index x = {0};
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
     int r;
@@ -84,7 +84,7 @@ static int push_read_index(struct push *p, struct err *err)
     r = push_read_document(p, "index.json", &text, &len, err);
     if (r < 0)
         return r;
-    r = index_parse(text, len, &x, err);
+    r = oci_index_parse(text, len, &x, err);
     if (r < 0)
         return r;
     if (x.n == 0)
@@ -96,7 +96,7 @@ static int push_read_index(struct push *p, struct err *err)
 /* The archive begins with the documents, in this order. */
 static int push_read_manifest(struct push *p, struct err *err)
 {
-    _cleanup_(manifest_done) struct manifest m = {0};
+    _cleanup_(oci_manifest_done) struct oci_manifest m = {0};
     _cleanup_free_ char *layout = NULL, *path = NULL;
     size_t len = 0;
     int r;
@@ -111,7 +111,7 @@ static int push_read_manifest(struct push *p, struct err *err)
     r = push_read_document(p, path, &p->manifest, &p->manifest_len, err);
     if (r < 0)
         return r;
-    r = manifest_parse(p->manifest, p->manifest_len, &m, err);
+    r = oci_manifest_parse(p->manifest, p->manifest_len, &m, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < m.n; i++)

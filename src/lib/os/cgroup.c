@@ -35,8 +35,8 @@ static bool cgroup_has_groups(int tree)
 
 static uint32_t cgroup_none_limit(struct cgroup *c _unused_, const struct cgroup_limits *l)
 {
-    return (l->memory ? CGROUP_NO_MEMORY : 0) | (l->cpu_milli ? CGROUP_NO_CPU : 0) |
-           (l->pids ? CGROUP_NO_PIDS : 0);
+    return (l->memory ? LIMIT_MEMORY : 0) | (l->cpu_milli ? LIMIT_CPUS : 0) |
+           (l->pids ? LIMIT_PIDS : 0);
 }
 
 static void cgroup_none_usage(struct cgroup *c _unused_, const struct cgroup_group *g _unused_,
@@ -570,7 +570,7 @@ uint32_t cgroup_probe(const char **ret_name)
 
     *ret_name = "none";
     if (cgroup_find_mounts(&text, mounts, NULL) < 0)
-        return CGROUP_NO_MEMORY | CGROUP_NO_CPU | CGROUP_NO_PIDS;
+        return LIMIT_MEMORY | LIMIT_CPUS | LIMIT_PIDS;
     v1 = cgroup_is_v1(mounts);
     if (!v1 && mounts[CGROUP_UNIFIED]) {
         _cleanup_close_ int fd = cgroup_open_dir_at(AT_FDCWD, mounts[CGROUP_UNIFIED]);

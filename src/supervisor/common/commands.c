@@ -32,23 +32,25 @@ static int commands_need_main(const struct supervisor_request_fields *q, struct 
 {
     int r = commands_need_exec(q, err);
 
-    if (r >= 0 && q->exec->state != EXEC_RUNNING)
-        r = err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
-    return r;
+    if (r < 0)
+        return r;
+    if (q->exec->state != EXEC_RUNNING)
+        return err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
+    return 0;
 }
 
-static void commands_put_offsets(struct shim_writer *w, const struct supervised_exec *x)
+static void commands_put_offsets(struct sup_writer *w, const struct supervised_exec *x)
 {
-    shim_put_u64(w, SHIM_TAG_STDOUT, x->streams[JOURNAL_STDOUT].journal.end);
-    shim_put_u64(w, SHIM_TAG_STDERR, x->streams[JOURNAL_STDERR].journal.end);
-    shim_put_u64(w, SHIM_TAG_STDOUT_START, x->streams[JOURNAL_STDOUT].journal.start);
-    shim_put_u64(w, SHIM_TAG_STDERR_START, x->streams[JOURNAL_STDERR].journal.start);
+    sup_put_u64(w, SUP_TAG_STDOUT, x->streams[JOURNAL_STDOUT].journal.end);
+    sup_put_u64(w, SUP_TAG_STDERR, x->streams[JOURNAL_STDERR].journal.end);
+    sup_put_u64(w, SUP_TAG_STDOUT_START, x->streams[JOURNAL_STDOUT].journal.start);
+    sup_put_u64(w, SUP_TAG_STDERR_START, x->streams[JOURNAL_STDERR].journal.start);
 }
 
 /* 1: has answered by itself. */
 static int commands_do_attach(const struct supervisor_request_fields *q, struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     int r, fd = -1;
 
     r = commands_need_exec(q, err);
@@ -57,8 +59,8 @@ static int commands_do_attach(const struct supervisor_request_fields *q, struct 
     attachment_add(q->exec, q->peer, q->offsets);
     if (q->exec->tty)
         fd = q->sup->ops->terminal(q->exec);
-    shim_begin(&w, SHIM_ATTACHED, q->seq);
-    shim_put_str(&w, SHIM_TAG_EXEC, q->exec->id);
+    sup_begin(&w, SUP_ATTACHED, q->seq);
+    sup_put_str(&w, SUP_TAG_EXEC, q->exec->id);
     commands_put_offsets(&w, q->exec);
     peer_send(q->peer, &w, fd);
     return 1;
@@ -94,7 +96,7 @@ static int commands_do_signal(const struct supervisor_request_fields *q, struct 
     if (r < 0)
         return r;
     if (q->signal < 1 || q->signal > 64)
-        return err_set(err, ERR_INVALID, "signal %llu is not one", (unsigned long long)q->signal);
+        return err_set(err, ERR_INVALID, "invalid signal %llu", (unsigned long long)q->signal);
     return q->sup->ops->signal(q->exec, (int)q->signal, err);
 }
 
@@ -105,7 +107,7 @@ static int commands_do_kill(const struct supervisor_request_fields *q, struct er
     if (r < 0)
         return r;
     if (q->cause >= END_CAUSE_MAX)
-        return err_set(err, ERR_INVALID, "cause %llu is not one", (unsigned long long)q->cause);
+        return err_set(err, ERR_INVALID, "invalid cause %llu", (unsigned long long)q->cause);
     exec_kill(q->exec, q->cause ? (enum end_cause)q->cause : END_KILLED);
     return 0;
 }
@@ -136,7 +138,7 @@ static int commands_do_stdin_close(const struct supervisor_request_fields *q, st
 static int commands_do_stop(const struct supervisor_request_fields *q, struct err *err _unused_)
 {
     peer_result(q->peer, q->seq, NULL);
-    q->sup->for_good |= q->flags & SHIM_STOP_FOR_GOOD;
+    q->sup->for_good |= q->flags & SUP_STOP_FOR_GOOD;
     stop_begin(q->sup, MIN(q->grace, STOP_GRACE_MAX_SEC * USEC_PER_SEC));
     return 1;
 }
@@ -147,11 +149,11 @@ static int commands_freeze(const struct supervisor_request_fields *q, bool on, s
     struct supervisor *s = q->sup;
     int r;
 
-    if (s->state == SHIM_STOPPING)
+    if (s->state == SUP_STOPPING)
         return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
     r = s->ops->freeze(q->peer, q->seq, on, err);
     if (r == 0)
-        s->state = on ? SHIM_PAUSED : SHIM_RUNNING;
+        s->state = on ? SUP_PAUSED : SUP_RUNNING;
     return r;
 }
 
@@ -174,7 +176,7 @@ static int commands_do_stats(const struct supervisor_request_fields *q, struct e
 static int commands_do_dial(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->port < 1 || q->port > UINT16_MAX)
-        return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
+        return err_set(err, ERR_INVALID, "port must be between 1 and 65535 (got %llu)",
                        (unsigned long long)q->port);
     return q->sup->ops->dial(q->peer, q->seq, q->port, err);
 }
@@ -184,21 +186,21 @@ static int commands_do_copy(const struct supervisor_request_fields *q, struct er
     if (!q->path || q->path[0] != '/')
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", q->path ? q->path : "");
     if (q->fd < 0)
-        return err_set(err, ERR_INVALID, "no stream came with the request");
+        return err_set(err, ERR_INVALID, "the request has no stream");
     return q->sup->ops->copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
 }
 
 static int commands_do_listener(const struct supervisor_request_fields *q, struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     int fd;
 
     if (!q->sup->ops->listener)
-        return err_set(err, ERR_UNSUPPORTED, "this engine's sandboxes reach no package registry");
+        return err_set(err, ERR_UNSUPPORTED, "the package cache is not available in this sandbox");
     fd = q->sup->ops->listener(q->sup, err);
     if (fd < 0)
         return fd;
-    shim_begin(&w, SHIM_RESULT, q->seq);
+    sup_begin(&w, SUP_RESULT, q->seq);
     peer_send(q->peer, &w, fd);
     return 1;
 }
@@ -212,62 +214,62 @@ static int commands_do_hello(const struct supervisor_request_fields *q _unused_,
 typedef int (*command_fn)(const struct supervisor_request_fields *q, struct err *err);
 
 /* clang-format off */
-static const command_fn commands[SHIM_MSG_TYPE_MAX] = {
-    [SHIM_HELLO]       = commands_do_hello,
-    [SHIM_ATTACH]      = commands_do_attach,
-    [SHIM_DETACH]      = commands_do_detach,
-    [SHIM_ACK]         = commands_do_ack,
-    [SHIM_SIGNAL]      = commands_do_signal,
-    [SHIM_KILL]        = commands_do_kill,
-    [SHIM_RESIZE]      = commands_do_resize,
-    [SHIM_STDIN_CLOSE] = commands_do_stdin_close,
-    [SHIM_STOP]        = commands_do_stop,
-    [SHIM_PAUSE]       = commands_do_pause,
-    [SHIM_RESUME]      = commands_do_resume,
-    [SHIM_STATS]       = commands_do_stats,
-    [SHIM_DIAL]        = commands_do_dial,
-    [SHIM_COPY]        = commands_do_copy,
-    [SHIM_LISTENER]    = commands_do_listener,
+static const command_fn commands[SUP_MSG_TYPE_MAX] = {
+    [SUP_HELLO]       = commands_do_hello,
+    [SUP_ATTACH]      = commands_do_attach,
+    [SUP_DETACH]      = commands_do_detach,
+    [SUP_ACK]         = commands_do_ack,
+    [SUP_SIGNAL]      = commands_do_signal,
+    [SUP_KILL]        = commands_do_kill,
+    [SUP_RESIZE]      = commands_do_resize,
+    [SUP_STDIN_CLOSE] = commands_do_stdin_close,
+    [SUP_STOP]        = commands_do_stop,
+    [SUP_PAUSE]       = commands_do_pause,
+    [SUP_RESUME]      = commands_do_resume,
+    [SUP_STATS]       = commands_do_stats,
+    [SUP_DIAL]        = commands_do_dial,
+    [SUP_COPY]        = commands_do_copy,
+    [SUP_LISTENER]    = commands_do_listener,
 };
 /* clang-format on */
 
-static void commands_take_field(struct supervisor_request_fields *q, const struct shim_value *v)
+static void commands_take_field(struct supervisor_request_fields *q, const struct sup_value *v)
 {
     switch (v->tag) {
-    case SHIM_TAG_EXEC:
+    case SUP_TAG_EXEC:
         q->exec_id = v->data;
         break;
-    case SHIM_TAG_SIGNAL:
+    case SUP_TAG_SIGNAL:
         q->signal = v->u64;
         break;
-    case SHIM_TAG_CAUSE:
+    case SUP_TAG_CAUSE:
         q->cause = v->u64;
         break;
-    case SHIM_TAG_ROWS:
+    case SUP_TAG_ROWS:
         q->rows = v->u64;
         break;
-    case SHIM_TAG_COLS:
+    case SUP_TAG_COLS:
         q->cols = v->u64;
         break;
-    case SHIM_TAG_FLAGS:
+    case SUP_TAG_FLAGS:
         q->flags = v->u64;
         break;
-    case SHIM_TAG_GRACE:
+    case SUP_TAG_GRACE:
         q->grace = v->u64;
         break;
-    case SHIM_TAG_STDOUT:
+    case SUP_TAG_STDOUT:
         q->offsets[JOURNAL_STDOUT] = v->u64;
         break;
-    case SHIM_TAG_STDERR:
+    case SUP_TAG_STDERR:
         q->offsets[JOURNAL_STDERR] = v->u64;
         break;
-    case SHIM_TAG_PORT:
+    case SUP_TAG_PORT:
         q->port = v->u64;
         break;
-    case SHIM_TAG_PATH:
+    case SUP_TAG_PATH:
         q->path = v->data;
         break;
-    case SHIM_TAG_DIRECTION:
+    case SUP_TAG_DIRECTION:
         q->direction = v->u64;
         break;
     default: /* newer than us */
@@ -275,16 +277,16 @@ static void commands_take_field(struct supervisor_request_fields *q, const struc
     }
 }
 
-static int commands_run(struct supervisor_request_fields *q, struct shim_reader *r, struct err *err)
+static int commands_run(struct supervisor_request_fields *q, struct sup_reader *r, struct err *err)
 {
     unsigned type = r->head.type;
-    struct shim_value v;
+    struct sup_value v;
     int n;
 
-    if (type >= SHIM_MSG_TYPE_MAX || !commands[type])
-        return err_set(err, ERR_UNSUPPORTED, "this sandbox's supervisor does not know message %u",
-                       type);
-    while ((n = shim_next(r, &v, err)) > 0)
+    if (type >= SUP_MSG_TYPE_MAX || !commands[type])
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this sandbox's supervisor does not support message %u", type);
+    while ((n = sup_next(r, &v, err)) > 0)
         commands_take_field(q, &v);
     if (n < 0)
         return n;
@@ -293,15 +295,15 @@ static int commands_run(struct supervisor_request_fields *q, struct shim_reader 
     return commands[type](q, err);
 }
 
-void command_run(struct supervisor_peer *p, struct shim_reader *r, int fd)
+void command_run(struct supervisor_peer *p, struct sup_reader *r, int fd)
 {
     _cleanup_close_ int came = fd;
     struct supervisor_request_fields q = {.peer = p, .sup = p->sup, .seq = r->head.seq, .fd = came};
     _cleanup_err_ struct err err = ERR_INIT;
     int n;
 
-    if (r->head.type == SHIM_EXEC || r->head.type == SHIM_EXEC_FED) {
-        exec_start(p, r, r->head.type == SHIM_EXEC_FED ? came : -1);
+    if (r->head.type == SUP_EXEC || r->head.type == SUP_EXEC_FED) {
+        exec_start(p, r, r->head.type == SUP_EXEC_FED ? came : -1);
         return;
     }
     n = commands_run(&q, r, &err);

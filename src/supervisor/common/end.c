@@ -55,24 +55,23 @@ static void supervisor_end_fill_streams(struct supervised_exec *x, struct end_re
     rec->drained = streams_drained(x);
     if (lost && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
-                 "%llu bytes of output are lost, they could not be stored: %s",
-                 (unsigned long long)lost,
+                 "%llu bytes of output were lost (cannot store them: %s)", (unsigned long long)lost,
                  strerror(out->lost_errno ? out->lost_errno : err->lost_errno));
     peers_note_input(x); /* of a dead daemon the kernel may close that pipe before the line to us */
     if (x->input_lost && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
-                 "its input was cut: the daemon ended before all of it had been handed over");
+                 "the input was truncated (the daemon ended before it had sent everything)");
 }
 
 static void supervisor_end_tell_ended(struct supervised_exec *x, const struct end_record *rec)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(16 << 10);
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_ENDED, 0);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    sup_begin(&w, SUP_ENDED, 0);
+    sup_put_str(&w, SUP_TAG_EXEC, x->id);
     if (end_record_format(rec, &text) >= 0)
-        shim_put_bytes(&w, SHIM_TAG_RECORD, buf_data(&text), text.len);
+        sup_put_bytes(&w, SUP_TAG_RECORD, buf_data(&text), text.len);
     peers_broadcast(x->sup, &w);
 }
 
@@ -95,7 +94,7 @@ static void supervisor_end_conclude(struct supervised_exec *x, struct end_record
     rec->ended_wall = time_wall();
     rec->wall_usec = time_mono() - x->started_mono;
     if (x->dirfd >= 0 && end_record_write(x->dirfd, rec, &err) < 0)
-        log_warn("exec %s: its end record is not on disk: %s", x->id, err.msg);
+        log_warn("exec %s: cannot save the end record: %s", x->id, err.msg);
     supervisor_end_tell_ended(x, rec);
     supervisor_end_release(x);
     if (x->sup->ephemeral)
@@ -152,20 +151,20 @@ bool exec_is_late(const struct supervised_exec *x)
 
     if (s->ephemeral) /* has no next start */
         return false;
-    return s->state == SHIM_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
+    return s->state == SUP_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
 }
 
 static void supervisor_end_tell_failed(struct supervised_exec *x, const struct err *why, bool late)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     if (!x->starter)
         return;
-    shim_begin(&w, SHIM_EXEC_FAILED, x->seq);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    sup_begin(&w, SUP_EXEC_FAILED, x->seq);
+    sup_put_str(&w, SUP_TAG_EXEC, x->id);
     if (late)
-        shim_put_u64(&w, SHIM_TAG_STATE, SHIM_STOPPING);
-    shim_put_err(&w, why);
+        sup_put_u64(&w, SUP_TAG_STATE, SUP_STOPPING);
+    sup_put_err(&w, why);
     peer_send(x->starter, &w, -1);
 }
 
@@ -211,7 +210,7 @@ void exec_killed_in_start(struct supervised_exec *x)
     struct end_record rec = {
         .cause = x->kill_cause, .exit_code = -1, .signal = SIGKILL, .drained = true};
 
-    snprintf(rec.message, sizeof(rec.message), "it was killed before it ran");
+    snprintf(rec.message, sizeof(rec.message), "the command was killed before it ran");
     x->fed = false;
     x->starter = NULL;
     streams_close(x);

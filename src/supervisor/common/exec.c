@@ -70,45 +70,45 @@ void exec_kill(struct supervised_exec *x, enum end_cause cause)
 
 /* ---- the request ---- */
 
-static int supervisor_exec_take_field(struct supervised_exec *x, const struct shim_value *v,
+static int supervisor_exec_take_field(struct supervised_exec *x, const struct sup_value *v,
                                       struct err *err)
 {
     switch (v->tag) {
-    case SHIM_TAG_EXEC:
+    case SUP_TAG_EXEC:
         if (!v->length || v->length > SUPERVISE_ID_MAX ||
             strspn(v->data, "0123456789abcdefghijklmnopqrstuvwxyz") != v->length)
             return err_set(err, ERR_INVALID, "'%.32s' is not an exec id", v->data);
         memcpy(x->id, v->data, v->length + 1);
         break;
-    case SHIM_TAG_ARG:
+    case SUP_TAG_ARG:
         strv_add(&x->spec.argv, v->data);
         break;
-    case SHIM_TAG_ENV:
+    case SUP_TAG_ENV:
         if (parse_env(v->data, err) < 0)
             return err_wrap(err, "env");
         strv_add(&x->spec.env, v->data);
         break;
-    case SHIM_TAG_CWD:
+    case SUP_TAG_CWD:
         free(x->spec.cwd);
         x->spec.cwd = xstrdup(v->data);
         break;
-    case SHIM_TAG_USER:
+    case SUP_TAG_USER:
         free(x->spec.user);
         x->spec.user = xstrdup(v->data);
         break;
-    case SHIM_TAG_FLAGS:
+    case SUP_TAG_FLAGS:
         x->spec.flags = v->u64;
         break;
-    case SHIM_TAG_TIMEOUT:
+    case SUP_TAG_TIMEOUT:
         x->timeout = v->u64;
         break;
-    case SHIM_TAG_IDLE_TIMEOUT:
+    case SUP_TAG_IDLE_TIMEOUT:
         x->idle_timeout = v->u64;
         break;
-    case SHIM_TAG_ROWS:
+    case SUP_TAG_ROWS:
         x->spec.rows = (uint16_t)MIN(v->u64, UINT16_MAX);
         break;
-    case SHIM_TAG_COLS:
+    case SUP_TAG_COLS:
         x->spec.cols = (uint16_t)MIN(v->u64, UINT16_MAX);
         break;
     default: /* newer than us */
@@ -129,10 +129,10 @@ static int supervisor_exec_check_spec(const struct supervised_exec *x, struct er
         return err_wrap(err, "user");
     if (x->timeout > UINT64_MAX / 4 || x->idle_timeout > UINT64_MAX / 4)
         return err_set(err, ERR_INVALID, "the timeout is too long");
-    if (x->sup->state != SHIM_RUNNING && x->sup->state != SHIM_PAUSED)
+    if (x->sup->state != SUP_RUNNING && x->sup->state != SUP_PAUSED)
         return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
     if (execs_live(x->sup) >= SUPERVISE_EXECS_MAX)
-        return err_set(err, ERR_LIMIT, "%d execs run in this sandbox already", SUPERVISE_EXECS_MAX);
+        return err_set(err, ERR_LIMIT, "this sandbox already runs %d execs", SUPERVISE_EXECS_MAX);
     return 0;
 }
 
@@ -164,7 +164,7 @@ static int supervisor_exec_make_folder(struct supervised_exec *x, struct err *er
     int r;
 
     if (mkdirat(s->exec_dirfd, x->id, 0700) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "make the folder of exec '%s'", x->id);
+        return err_sys(err, errno, "create the folder of exec '%s'", x->id);
     r = dir_open(s->exec_dirfd, x->id, &x->dirfd, err);
     if (r < 0)
         return r;
@@ -177,7 +177,7 @@ static int supervisor_exec_make_folder(struct supervised_exec *x, struct err *er
 void exec_started(struct supervised_exec *x, int fd)
 {
     _cleanup_close_ int in = fd;
-    struct shim_writer w;
+    struct sup_writer w;
 
     x->state = EXEC_RUNNING;
     exec_spec_done(&x->spec);
@@ -186,9 +186,9 @@ void exec_started(struct supervised_exec *x, int fd)
     else
         input_close(x);
     if (x->starter) { /* else it has gone: its command goes on, with its stdin at its end */
-        shim_begin(&w, SHIM_STARTED, x->seq);
-        shim_put_str(&w, SHIM_TAG_EXEC, x->id);
-        shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)x->pid);
+        sup_begin(&w, SUP_STARTED, x->seq);
+        sup_put_str(&w, SUP_TAG_EXEC, x->id);
+        sup_put_u64(&w, SUP_TAG_PID, (uint64_t)x->pid);
         peer_send(x->starter, &w, TAKE_FD(in));
         x->starter = NULL;
     }
@@ -207,13 +207,13 @@ static void supervisor_exec_mark_alone(struct supervisor *s, struct supervised_e
     }
 }
 
-static int supervisor_exec_read_request(struct supervised_exec *x, struct shim_reader *r,
+static int supervisor_exec_read_request(struct supervised_exec *x, struct sup_reader *r,
                                         struct err *err)
 {
-    struct shim_value v;
+    struct sup_value v;
     int n;
 
-    while ((n = shim_next(r, &v, err)) > 0) {
+    while ((n = sup_next(r, &v, err)) > 0) {
         n = supervisor_exec_take_field(x, &v, err);
         if (n < 0)
             return n;
@@ -226,21 +226,21 @@ static int supervisor_exec_read_request(struct supervised_exec *x, struct shim_r
 static bool supervisor_exec_refuse(struct supervised_exec *x, struct err *err)
 {
     if (*x->id && exec_find(x->sup, x->id))
-        err_set(err, ERR_CONFLICT, "exec '%s' runs already", x->id);
+        err_set(err, ERR_CONFLICT, "exec '%s' is already running", x->id);
     else if (*x->id && faccessat(x->sup->exec_dirfd, x->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        err_set(err, ERR_CONFLICT, "exec '%s' has been used before", x->id);
+        err_set(err, ERR_CONFLICT, "exec id '%s' was used before", x->id);
     else if (*x->id && exec_is_late(x))
         err_set(err, ERR_CONFLICT, "the sandbox is stopping");
     else if (*x->id)
         return false;
     else if (!err->code)
-        err_set(err, ERR_INVALID, "the exec has no id");
+        err_set(err, ERR_INVALID, "the request has no exec id");
     exec_tell_refused(x, err);
     exec_free(x);
     return true;
 }
 
-void exec_start(struct supervisor_peer *p, struct shim_reader *reader, int fd)
+void exec_start(struct supervisor_peer *p, struct sup_reader *reader, int fd)
 {
     static const uint64_t from_start[JOURNAL_STREAMS] = {0, 0};
     _cleanup_err_ struct err err = ERR_INIT;
@@ -249,12 +249,12 @@ void exec_start(struct supervisor_peer *p, struct shim_reader *reader, int fd)
     int r;
 
     r = supervisor_exec_read_request(x, reader, &err);
-    if (r >= 0 && reader->head.type == SHIM_EXEC_FED)
+    if (r >= 0 && reader->head.type == SUP_EXEC_FED)
         r = handover_read(fd, &x->handover, &err);
     if (supervisor_exec_refuse(x, &err))
         return;
     x->input_whole =
-        (x->spec.flags & (SHIM_EXEC_STDIN | SHIM_EXEC_TTY)) != SHIM_EXEC_STDIN || x->handover.input;
+        (x->spec.flags & (SUP_EXEC_STDIN | SUP_EXEC_TTY)) != SUP_EXEC_STDIN || x->handover.input;
     x->next = s->execs;
     s->execs = x;
     if (r >= 0)
@@ -263,7 +263,7 @@ void exec_start(struct supervisor_peer *p, struct shim_reader *reader, int fd)
         supervisor_exec_mark_alone(s, x);
     if (supervisor_exec_make_folder(x, r >= 0 ? &err : NULL) < 0 && r >= 0)
         r = -ERR_SYSTEM;
-    if (r >= 0 && x->spec.flags & SHIM_EXEC_ATTACH)
+    if (r >= 0 && x->spec.flags & SUP_EXEC_ATTACH)
         attachment_add(x, p, from_start);
     if (r >= 0)
         r = s->ops->launch(x, &err);

@@ -131,7 +131,7 @@ int loop_run(struct supervisor *s, struct err *err)
         src = ev.data.ptr;
         src->ready(src, ev.events);
         supervisor_loop_sweep(s);
-        if (s->state == SHIM_STOPPING)
+        if (s->state == SUP_STOPPING)
             stop_advance(s);
     }
     return 0;

@@ -37,7 +37,7 @@ static void peers_enqueue(struct supervisor_peer *p, const struct buf *b, int fd
     struct supervisor_packet *k;
 
     if (p->queued + b->len > SUPERVISE_QUEUE_MAX) {
-        log_warn("a daemon does not read its messages: cut off");
+        log_warn("a daemon does not read its messages; its connection is closed");
         p->dead = true;
         fd_close(fd);
         return;
@@ -66,12 +66,12 @@ static int peers_send_packet(struct supervisor_peer *p, const void *data, size_t
     return r;
 }
 
-void peer_send(struct supervisor_peer *p, struct shim_writer *w, int fd)
+void peer_send(struct supervisor_peer *p, struct sup_writer *w, int fd)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (shim_finish(w, &err) < 0) {
-        log_warn("message lost: %s", err.msg);
+    if (sup_finish(w, &err) < 0) {
+        log_warn("a message was not sent: %s", err.msg);
         fd_close(fd);
     } else if (p->dead) {
         fd_close(fd);
@@ -81,29 +81,29 @@ void peer_send(struct supervisor_peer *p, struct shim_writer *w, int fd)
     } else {
         fd_close(fd);
     }
-    shim_writer_done(w);
+    sup_writer_done(w);
 }
 
 void peer_result(struct supervisor_peer *p, uint64_t seq, const struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_RESULT, seq);
+    sup_begin(&w, SUP_RESULT, seq);
     if (err && err->code)
-        shim_put_err(&w, err);
+        sup_put_err(&w, err);
     peer_send(p, &w, -1);
 }
 
-void peers_broadcast(struct supervisor *s, struct shim_writer *w)
+void peers_broadcast(struct supervisor *s, struct sup_writer *w)
 {
     for (struct supervisor_peer *p = s->peers; p; p = p->next) {
-        struct shim_writer copy = {.buf = BUF_INIT(SHIM_MSG_MAX), .overflow = w->overflow};
+        struct sup_writer copy = {.buf = BUF_INIT(SUP_MSG_MAX), .overflow = w->overflow};
 
         if (buf_append(&copy.buf, buf_data(&w->buf), w->buf.len) < 0)
             copy.overflow = 1;
         peer_send(p, &copy, -1);
     }
-    shim_writer_done(w);
+    sup_writer_done(w);
 }
 
 static void peers_flush(struct supervisor_peer *p)
@@ -147,15 +147,15 @@ void peers_finish(struct supervisor *s, uint64_t usec)
 static void peers_greet(struct supervisor_peer *p)
 {
     struct supervisor *s = p->sup;
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_HELLO, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
-    shim_put_str(&w, SHIM_TAG_SANDBOX, s->sandbox_id);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)s->pid);
-    shim_put_u64(&w, SHIM_TAG_STATE, s->state);
-    shim_put_str(&w, SHIM_TAG_HASH, s->hash);
-    shim_put_u64(&w, SHIM_TAG_UNENFORCED, s->unenforced);
+    sup_begin(&w, SUP_HELLO, 0);
+    sup_put_u64(&w, SUP_TAG_VERSION, (uint64_t)SUP_VERSION_MAJOR << 32 | SUP_VERSION_MINOR);
+    sup_put_str(&w, SUP_TAG_SANDBOX, s->sandbox_id);
+    sup_put_u64(&w, SUP_TAG_PID, (uint64_t)s->pid);
+    sup_put_u64(&w, SUP_TAG_STATE, s->state);
+    sup_put_str(&w, SUP_TAG_HASH, s->hash);
+    sup_put_u64(&w, SUP_TAG_UNENFORCED, s->unenforced);
     peer_send(p, &w, -1);
 }
 
@@ -221,22 +221,22 @@ void peer_free(struct supervisor_peer *p)
 }
 
 /* The first message must be HELLO with our major version. */
-static int peers_check_hello(struct supervisor_peer *p, struct shim_reader *r, struct err *err)
+static int peers_check_hello(struct supervisor_peer *p, struct sup_reader *r, struct err *err)
 {
     uint64_t version = 0;
-    struct shim_value v;
+    struct sup_value v;
     int n;
 
-    if (r->head.type != SHIM_HELLO)
+    if (r->head.type != SUP_HELLO)
         return err_set(err, ERR_INVALID, "the first message must be HELLO");
-    while ((n = shim_next(r, &v, err)) > 0)
-        if (v.tag == SHIM_TAG_VERSION)
+    while ((n = sup_next(r, &v, err)) > 0)
+        if (v.tag == SUP_TAG_VERSION)
             version = v.u64;
     if (n < 0)
         return n;
-    if (version >> 32 != SHIM_VERSION_MAJOR)
-        return err_set(err, ERR_UNSUPPORTED, "this supervisor speaks protocol %d, not %u",
-                       SHIM_VERSION_MAJOR, (unsigned)(version >> 32));
+    if (version >> 32 != SUP_VERSION_MAJOR)
+        return err_set(err, ERR_UNSUPPORTED, "this supervisor speaks protocol version %d, not %u",
+                       SUP_VERSION_MAJOR, (unsigned)(version >> 32));
     p->greeted = true;
     return 0;
 }
@@ -246,10 +246,10 @@ static void peers_handle(struct supervisor_peer *p, const char *packet, size_t l
 {
     _cleanup_close_ int came = fd;
     _cleanup_err_ struct err err = ERR_INIT;
-    struct shim_reader r;
+    struct sup_reader r;
     int n;
 
-    n = shim_read(&r, packet, len, &err);
+    n = sup_read(&r, packet, len, &err);
     if (n >= 0 && p->greeted) {
         command_run(p, &r, TAKE_FD(came));
         return;
@@ -274,7 +274,7 @@ static void peers_on_peer(struct loop_source *src, uint32_t events)
         peers_flush(p);
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
-    n = fd_recv(src->fd, packet, SHIM_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
+    n = fd_recv(src->fd, packet, SUP_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
     if (n == -EAGAIN)
         return;
     if (n <= 0)
@@ -306,18 +306,19 @@ int peer_add(struct supervisor *s, int fd, struct err *err)
 {
     int r = peer_new(s, fd, false, err);
 
-    if (r >= 0)
-        peers_greet(s->peers);
+    if (r < 0)
+        return r;
+    peers_greet(s->peers);
     return r;
 }
 
 /* The sandbox must be there for all that is not the start of a command. */
 static bool peers_comes_early(int fd)
 {
-    struct shim_msg head;
+    struct sup_msg head;
 
     return recv(fd, &head, sizeof(head), MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof(head) &&
-           (head.type == SHIM_HELLO || head.type == SHIM_EXEC || head.type == SHIM_EXEC_FED);
+           (head.type == SUP_HELLO || head.type == SUP_EXEC || head.type == SUP_EXEC_FED);
 }
 
 int peer_early(struct supervisor *s, int fd, struct err *err)
@@ -331,7 +332,7 @@ int peer_early(struct supervisor *s, int fd, struct err *err)
 }
 
 /* What was held goes behind the greeting and the news of the sandbox. */
-void peer_release(struct supervisor_peer *p, struct shim_writer *news)
+void peer_release(struct supervisor_peer *p, struct sup_writer *news)
 {
     struct supervisor_packet *held = TAKE_PTR(p->first);
 
@@ -378,10 +379,12 @@ int peers_listen(struct supervisor *s, struct err *err)
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = unix_listen(s->run_dirfd, SHIM_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, 0600, &fd, err);
-    if (r >= 0)
-        r = source_add(s, &s->listener, fd, EPOLLIN, peers_on_connect, err);
-    if (r >= 0)
-        TAKE_FD(fd);
+    r = unix_listen(s->run_dirfd, SUP_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, 0600, &fd, err);
+    if (r < 0)
+        return r;
+    r = source_add(s, &s->listener, fd, EPOLLIN, peers_on_connect, err);
+    if (r < 0)
+        return r;
+    TAKE_FD(fd);
     return r;
 }

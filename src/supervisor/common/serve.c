@@ -50,8 +50,8 @@ void supervisor_hold_fds(void)
         fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     while (fd >= 0 && fd <= 2);
     fd_close(fd);
-    fcntl(SHIM_FD_CONTROL, F_SETFD, FD_CLOEXEC);
-    fcntl(SHIM_FD_PLAN, F_SETFD, FD_CLOEXEC);
+    fcntl(SUP_FD_CONTROL, F_SETFD, FD_CLOEXEC);
+    fcntl(SUP_FD_PLAN, F_SETFD, FD_CLOEXEC);
 }
 
 static int supervisor_serve_make_loop(struct supervisor *s, struct err *err)
@@ -60,10 +60,10 @@ static int supervisor_serve_make_loop(struct supervisor *s, struct err *err)
 
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll < 0)
-        return err_sys(err, errno, "make an epoll");
+        return err_sys(err, errno, "create an epoll instance");
     fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fd < 0)
-        return err_sys(err, errno, "make a timer");
+        return err_sys(err, errno, "create a timer");
     return source_add(s, &s->timer, fd, EPOLLIN, timers_on_expiry, err);
 }
 
@@ -95,29 +95,29 @@ int supervisor_open(struct supervisor *s, const char *run_dir, const char *exec_
 
 void supervisor_fail(struct supervisor *s, const struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     if (s->run_dirfd >= 0)
-        unlinkat(s->run_dirfd, SHIM_SOCKET, 0);
-    shim_begin(&w, SHIM_FAILED, 0);
-    shim_put_err(&w, err);
-    if (shim_finish(&w, NULL) >= 0)
-        fd_send(SHIM_FD_CONTROL, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
-    peer_hang_up(SHIM_FD_CONTROL);
-    shim_writer_done(&w);
+        unlinkat(s->run_dirfd, SUP_SOCKET, 0);
+    sup_begin(&w, SUP_FAILED, 0);
+    sup_put_err(&w, err);
+    if (sup_finish(&w, NULL) >= 0)
+        fd_send(SUP_FD_CONTROL, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
+    peer_hang_up(SUP_FD_CONTROL);
+    sup_writer_done(&w);
 }
 
 int supervisor_serve(struct supervisor *s, struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     int r;
 
-    r = s->peers ? 0 : peer_add(s, SHIM_FD_CONTROL, err);
+    r = s->peers ? 0 : peer_add(s, SUP_FD_CONTROL, err);
     if (r < 0)
         return r;
-    shim_begin(&w, SHIM_READY, 0);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)s->pid);
-    shim_put_u64(&w, SHIM_TAG_UNENFORCED, s->unenforced);
+    sup_begin(&w, SUP_READY, 0);
+    sup_put_u64(&w, SUP_TAG_PID, (uint64_t)s->pid);
+    sup_put_u64(&w, SUP_TAG_UNENFORCED, s->unenforced);
     if (s->peers->held)
         peer_release(s->peers, &w);
     else

@@ -13,7 +13,7 @@ enum { FLUSH_WAIT_SEC = 1 };
 
 void stop_begin(struct supervisor *s, uint64_t grace_usec)
 {
-    bool again = s->state == SHIM_STOPPING;
+    bool again = s->state == SUP_STOPPING;
     struct deadline by = deadline_in(grace_usec);
 
     /* A second, shorter order counts. */
@@ -21,7 +21,7 @@ void stop_begin(struct supervisor *s, uint64_t grace_usec)
     if (again)
         return;
     s->ops->stopping(s);
-    s->state = SHIM_STOPPING;
+    s->state = SUP_STOPPING;
     for (struct supervised_exec *x = s->execs; x; x = x->next) {
         x->stopped = x->state == EXEC_STARTING || x->state == EXEC_RUNNING;
         if (x->state == EXEC_RUNNING)
@@ -32,12 +32,12 @@ void stop_begin(struct supervisor *s, uint64_t grace_usec)
 
 static void supervisor_stop_finish(struct supervisor *s)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     source_close(s, &s->listener);
-    unlinkat(s->run_dirfd, SHIM_SOCKET, 0);
+    unlinkat(s->run_dirfd, SUP_SOCKET, 0);
     s->ops->finish(s);
-    shim_begin(&w, SHIM_STOPPED, 0);
+    sup_begin(&w, SUP_STOPPED, 0);
     peers_broadcast(s, &w);
     peers_finish(s, FLUSH_WAIT_SEC * USEC_PER_SEC);
     s->over = true;

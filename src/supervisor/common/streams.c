@@ -81,15 +81,15 @@ static uint64_t streams_lowest_ack(const struct supervised_exec *x, int stream)
 
 static void streams_send_output(struct supervised_exec *x, struct attachment *a)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         a->told[i] = x->streams[i].journal.end;
     a->in_flight = true;
-    shim_begin(&w, SHIM_OUTPUT, 0);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
-    shim_put_u64(&w, SHIM_TAG_STDOUT, a->told[JOURNAL_STDOUT]);
-    shim_put_u64(&w, SHIM_TAG_STDERR, a->told[JOURNAL_STDERR]);
+    sup_begin(&w, SUP_OUTPUT, 0);
+    sup_put_str(&w, SUP_TAG_EXEC, x->id);
+    sup_put_u64(&w, SUP_TAG_STDOUT, a->told[JOURNAL_STDOUT]);
+    sup_put_u64(&w, SUP_TAG_STDERR, a->told[JOURNAL_STDERR]);
     peer_send(a->peer, &w, -1);
 }
 
@@ -265,7 +265,9 @@ int streams_open(struct supervised_exec *x, int out, int err_fd, struct err *err
 
     if (out >= 0)
         r = streams_open_one(x, JOURNAL_STDOUT, out, err);
-    if (r >= 0 && err_fd >= 0)
+    if (r < 0)
+        return r;
+    if (err_fd >= 0)
         r = streams_open_one(x, JOURNAL_STDERR, err_fd, err);
     return r;
 }

@@ -27,7 +27,7 @@
 
 enum {
     SUPERVISE_ID_MAX = 16,
-    SUPERVISE_IO_SIZE = 256 << 10, /* one buffer for messages and output; >= SHIM_MSG_MAX */
+    SUPERVISE_IO_SIZE = 256 << 10, /* one buffer for messages and output; >= SUP_MSG_MAX */
     SUPERVISE_QUEUE_MAX = 1 << 20, /* bytes that a peer may leave unread before it is cut off */
     SUPERVISE_PEERS_MAX = 16,
     SUPERVISE_EXECS_MAX = 4096,
@@ -194,7 +194,7 @@ struct supervisor {
     uint32_t unenforced;
     bool gone; /* nothing runs inside any more */
 
-    enum shim_state state;
+    enum sup_state state;
     int epoll;
     struct loop_source listener, timer, signals;
     uint64_t timer_at; /* what the timer is set to, or DEADLINE_NEVER */
@@ -204,7 +204,7 @@ struct supervisor {
     char *io; /* SUPERVISE_IO_SIZE bytes, mapped while there is work */
     bool shut;
     struct deadline stop_by; /* end of the grace */
-    bool for_good;           /* SHIM_STOP_FOR_GOOD */
+    bool for_good;           /* SUP_STOP_FOR_GOOD */
     bool over;               /* the loop ends */
 };
 
@@ -231,11 +231,11 @@ int peers_listen(struct supervisor *s, struct err *err);
 int peer_add(struct supervisor *s, int fd, struct err *err); /* takes the fd; greets */
 /* Before the sandbox is there: takes one message that starts a command. 0: the next is none. */
 int peer_early(struct supervisor *s, int fd, struct err *err);
-void peer_release(struct supervisor_peer *p, struct shim_writer *news);
+void peer_release(struct supervisor_peer *p, struct sup_writer *news);
 /* Takes the fd. Fails by marking the peer dead: its handler cleans up. */
-void peer_send(struct supervisor_peer *p, struct shim_writer *w, int fd);
+void peer_send(struct supervisor_peer *p, struct sup_writer *w, int fd);
 void peer_result(struct supervisor_peer *p, uint64_t seq, const struct err *err);
-void peers_broadcast(struct supervisor *s, struct shim_writer *w);
+void peers_broadcast(struct supervisor *s, struct sup_writer *w);
 /* Before the end: waits for slow readers, then lets all of them read in peace. */
 void peers_finish(struct supervisor *s, uint64_t usec);
 /* Whether a daemon has gone that had some of its input, also where that is not news yet. */
@@ -245,10 +245,10 @@ void peer_free(struct supervisor_peer *p);
 
 /* commands.c: one message of a peer that has said HELLO, and the descriptor that came with it
  * (taken; or -1). */
-void command_run(struct supervisor_peer *p, struct shim_reader *r, int fd);
+void command_run(struct supervisor_peer *p, struct sup_reader *r, int fd);
 
 /* exec.c */
-void exec_start(struct supervisor_peer *p, struct shim_reader *r,
+void exec_start(struct supervisor_peer *p, struct sup_reader *r,
                 int fd); /* fd: handover, or -1; borrowed */
 struct supervised_exec *exec_find(struct supervisor *s, const char *id);
 bool exec_is_live(const struct supervised_exec *x); /* not OVER */

@@ -31,7 +31,7 @@ static uint64_t timers_exec_next(const struct supervised_exec *x)
 
 void timers_arm(struct supervisor *s)
 {
-    uint64_t at = s->state == SHIM_STOPPING && !s->shut ? s->stop_by.at : DEADLINE_NEVER;
+    uint64_t at = s->state == SUP_STOPPING && !s->shut ? s->stop_by.at : DEADLINE_NEVER;
     struct itimerspec spec = {0};
 
     at = MIN(at, s->ops->timer_at(s));

@@ -40,7 +40,7 @@ static int calls_create_exec(const struct relay *r, const char *user, const char
     int n;
 
     if (!body) /* a path that is not UTF-8 */
-        return err_set(err, ERR_INVALID, "JSON cannot carry a name that is not UTF-8");
+        return err_set(err, ERR_INVALID, "the command contains text that is not UTF-8");
     n = docker_call(r->docker, "POST", path, body, by, &reply, err);
     json_decref(body);
     *reason = reply.reason;
@@ -48,7 +48,7 @@ static int calls_create_exec(const struct relay *r, const char *user, const char
         return n;
     id = json_string_value(json_object_get(reply.json, "Id"));
     if (!id)
-        return err_set(err, ERR_ENGINE, "the engine made an exec without an id");
+        return err_set(err, ERR_ENGINE, "the engine returned an exec without an id");
     *ret = xstrdup(id);
     return 0;
 }
@@ -95,7 +95,7 @@ int call_exec_status(const struct relay *r, const char *exec_id, const struct de
             return 0;
         }
         if (deadline_passed(by))
-            return err_set(err, ERR_TIMEOUT, "the engine says that the exec is still running");
+            return err_set(err, ERR_TIMEOUT, "the engine reports that the exec is still running");
         poll(NULL, 0, STATUS_POLL_MS);
     }
 }
@@ -120,7 +120,7 @@ int call_inspect(const struct relay *r, const struct deadline *by, struct relay_
         return n;
     state = json_object_get(reply.json, "State");
     if (!json_is_object(state))
-        return err_set(err, ERR_ENGINE, "the engine tells no state of the container");
+        return err_set(err, ERR_ENGINE, "the engine did not report the container's state");
     ret->pid = (int)json_integer_value(json_object_get(state, "Pid"));
     if (r->sup.pid && ret->pid && ret->pid != r->sup.pid)
         return 0; /* started again by somebody else: what we supervise has ended */
@@ -151,7 +151,7 @@ static int calls_take(struct talk *t, const char *data, size_t len, struct err *
         if (r < 0)
             return r;
         if (n && stream == DOCKER_STDOUT && buf_append(&t->in, data + off, n) < 0)
-            return err_set(err, ERR_INVALID, "the guest says too much");
+            return err_set(err, ERR_INVALID, "the guest's answer is too long");
         data += used;
         len -= used;
     } while (used);

@@ -89,8 +89,8 @@ static void relay_control_freeze_done(struct relay_work *w)
     struct relay_control *c = container_of(w, struct relay_control, work);
     struct relay *r = w->relay;
 
-    if (!w->err.code && r->sup.state != SHIM_STOPPING) {
-        r->sup.state = c->on ? SHIM_PAUSED : SHIM_RUNNING;
+    if (!w->err.code && r->sup.state != SUP_STOPPING) {
+        r->sup.state = c->on ? SUP_PAUSED : SUP_RUNNING;
         if (!c->on) {
             relay_execs_thawed(r);
             loss_retry(r);
@@ -117,7 +117,7 @@ void control_thaw(struct supervisor *sup)
 {
     struct relay *r = relay_of(sup);
 
-    if (sup->state == SHIM_PAUSED)
+    if (sup->state == SUP_PAUSED)
         work_submit(
             r, &relay_control_new(r, NULL, 0, relay_control_run_freeze, relay_control_freeze_done)
                     ->work);
@@ -147,27 +147,27 @@ static uint64_t relay_control_stat_of(const json_t *doc, const char *a, const ch
     return n > 0 ? (uint64_t)n : 0;
 }
 
-static void relay_control_put_stats(struct shim_writer *w, const struct relay *r, const json_t *doc)
+static void relay_control_put_stats(struct sup_writer *w, const struct relay *r, const json_t *doc)
 {
-    shim_put_stat(w, "memory", relay_control_stat_of(doc, "memory_stats", "usage", NULL));
-    shim_put_stat(w, "memory_peak", relay_control_stat_of(doc, "memory_stats", "max_usage", NULL));
-    shim_put_stat(w, "memory_limit", r->plan.memory);
-    shim_put_stat(w, "cpu_usec",
-                  relay_control_stat_of(doc, "cpu_stats", "cpu_usage", "total_usage") / 1000);
-    shim_put_stat(w, "pids", relay_control_stat_of(doc, "pids_stats", "current", NULL));
-    shim_put_stat(w, "pids_limit", r->plan.pids);
-    shim_put_stat(w, "execs", execs_live(&r->sup));
+    sup_put_stat(w, "memory", relay_control_stat_of(doc, "memory_stats", "usage", NULL));
+    sup_put_stat(w, "memory_peak", relay_control_stat_of(doc, "memory_stats", "max_usage", NULL));
+    sup_put_stat(w, "memory_limit", r->plan.memory);
+    sup_put_stat(w, "cpu_usec",
+                 relay_control_stat_of(doc, "cpu_stats", "cpu_usage", "total_usage") / 1000);
+    sup_put_stat(w, "pids", relay_control_stat_of(doc, "pids_stats", "current", NULL));
+    sup_put_stat(w, "pids_limit", r->plan.pids);
+    sup_put_stat(w, "execs", execs_live(&r->sup));
 }
 
 static void relay_control_stats_done(struct relay_work *w)
 {
     struct relay_control *c = container_of(w, struct relay_control, work);
-    struct shim_writer out;
+    struct sup_writer out;
 
     if (c->peer && w->err.code) {
         peer_result(c->peer, c->seq, &w->err);
     } else if (c->peer) {
-        shim_begin(&out, SHIM_STATS, c->seq);
+        sup_begin(&out, SUP_STATS, c->seq);
         relay_control_put_stats(&out, w->relay, c->stats);
         peer_send(c->peer, &out, -1);
     }
@@ -223,8 +223,8 @@ static void relay_control_run_stop(struct relay_work *w)
 static void relay_control_give_up(struct relay *r, struct err *err)
 {
     if (!err->code)
-        err_set(err, ERR_ENGINE, "the engine says that it has stopped the container, which runs");
-    log_error("sandbox %s: cannot be stopped: %s", r->plan.sandbox_id, err->msg);
+        err_set(err, ERR_ENGINE, "the engine reported a stop, but the container still runs");
+    log_error("sandbox %s: cannot stop it: %s", r->plan.sandbox_id, err->msg);
     relay_execs_lose(r, err);
     relay_gone(r);
 }

@@ -19,7 +19,6 @@
 enum {
     INPUT_CHUNK = 32 << 10,
     INPUT_QUEUE = 64 << 10, /* frames not sent yet: more stdin would only stand in KILL's way */
-    LIMIT_MEMORY = 1 << 0,  /* enum spec_limit */
     END_OF_TRANSMISSION = 4,
 };
 
@@ -88,7 +87,7 @@ static int relay_exec_make_input(struct relay_exec *x, struct err *err)
 {
     int ends[2];
 
-    if (!(x->exec.spec.flags & (SHIM_EXEC_STDIN | SHIM_EXEC_TTY)))
+    if (!(x->exec.spec.flags & (SUP_EXEC_STDIN | SUP_EXEC_TTY)))
         return 0;
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return err_sys(err, errno, "make a pipe for exec '%s'", x->exec.id);
@@ -188,9 +187,9 @@ static void relay_exec_on_greeted(struct guest_stream *l)
     x->exec.awaited = false;
     x->exec.entrusted = true;
     x->exec.started_mono = x->exec.last_output = time_mono();
-    if (asked->flags & SHIM_EXEC_STDIN)
+    if (asked->flags & SUP_EXEC_STDIN)
         spec.flags |= GUEST_SPEC_STDIN;
-    if (asked->flags & SHIM_EXEC_TTY)
+    if (asked->flags & SUP_EXEC_TTY)
         spec.flags |= GUEST_SPEC_TTY;
     relay_exec_add_secrets(&spec, &x->exec.handover);
     r = guest_put_spec(&l->out, &spec, &err);
@@ -226,7 +225,7 @@ static int relay_exec_on_ack(struct relay_exec *x, const struct guest_frame *f, 
     uint32_t n = guest_get_u32(f);
 
     if (n > GUEST_CREDIT - x->credit)
-        return err_set(err, ERR_INVALID, "the guest takes more stdin than it was given");
+        return err_set(err, ERR_INVALID, "the guest acknowledged more stdin than was sent");
     x->credit += n;
     relay_exec_watch_input(x);
     return 1;
@@ -240,7 +239,7 @@ static int relay_exec_on_output(struct relay_exec *x, enum journal_stream which,
     bool more = stream_feed(base, which, f->data, f->length);
 
     streams_notify(base);
-    return more || base->killed || base->sup->state == SHIM_STOPPING;
+    return more || base->killed || base->sup->state == SUP_STOPPING;
 }
 
 static int relay_exec_on_exit_frame(struct relay_exec *x, const struct guest_frame *f,
@@ -281,7 +280,7 @@ static int relay_exec_on_frame(struct guest_stream *l, const struct guest_frame 
         relay_exec_close_input(x);
         return 1;
     }
-    return err_set(err, ERR_INVALID, "the guest says %02x when it is not its time", type);
+    return err_set(err, ERR_INVALID, "the guest sent frame 0x%02x out of order", type);
 }
 
 static void relay_exec_on_drained(struct guest_stream *l)
@@ -312,7 +311,7 @@ void relay_exec_attach(struct relay_exec *x, struct relay *r)
     const struct exec_spec *spec = &x->exec.spec;
 
     snprintf(x->user, sizeof(x->user), "%s", spec->user ? spec->user : r->plan.user);
-    x->exec.tty = spec->flags & SHIM_EXEC_TTY;
+    x->exec.tty = spec->flags & SUP_EXEC_TTY;
     x->exec.fed = true;
     x->exec.awaited = true;
     guest_stream_init(&x->line, r, &exec_stream_ops);
@@ -345,7 +344,7 @@ int relay_exec_signal(struct supervised_exec *base, int sig, struct err *err)
     if (l->state != GUEST_STREAM_UP)
         return 0; /* it is ending already */
     if (guest_put_signal(&l->out, sig) < 0)
-        return err_set(err, ERR_LIMIT, "exec '%s' does not take its signals", base->id);
+        return err_set(err, ERR_LIMIT, "exec '%s': too many signals are waiting", base->id);
     guest_stream_flush(l);
     return 0;
 }
@@ -357,7 +356,7 @@ int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols
     if (l->state != GUEST_STREAM_UP)
         return 0;
     if (guest_put_resize(&l->out, rows, cols) < 0)
-        return err_set(err, ERR_LIMIT, "exec '%s' does not take its sizes", base->id);
+        return err_set(err, ERR_LIMIT, "exec '%s': too many terminal sizes are waiting", base->id);
     guest_stream_flush(l);
     return 0;
 }
@@ -365,7 +364,7 @@ int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols
 /* A frozen guest hears it when it is thawed: the time to answer begins then. */
 static void relay_exec_await_end(struct relay_exec *x)
 {
-    if (x->kill_by == DEADLINE_NEVER && x->exec.sup->state != SHIM_PAUSED)
+    if (x->kill_by == DEADLINE_NEVER && x->exec.sup->state != SUP_PAUSED)
         x->kill_by = time_mono() + RELAY_KILL_TIMEOUT;
 }
 
@@ -378,7 +377,7 @@ void relay_exec_kill(struct supervised_exec *base)
     if (l->state == GUEST_STREAM_OPENING || l->state == GUEST_STREAM_GREETING) {
         _cleanup_err_ struct err err = ERR_INIT;
 
-        err_set(&err, ERR_ENGINE, "it was ended (%s) before the engine had started it",
+        err_set(&err, ERR_ENGINE, "the command was ended (%s) before the engine started it",
                 end_cause_name(base->kill_cause));
         exec_fail_start(base, &err);
         return;
@@ -434,7 +433,8 @@ void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec)
     if ((e->stdout_bytes != rec->stdout_bytes || e->stderr_bytes != rec->stderr_bytes) &&
         !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
-                 "the guest sent %llu and %llu bytes of output: what came is another number",
+                 "output was lost (the guest sent %llu bytes of stdout and %llu of stderr, fewer "
+                 "or more arrived)",
                  (unsigned long long)e->stdout_bytes, (unsigned long long)e->stderr_bytes);
 }
 

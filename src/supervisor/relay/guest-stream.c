@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dockerapi/classify.h"
+#include "dockerapi/error-classes.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -106,7 +106,7 @@ static void guest_stream_end_of_stream(struct guest_stream *l)
     if (l->text.len)
         docker_classify(&answer, NULL, &err);
     else
-        err_set(&err, ERR_ENGINE, "the engine ended the exec before the guest had said a word");
+        err_set(&err, ERR_ENGINE, "the engine ended the exec before the guest sent anything");
     guest_stream_end(l, &err);
 }
 
@@ -145,7 +145,7 @@ static int guest_stream_greet(struct guest_stream *l, const struct guest_frame *
     int r;
 
     if (f->type != GUEST_HELLO)
-        return err_set(err, ERR_INVALID, "the guest does not begin with HELLO");
+        return err_set(err, ERR_INVALID, "the guest's first frame is not HELLO");
     r = guest_get_hello(f, &hello, err);
     if (r < 0)
         return r;
@@ -192,7 +192,7 @@ static int guest_stream_take_run(struct guest_stream *l, int stream, const char 
     }
     if (stream == DOCKER_STDOUT && !l->garbled)
         return buf_append(&l->in, data, len) < 0
-                   ? err_set(err, ERR_INVALID, "the guest sends a frame that is too large")
+                   ? err_set(err, ERR_INVALID, "the guest sent a frame that is too large")
                    : 0;
     if (l->state == GUEST_STREAM_GREETING)
         (void)!buf_append(&l->text, data, MIN(len, l->text.max - l->text.len));

@@ -59,19 +59,19 @@ static void relay_job_free(struct relay_job *j)
 
 static void relay_job_answer(struct relay_job *j, int fd)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     if (!j->peer) {
         fd_close(fd);
         return;
     }
-    shim_begin(&w, SHIM_RESULT, j->seq);
+    sup_begin(&w, SUP_RESULT, j->seq);
     if (j->err.code)
-        shim_put_err(&w, &j->err);
+        sup_put_err(&w, &j->err);
     if (j->kind != JOB_DIAL) {
-        shim_put_stat(&w, "entries", j->stats.entries);
-        shim_put_stat(&w, "bytes", j->stats.bytes);
-        shim_put_stat(&w, "skipped", j->stats.skipped);
+        sup_put_stat(&w, "entries", j->stats.entries);
+        sup_put_stat(&w, "bytes", j->stats.bytes);
+        sup_put_stat(&w, "skipped", j->stats.skipped);
     }
     peer_send(j->peer, &w, fd);
     j->peer = NULL;
@@ -115,7 +115,7 @@ static void relay_job_local_lost(struct relay_job *j, int errnum)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    err_sys(&err, errnum, j->kind == JOB_COPY_OUT ? "write archive" : "carry bytes");
+    err_sys(&err, errnum, j->kind == JOB_COPY_OUT ? "write archive" : "forward bytes");
     buf_clear(&j->out);
     relay_job_fail(j, &err);
 }
@@ -204,7 +204,7 @@ static int relay_job_on_connected(struct relay_job *j, struct err *err)
 static int relay_job_on_output(struct relay_job *j, const struct guest_frame *f, struct err *err)
 {
     if (buf_append(&j->out, f->data, f->length) < 0)
-        return err_set(err, ERR_LIMIT, "the guest sends more than was asked for");
+        return err_set(err, ERR_LIMIT, "the guest sent more than was requested");
     relay_job_write_local(j);
     relay_job_watch_local(j);
     return j->out.len < JOB_QUEUE;
@@ -230,7 +230,7 @@ static int relay_job_on_frame(struct guest_stream *l, const struct guest_frame *
         relay_job_write_local(j);
         return 1;
     } else {
-        return err_set(err, ERR_INVALID, "the guest says %02x when it is not its time", type);
+        return err_set(err, ERR_INVALID, "the guest sent frame 0x%02x out of order", type);
     }
     j->over = true;
     return 0; /* nothing follows */
@@ -280,12 +280,12 @@ static int relay_job_start(struct supervisor_peer *p, uint64_t seq, enum job_kin
     for (j = r->jobs; j; j = j->next)
         live++;
     if (live >= RELAY_JOBS_MAX)
-        return err_set(err, ERR_LIMIT, "%d copies and dials are under way in this sandbox already",
+        return err_set(err, ERR_LIMIT, "this sandbox already has %d copies and dials in progress",
                        RELAY_JOBS_MAX);
-    if (r->sup.state != SHIM_RUNNING)
+    if (r->sup.state != SUP_RUNNING)
         return err_set(err, ERR_CONFLICT, "the sandbox is not running");
     if (fd >= 0 && (fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
-        return err_sys(err, errno, "keep the stream");
+        return err_sys(err, errno, "duplicate the stream's descriptor");
     j = xnew0(struct relay_job);
     j->kind = kind;
     j->peer = p;

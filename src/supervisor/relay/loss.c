@@ -87,8 +87,8 @@ static void loss_orphan_add(const struct loss *l)
     const char *why = l->work.err.msg ? l->work.err.msg : l->reap_err.msg;
     struct orphan *o = xnew0(struct orphan);
 
-    log_warn("sandbox %s: processes of a lost command may be left: %s", r->plan.sandbox_id,
-             why ? why : "it is paused");
+    log_warn("sandbox %s: processes of a lost command may still run: %s", r->plan.sandbox_id,
+             why ? why : "the sandbox is paused");
     o->guest_pid = l->guest_pid;
     memcpy(o->user, l->user, sizeof(o->user));
     o->next = r->orphans;
@@ -104,7 +104,7 @@ static void loss_ended_with_container(struct relay *r, struct relay_exec *x)
     if (x->exec.state == EXEC_STARTING) {
         _cleanup_err_ struct err err = ERR_INIT;
 
-        err_set(&err, ERR_CONFLICT, "the sandbox stopped before the command had started");
+        err_set(&err, ERR_CONFLICT, "the sandbox stopped before the command started");
         exec_fail_start(&x->exec, &err);
         return;
     }
@@ -117,7 +117,7 @@ static void loss_explain(struct loss *l, struct err *err)
 {
     if (l->work.err.code) {
         err_move(err, &l->work.err);
-        err_wrap(err, "the engine cannot be asked how the command ended");
+        err_wrap(err, "cannot ask the engine how the command ended");
     } else if (l->why.code) {
         err_move(err, &l->why);
     } else if (l->status_err.code) {
@@ -125,7 +125,8 @@ static void loss_explain(struct loss *l, struct err *err)
         err_wrap(err, "the engine does not know how the command ended");
     } else {
         err_set(err, ERR_ENGINE,
-                "the guest beside the command ended with status %d and no report of it", l->status);
+                "the command's guest ended with status %d without reporting how the command ended",
+                l->status);
     }
 }
 

@@ -24,9 +24,10 @@ static int relay_packages_listener(struct supervisor *sup, struct err *err)
     int fd = r->packages_listener < 0 ? -1 : fcntl(r->packages_listener, F_DUPFD_CLOEXEC, 0);
 
     if (r->packages_listener >= 0)
-        return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
+        return fd < 0 ? err_sys(err, errno, "duplicate the package cache's socket") : fd;
     return err_set(err, ERR_ENGINE, "%s",
-                   r->packages_err.msg ? r->packages_err.msg : "it was started without one");
+                   r->packages_err.msg ? r->packages_err.msg
+                                       : "the sandbox was started without a package cache");
 }
 
 static uint64_t relay_timer_at(const struct supervisor *sup)
@@ -87,8 +88,8 @@ void relay_gone(struct relay *r)
 {
     if (r->sup.gone)
         return;
-    if (r->sup.state != SHIM_STOPPING)
-        log_info("sandbox %s: its container does not run any more", r->plan.sandbox_id);
+    if (r->sup.state != SUP_STOPPING)
+        log_info("sandbox %s: its container no longer runs", r->plan.sandbox_id);
     r->sup.gone = r->sup.shut = true;
     r->stop_at = DEADLINE_NEVER;
     stop_begin(&r->sup, 0);
@@ -110,9 +111,9 @@ static void relay_init(struct relay *r)
 
 static int relay_read_plan(struct relay *r, struct err *err)
 {
-    int n = relay_plan_read(SHIM_FD_PLAN, &r->plan, err);
+    int n = relay_plan_read(SUP_FD_PLAN, &r->plan, err);
 
-    fd_close(SHIM_FD_PLAN);
+    fd_close(SUP_FD_PLAN);
     r->sup.sandbox_id = r->plan.sandbox_id;
     r->sup.name = r->plan.name;
     r->sup.hash = r->plan.hash;
@@ -137,9 +138,9 @@ static int relay_find_container(struct relay *r, struct err *err)
     if (n < 0)
         return n;
     if (box.life == LIFE_GONE)
-        return err_set(err, ERR_ENGINE, "the container ended as soon as it was started");
+        return err_set(err, ERR_ENGINE, "the container ended immediately after its start");
     r->sup.pid = box.pid;
-    r->sup.state = box.life == LIFE_PAUSED ? SHIM_PAUSED : SHIM_RUNNING;
+    r->sup.state = box.life == LIFE_PAUSED ? SUP_PAUSED : SUP_RUNNING;
     return 0;
 }
 
@@ -147,7 +148,7 @@ static int relay_find_container(struct relay *r, struct err *err)
 static int relay_open_near(struct relay *r, struct err *err)
 {
     if (r->plan.packages_inside)
-        return err_set(err, ERR_UNSUPPORTED, "its network is not of this machine");
+        return err_set(err, ERR_UNSUPPORTED, "the container's network is on another machine");
     return packages_listener_open(r->plan.container, r->sup.pid, (uint16_t)r->plan.packages_port,
                                   &r->packages_listener, err);
 }
@@ -160,12 +161,12 @@ static void relay_open_packages_listener(struct relay *r)
 
     if (!r->plan.packages_port || relay_open_near(r, &near) >= 0)
         return;
-    log_info("sandbox %s: the package registry is reached through the guest: %s",
-             r->plan.sandbox_id, near.msg);
+    log_info("sandbox %s: the package cache is reached through the guest: %s", r->plan.sandbox_id,
+             near.msg);
     if (packages_tunnel_open(r, &r->packages_listener, &r->packages_err) >= 0)
         return;
-    err_wrap(&r->packages_err, "%s; and a listener inside", near.msg);
-    log_warn("sandbox %s: no way to the package registry: %s", r->plan.sandbox_id,
+    err_wrap(&r->packages_err, "%s; listener inside the container", near.msg);
+    log_warn("sandbox %s: the package cache is not reachable: %s", r->plan.sandbox_id,
              r->packages_err.msg);
 }
 

@@ -32,7 +32,7 @@ static int packages_listener_namespaces_to_enter(pid_t pid, int *ret, struct err
 
     snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
     if (stat("/proc/self/ns/user", &ours) < 0 || stat(path, &theirs) < 0)
-        return err_sys(err, errno, "look at the container's user namespace");
+        return err_sys(err, errno, "open the container's user namespace");
     *ret = CLONE_NEWNET | (ours.st_ino == theirs.st_ino ? 0 : CLONE_NEWUSER);
     return 0;
 }
@@ -41,15 +41,15 @@ static int packages_listener_namespaces_to_enter(pid_t pid, int *ret, struct err
 _noreturn_ static void packages_listener_go_in(int pidfd, int flags, uint16_t port, int sock)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct shim_writer w;
+    struct sup_writer w;
     int fd = -1;
 
     if (ns_enter(pidfd, flags, &err) >= 0)
         (void)listen_inside(port, &fd, &err);
-    shim_begin(&w, fd < 0 ? SHIM_FAILED : SHIM_READY, 0);
+    sup_begin(&w, fd < 0 ? SUP_FAILED : SUP_READY, 0);
     if (fd < 0)
-        shim_put_err(&w, &err);
-    if (shim_finish(&w, NULL) >= 0)
+        sup_put_err(&w, &err);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(sock, buf_data(&w.buf), w.buf.len, &fd, fd >= 0, 0);
     _exit(0);
 }
@@ -62,10 +62,13 @@ static int packages_listener_receive(int sock, int *ret_fd, struct err *err)
     ssize_t n = fd_recv(sock, packet, sizeof(packet), &fd, &n_fds, 0);
 
     if (n <= 0)
-        return err_set(err, ERR_SYSTEM, "the child that went in ended without a word");
+        return err_set(err, ERR_SYSTEM,
+                       "the helper in the container's namespaces ended without an answer");
     if (n_fds == 0) {
-        shim_read_err(packet, (size_t)n, err);
-        return err->code ? -(int)err->code : err_set(err, ERR_SYSTEM, "no socket came out");
+        sup_read_err(packet, (size_t)n, err);
+        return err->code ? -(int)err->code
+                         : err_set(err, ERR_SYSTEM,
+                                   "the helper in the container's namespaces sent no socket");
     }
     *ret_fd = TAKE_FD(fd);
     return 0;
@@ -102,9 +105,10 @@ int packages_listener_open(const char *container, pid_t pid, uint16_t port, int 
 
     r = pidfd_open_pid(pid, &pidfd, err);
     if (r >= 0 && !pidfd_in_cgroup(pidfd, pid, container))
-        r = err_set(err, ERR_ENGINE,
-                    "process %d, which the engine calls the container's, is not of it here",
-                    (int)pid);
+        r = err_set(
+            err, ERR_ENGINE,
+            "process %d is not in the container on this machine (the engine reported this pid)",
+            (int)pid);
     if (r >= 0)
         r = packages_listener_namespaces_to_enter(pid, &flags, err);
     return r < 0 ? r : packages_listener_send_in(pidfd, flags, port, ret_fd, err);

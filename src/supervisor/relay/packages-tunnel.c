@@ -84,7 +84,7 @@ static void packages_tunnel_update(struct relay *r, struct carried *c)
 
 static bool packages_tunnel_is_wanted(const struct relay *r)
 {
-    return r->packages_tunnel.kept && !r->sup.gone && r->sup.state != SHIM_STOPPING;
+    return r->packages_tunnel.kept && !r->sup.gone && r->sup.state != SUP_STOPPING;
 }
 
 /* The line is closed. */
@@ -100,7 +100,7 @@ static void packages_tunnel_lost(struct relay *r)
     p->at = DEADLINE_NEVER;
     if (!packages_tunnel_is_wanted(r))
         return;
-    log_info("sandbox %s: the way to the package registry is opened again in %u ms: %s",
+    log_info("sandbox %s: the package cache is not reachable, retrying in %u ms: %s",
              r->plan.sandbox_id, p->pause_ms, p->err.msg);
     p->at = now + p->pause_ms * USEC_PER_MSEC;
     p->pause_ms = MIN(p->pause_ms * 2, (unsigned)PAUSE_MAX_MS);
@@ -114,7 +114,7 @@ static void packages_tunnel_on_ended(struct guest_stream *l, struct err *err)
     if (err)
         err_move(&r->packages_tunnel.err, err);
     else
-        err_set(&r->packages_tunnel.err, ERR_ENGINE, "the listener inside has ended");
+        err_set(&r->packages_tunnel.err, ERR_ENGINE, "the listener in the container ended");
     packages_tunnel_lost(r);
 }
 
@@ -154,7 +154,7 @@ static int packages_tunnel_take_call(struct relay *r, uint32_t id, struct err *e
     int fd = -1;
 
     if (id == 0 || id != s->last + 1)
-        return err_set(err, ERR_INVALID, "connection %u is not the next one", id);
+        return err_set(err, ERR_INVALID, "unexpected connection number %u", id);
     if (s->n == GUEST_MUX_CHANNELS_MAX ||
         unix_connect(r->sup.run_dirfd, PACKAGES_TUNNEL_SOCKET, SOCK_STREAM | SOCK_NONBLOCK, &fd,
                      NULL) < 0) {
@@ -193,7 +193,7 @@ static int packages_tunnel_on_first_word(struct relay *r, const struct guest_fra
         return -(int)err->code;
     }
     if (f->type != GUEST_STARTED)
-        return err_set(err, ERR_INVALID, "the guest does not say that it listens");
+        return err_set(err, ERR_INVALID, "the guest did not confirm that it listens");
     p->listening = true;
     p->since = time_mono();
     p->at = DEADLINE_NEVER;
@@ -316,7 +316,7 @@ void packages_tunnel_expire(struct relay *r, uint64_t now)
     p->at = DEADLINE_NEVER;
     if (p->line.state != GUEST_STREAM_CLOSED)
         packages_tunnel_break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
-    else if (packages_tunnel_is_wanted(r) && r->sup.state == SHIM_PAUSED)
+    else if (packages_tunnel_is_wanted(r) && r->sup.state == SUP_PAUSED)
         p->at = now + p->pause_ms * USEC_PER_MSEC;
     else if (packages_tunnel_is_wanted(r)) {
         guest_stream_done(&p->line);

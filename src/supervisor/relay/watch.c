@@ -39,15 +39,15 @@ static void watch_on_notice(struct relay_work *w)
 
     switch (n->news) {
     case NEWS_LOST:
-        log_warn("sandbox %s: the engine does not answer, looking for it: %s", r->plan.sandbox_id,
-                 why);
+        log_warn("sandbox %s: the engine does not answer, retrying: %s", r->plan.sandbox_id, why);
         break;
     case NEWS_BACK:
-        log_info("sandbox %s: the engine is back and the container runs", r->plan.sandbox_id);
+        log_info("sandbox %s: the engine answers again and the container runs", r->plan.sandbox_id);
         loss_retry(r);
         break;
     case NEWS_GIVEN_UP:
-        log_error("sandbox %s: the engine has been gone for too long: %s", r->plan.sandbox_id, why);
+        log_error("sandbox %s: the engine has not answered for too long: %s", r->plan.sandbox_id,
+                  why);
         relay_execs_lose(r, &w->err);
         relay_gone(r);
         break;

@@ -33,13 +33,15 @@ static int shim_caches_make_overlay(const struct plan *plan, int dir, const char
     snprintf(upper, sizeof(upper), "caches/%s/upper", tool);
     snprintf(work, sizeof(work), "caches/%s/work", tool);
     r = layers_folder(dir, "caches", 0700, 0, err);
-    if (r >= 0)
-        r = layers_folder(dir, path, 0700, 0, err);
-    if (r >= 0)
-        r = layers_folder(dir, upper, 0755, shim_caches_owner_of(plan), err);
-    if (r >= 0)
-        r = layers_folder(dir, work, 0700, 0, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = layers_folder(dir, path, 0700, 0, err);
+    if (r < 0)
+        return r;
+    r = layers_folder(dir, upper, 0755, shim_caches_owner_of(plan), err);
+    if (r < 0)
+        return r;
+    return layers_folder(dir, work, 0700, 0, err);
 }
 
 /*
@@ -128,11 +130,13 @@ static int shim_caches_mount_nothing(int scaffold, int *ret, struct err *err)
     int r;
 
     r = mount_clone(scaffold, "none", flags, &fd, err);
-    if (r >= 0)
-        r = mount_set(fd, flags, -1, err);
-    if (r >= 0)
-        *ret = TAKE_FD(fd);
-    return r;
+    if (r < 0)
+        return r;
+    r = mount_set(fd, flags, -1, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_FD(fd);
+    return 0;
 }
 
 static int shim_caches_mount_one(const struct plan_cache *c, int shared, int scaffold, int root_fd,
@@ -146,7 +150,7 @@ static int shim_caches_mount_one(const struct plan_cache *c, int shared, int sca
     else if (c->kind != PLAN_CACHE_SHARED)
         r = shim_caches_mount_layered(c, &fd, err);
     if (r >= 0)
-        r = place_mount(root_fd, c->target, PLACE_FOLDER, fd < 0 ? shared : fd, err);
+        r = mount_point_mount(root_fd, c->target, MOUNT_POINT_FOLDER, fd < 0 ? shared : fd, err);
     return r < 0 ? err_wrap(err, "mount the cache of '%s'", c->tool) : 0;
 }
 

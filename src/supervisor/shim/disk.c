@@ -32,7 +32,7 @@ static int shim_disk_lock_image(int fd, const char *image, struct err *err)
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_sys(err, errno, "lock '%s'", image);
         if (deadline_passed(&by))
-            return err_set(err, ERR_CONFLICT, "'%s' is still in use by an earlier run", image);
+            return err_set(err, ERR_CONFLICT, "'%s' is still in use by a previous run", image);
         nanosleep(&nap, NULL);
     }
     return 0;
@@ -88,9 +88,9 @@ int disk_renew(int dirfd, const char *hash, struct err *err)
     if (r >= 0)
         r = overlay_renew_end(dirfd, err);
     if (r < 0)
-        return err_wrap(err, "renew the sandbox's root");
+        return err_wrap(err, "create the sandbox's root again");
     if ((unlinkat(dirfd, HASH_NAME, 0) < 0 && errno != ENOENT) ||
         symlinkat(want, dirfd, HASH_NAME) < 0)
-        return err_sys(err, errno, "note the spec on the sandbox's disk");
+        return err_sys(err, errno, "record the spec on the sandbox's disk");
     return 0;
 }

@@ -94,9 +94,12 @@ int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_
     }
     /* Once in the sandbox's user namespace we have no right to look at pid 1 any more. */
     r = enter_open_one(s, KIND_MOUNTS, ret_mounts, err);
-    if (r >= 0)
-        r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
-    if (r >= 0 && GUARD("cgroup namespace"))
+    if (r < 0)
+        return r;
+    r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
+    if (r < 0)
+        return r;
+    if (GUARD("cgroup namespace"))
         r = enter_unshare_cgroup(err);
     return r;
 }

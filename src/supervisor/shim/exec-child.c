@@ -65,11 +65,11 @@ struct exec_entry {
 
 _noreturn_ static void exec_child_fail(int status, const struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_FAILED, 0);
-    shim_put_err(&w, err);
-    if (shim_finish(&w, NULL) >= 0)
+    sup_begin(&w, SUP_FAILED, 0);
+    sup_put_err(&w, err);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(status, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
     _exit(127);
 }
@@ -135,7 +135,7 @@ static int exec_child_join(struct exec_entry *e, const struct exec_fds *fds, str
     r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ, err);
     /* After that file: of a hidden process it belongs to root. */
     if (r >= 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-        return err_sys(err, errno, "hide the helper");
+        return err_sys(err, errno, "make the helper non-dumpable");
     if (r >= 0)
         r = exec_child_pin_cpus(&e->shim->plan, err);
     if (r < 0)
@@ -151,15 +151,19 @@ static int exec_child_set_limits(const struct plan *plan, struct err *err)
     int r;
 
     r = rlimit_set(RLIMIT_CORE, 0, 0, err); /* a dump would be work outside of the cgroup */
-    if (r >= 0)
-        r = rlimit_set(RLIMIT_NOFILE, nofile, nofile, err);
-    if (r >= 0 && plan->pids)
+    if (r < 0)
+        return r;
+    r = rlimit_set(RLIMIT_NOFILE, nofile, nofile, err);
+    if (r < 0)
+        return r;
+    if (plan->pids)
         r = rlimit_set(RLIMIT_NPROC, plan->pids, plan->pids, err);
-    if (r >= 0)
-        r = rlimit_set(RLIMIT_NICE, 0, 0, err);
-    if (r >= 0)
-        r = rlimit_set(RLIMIT_RTPRIO, 0, 0, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = rlimit_set(RLIMIT_NICE, 0, 0, err);
+    if (r < 0)
+        return r;
+    return rlimit_set(RLIMIT_RTPRIO, 0, 0, err);
 }
 
 /*
@@ -179,10 +183,11 @@ static int exec_child_enter_workdir(const char *path, struct err *err)
     fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
     if (fd < 0 || fchdir(fd) < 0) {
         err_set(err, ERR_INVALID, "working folder '%s': %s", path, strerror(errno));
-        return err_hint(err, "It must exist inside the sandbox and be open to the user.");
+        return err_hint(
+            err, "The folder must exist inside the sandbox, and the user needs access to it.");
     }
     if (!getcwd(real, sizeof(real)) || real[0] != '/')
-        return err_set(err, ERR_DENIED, "working folder '%s' is outside of the sandbox", path);
+        return err_set(err, ERR_DENIED, "working folder '%s' is outside the sandbox", path);
     return 0;
 }
 
@@ -203,7 +208,7 @@ static int exec_child_open_null(int *ret, struct err *err)
 
 static int exec_child_open_stdio(struct exec_entry *e, struct err *err)
 {
-    if (!(e->spec->flags & SHIM_EXEC_TTY))
+    if (!(e->spec->flags & SUP_EXEC_TTY))
         return e->in >= 0 ? 0 : exec_child_open_null(&e->in, err);
     return pty_open(e->spec->rows, e->spec->cols, &e->master, &e->in, err);
 }
@@ -248,7 +253,7 @@ static int exec_child_arrange_stdio(struct exec_entry *e, struct err *err)
     if (dup2(e->in, 0) < 0 || dup2(out, 1) < 0 || dup2(errfd, 2) < 0)
         return err_sys(err, errno, "set up stdio");
     if (e->status != STATUS_FD && dup3(e->status, STATUS_FD, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "set up the status line");
+        return err_sys(err, errno, "set up the status pipe");
     e->status = STATUS_FD;
     syscall(SYS_close_range, STATUS_FD + 1U, ~0U, 0);
     return 0;
@@ -278,16 +283,16 @@ _noreturn_ static void exec_child_run_child(struct exec_entry *e)
 static void exec_child_tell_started(const struct exec_entry *e, pid_t pid, int pidfd)
 {
     int fds[EXEC_STARTED_FDS] = {pidfd};
-    struct shim_writer w;
+    struct sup_writer w;
     size_t n = 1;
 
     if (e->mark >= 0)
         fds[n++] = e->mark;
     if (e->master >= 0)
         fds[n++] = e->master;
-    shim_begin(&w, SHIM_STARTED, 0);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)pid);
-    if (shim_finish(&w, NULL) >= 0)
+    sup_begin(&w, SUP_STARTED, 0);
+    sup_put_u64(&w, SUP_TAG_PID, (uint64_t)pid);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(e->status, buf_data(&w.buf), w.buf.len, fds, n, 0);
 }
 
@@ -297,19 +302,24 @@ static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, 
     int r;
 
     r = exec_child_join(e, fds, err);
-    if (r >= 0)
-        r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
-    if (r >= 0)
-        r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
-    if (r >= 0)
-        r = GUARD("rlimits") ? exec_child_set_limits(plan, err) : 0;
-    if (r >= 0)
-        r = identity_become(plan, &e->user, err);
-    if (r >= 0)
-        r = exec_child_open_stdio(e, err);
-    if (r >= 0)
-        r = exec_child_enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
+    if (r < 0)
+        return r;
+    r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
+    if (r < 0)
+        return r;
+    r = GUARD("rlimits") ? exec_child_set_limits(plan, err) : 0;
+    if (r < 0)
+        return r;
+    r = identity_become(plan, &e->user, err);
+    if (r < 0)
+        return r;
+    r = exec_child_open_stdio(e, err);
+    if (r < 0)
+        return r;
+    return exec_child_enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
 }
 
 /* In a namespace whose pid 1 is dying there are no new processes, and the kernel's word for that is
@@ -348,9 +358,10 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
     if (pid == 0)
         exec_child_run_child(&e);
     if (pid == -EAGAIN) {
-        err_set(&err, ERR_LIMIT, "no process can be started: the sandbox is at its limit of %u",
+        err_set(&err, ERR_LIMIT,
+                "cannot start a process: the sandbox is at its limit of %u processes",
                 s->plan.pids);
-        err_hint(&err, "End some of its processes, or give it a higher --pids.");
+        err_hint(&err, "End some processes in the sandbox, or create it with a higher --pids.");
         exec_child_fail(e.status, &err);
     }
     if (pid < 0) {

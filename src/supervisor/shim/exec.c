@@ -84,7 +84,7 @@ static int shim_exec_pipe_for_all(int p[2])
 
 static int shim_exec_pipes_open(const struct supervised_exec *x, struct pipes *p, struct err *err)
 {
-    bool tty = x->spec.flags & SHIM_EXEC_TTY, in = x->spec.flags & SHIM_EXEC_STDIN;
+    bool tty = x->spec.flags & SUP_EXEC_TTY, in = x->spec.flags & SUP_EXEC_STDIN;
 
     *p = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
     if ((in && !tty && shim_exec_pipe_for_all(p->in) < 0) ||
@@ -134,7 +134,7 @@ static int shim_exec_watch(struct shim_exec *x, struct pipes *p, struct err *err
     struct supervised_exec *base = &x->exec;
     int r;
 
-    base->tty = base->spec.flags & SHIM_EXEC_TTY;
+    base->tty = base->spec.flags & SUP_EXEC_TTY;
     r = source_add(base->sup, &x->status, p->status[0], EPOLLIN, shim_exec_on_status, err);
     if (r < 0)
         return r;
@@ -155,7 +155,7 @@ int shim_exec_launch(struct supervised_exec *base, struct err *err)
     struct pipes p;
     int r;
 
-    if (base->sup->state == SHIM_PAUSED) {
+    if (base->sup->state == SUP_PAUSED) {
         err_set(err, ERR_CONFLICT, "the sandbox is paused");
         return err_hint(err, "Resume it first: `ripcord resume %s`.", base->sup->name);
     }
@@ -208,13 +208,13 @@ static void shim_exec_take_process(struct shim_exec *x, const char *packet, size
     int *tty = marked ? &fds[2] : &fds[1];
     struct supervised_exec *base = &x->exec;
     _cleanup_err_ struct err err = ERR_INIT;
-    struct shim_reader r;
-    struct shim_value v;
+    struct sup_reader r;
+    struct sup_value v;
 
-    if (shim_read(&r, packet, len, &err) < 0)
+    if (sup_read(&r, packet, len, &err) < 0)
         return;
-    while (shim_next(&r, &v, &err) > 0)
-        if (v.tag == SHIM_TAG_PID)
+    while (sup_next(&r, &v, &err) > 0)
+        if (v.tag == SUP_TAG_PID)
             base->pid = (int)v.u64;
     if (fds[0] >= 0 &&
         source_add(base->sup, &x->main, fds[0], EPOLLIN, shim_exec_on_main, &err) >= 0)
@@ -233,14 +233,14 @@ static void shim_exec_on_status(struct loop_source *src, uint32_t events _unused
     char *packet = supervisor_io(x->exec.sup);
     int fds[EXEC_STARTED_FDS] = {-1, -1, -1};
     size_t n = EXEC_STARTED_FDS;
-    ssize_t len = fd_recv(src->fd, packet, SHIM_MSG_MAX, fds, &n, MSG_DONTWAIT);
+    ssize_t len = fd_recv(src->fd, packet, SUP_MSG_MAX, fds, &n, MSG_DONTWAIT);
 
     if (len == -EAGAIN)
         return;
     if (len > 0 && n > 0)
         shim_exec_take_process(x, packet, (size_t)len, fds);
     else if (len > 0 && !x->start_err.code)
-        shim_read_err(packet, (size_t)len, &x->start_err);
+        sup_read_err(packet, (size_t)len, &x->start_err);
     else
         shim_exec_resolve(x);
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
@@ -277,7 +277,7 @@ void shim_exec_kill(struct supervised_exec *base)
     if (x->helper.fd >= 0)
         pidfd_signal(x->helper.fd, SIGKILL);
     if (all && x->mark >= 0 && !exec_members_kill(x->mark))
-        log_warn("exec %s: some of its processes do not die; they end with the sandbox", base->id);
+        log_warn("exec %s: some processes survive SIGKILL; they end with the sandbox", base->id);
 }
 
 int shim_exec_terminal(struct supervised_exec *base)
@@ -349,7 +349,7 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
         u.cpu_usec ? u.cpu_usec
                    : shim_exec_timeval_usec(&ru->ru_utime) + shim_exec_timeval_usec(&ru->ru_stime);
     rec->memory_peak = u.memory_peak ? u.memory_peak : (uint64_t)ru->ru_maxrss * 1024;
-    rec->memory_limit = s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory;
+    rec->memory_limit = s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory;
     rec->oom_kills = u.oom_kills;
     rec->io_read = (uint64_t)ru->ru_inblock * 512;
     rec->io_write = (uint64_t)ru->ru_oublock * 512;

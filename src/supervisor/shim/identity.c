@@ -20,9 +20,11 @@ static int identity_set_ids(const struct plan *plan, const struct user *u, struc
     bool many = plan->id_base || plan->sub_uid;
 
     if (!many && (u->uid != PLAN_AGENT_ID || u->gid != PLAN_AGENT_ID)) {
-        err_set(err, ERR_UNSUPPORTED, "user %u:%u does not exist here: only id %d is mapped",
-                u->uid, u->gid, PLAN_AGENT_ID);
-        return err_hint(err, "Other users need a range of ids: `ripcord doctor` tells how.");
+        err_set(err, ERR_UNSUPPORTED,
+                "user %u:%u does not exist in this sandbox (only id %d is mapped)", u->uid, u->gid,
+                PLAN_AGENT_ID);
+        return err_hint(
+            err, "Other users need a range of ids. Run `ripcord doctor` to see how to get one.");
     }
     /* Raw calls: the process has one thread, and libc's versions would look for others. */
     if (many && syscall(SYS_setgroups, u->n_groups, u->groups) < 0)

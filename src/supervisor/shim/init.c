@@ -42,7 +42,9 @@ static int shim_init_get_layers(const struct init_args *a, struct layers *layers
 {
     int r = layers_receive(layers, a->sock, err);
 
-    if (r >= 0 && !a->plan->id_base)
+    if (r < 0)
+        return r;
+    if (!a->plan->id_base)
         r = layers_open(layers, a->plan, -1, err);
     return r;
 }
@@ -55,7 +57,9 @@ static int shim_init_prepare(const struct init_args *a, struct err *err)
     if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
         return err_sys(err, errno, "set the host name inside");
     r = GUARD("network") ? ns_loopback_up(err) : 0;
-    if (r >= 0 && GUARD("pid 1"))
+    if (r < 0)
+        return r;
+    if (GUARD("pid 1"))
         r = caps_bound(CAPS_NONE, err); /* pid 1 runs no other program: it has what it needs */
     return r;
 }
@@ -88,7 +92,7 @@ static int shim_init_build(const struct init_args *a, struct layers *layers,
     if (r >= 0)
         r = shim_init_become_root(a->plan, err);
     if (r >= 0)
-        r = setup_root(a->plan, layers, a->memory_told, &fds[INIT_FD_MEMINFO], err);
+        r = setup_root(a->plan, layers, a->memory_shown, &fds[INIT_FD_MEMINFO], err);
     if (r >= 0)
         r = shim_init_join_cgroups(a, err);
     /* The sandbox's way to its package registry, there before any command could take the port. */
@@ -106,31 +110,31 @@ static int shim_init_give_up_everything(struct err *err)
         return r;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
         prctl(PR_SET_DUMPABLE, GUARD("not dumpable") ? 0 : 1, 0, 0, 0) < 0)
-        return err_sys(err, errno, "lock pid 1");
+        return err_sys(err, errno, "set up the process attributes of pid 1");
     return 0;
 }
 
 /* The descriptors go to the shim, those that there are. */
 static void shim_init_report(int sock, const struct err *err, const int fds[static INIT_FDS])
 {
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
     int sent[INIT_FDS];
     uint64_t which = 0;
     size_t n = 0;
 
-    shim_begin(&w, err->code ? SHIM_FAILED : SHIM_READY, 0);
+    sup_begin(&w, err->code ? SUP_FAILED : SUP_READY, 0);
     if (err->code)
-        shim_put_err(&w, err);
+        sup_put_err(&w, err);
     for (int i = 0; i < INIT_FDS && !err->code; i++) {
         if (fds[i] < 0)
             continue;
         sent[n++] = fds[i];
         which |= 1U << i;
     }
-    shim_put_u64(&w, SHIM_TAG_FLAGS, which);
-    if (shim_finish(&w, NULL) >= 0)
+    sup_put_u64(&w, SUP_TAG_FLAGS, which);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(sock, buf_data(&w.buf), w.buf.len, sent, n, 0);
-    shim_writer_done(&w);
+    sup_writer_done(&w);
 }
 
 /*

@@ -14,12 +14,12 @@ struct init_args {
     const struct plan *plan;
     const struct cgroup *cgroup;
     const struct cgroup_group *group;
-    uint64_t memory_told; /* as in struct shim */
+    uint64_t memory_shown; /* as in struct shim */
     int sock;             /* to the shim */
     int ready_pipe;       /* a byte into it: the sandbox is there; or -1 */
 };
 
-/* What comes with pid 1's READY to the shim; SHIM_TAG_FLAGS has a bit for each that does. */
+/* What comes with pid 1's READY to the shim; SUP_TAG_FLAGS has a bit for each that does. */
 enum init_fd { INIT_FD_MEMINFO, INIT_FD_LISTENER, INIT_FDS };
 
 /* In the cloned child. Never returns. */

@@ -149,7 +149,7 @@ static int shim_job_enter(const struct shim *s, const struct job_spec *spec, str
     int r;
 
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-        return err_sys(err, errno, "hide the helper");
+        return err_sys(err, errno, "make the helper non-dumpable");
     r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
     if (r >= 0 && spec->as_user)
         return shim_job_become_user(s, err);
@@ -177,7 +177,7 @@ _noreturn_ static void shim_job_main(const struct shim *s, int sock, struct job_
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct tree_stats stats = {0};
-    struct shim_writer w;
+    struct sup_writer w;
     int fd = -1, r;
 
     umask(022);
@@ -191,13 +191,13 @@ _noreturn_ static void shim_job_main(const struct shim *s, int sock, struct job_
         r = confine_job(&err);
     if (r >= 0)
         r = spec->run(spec, &stats, &fd, &err);
-    shim_begin(&w, SHIM_RESULT, 0);
+    sup_begin(&w, SUP_RESULT, 0);
     if (r < 0)
-        shim_put_err(&w, &err);
-    shim_put_stat(&w, "entries", stats.entries);
-    shim_put_stat(&w, "bytes", stats.bytes);
-    shim_put_stat(&w, "skipped", stats.skipped);
-    if (shim_finish(&w, NULL) >= 0)
+        sup_put_err(&w, &err);
+    sup_put_stat(&w, "entries", stats.entries);
+    sup_put_stat(&w, "bytes", stats.bytes);
+    sup_put_stat(&w, "skipped", stats.skipped);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(sock, buf_data(&w.buf), w.buf.len, &fd, r >= 0 && fd >= 0, 0);
     _exit(0);
 }
@@ -221,20 +221,20 @@ static void shim_job_free(struct shim_job *j)
 }
 
 /* Numbers only, and only those we know. */
-static void shim_job_pass_stats(struct shim_writer *w, const void *packet, size_t len)
+static void shim_job_pass_stats(struct sup_writer *w, const void *packet, size_t len)
 {
     static const char *const known[] = {"entries", "bytes", "skipped"};
-    struct shim_reader r;
-    struct shim_value v;
+    struct sup_reader r;
+    struct sup_value v;
 
-    if (shim_read(&r, packet, len, NULL) < 0)
+    if (sup_read(&r, packet, len, NULL) < 0)
         return;
-    while (shim_next(&r, &v, NULL) > 0)
-        for (size_t i = 0; v.tag == SHIM_TAG_STAT && i < ARRAY_SIZE(known); i++) {
+    while (sup_next(&r, &v, NULL) > 0)
+        for (size_t i = 0; v.tag == SUP_TAG_STAT && i < ARRAY_SIZE(known); i++) {
             size_t n = strlen(known[i]);
 
             if (strncmp(v.data, known[i], n) == 0 && v.data[n] == '=')
-                shim_put_stat(w, known[i], strtoull(v.data + n + 1, NULL, 10));
+                sup_put_stat(w, known[i], strtoull(v.data + n + 1, NULL, 10));
         }
 }
 
@@ -243,7 +243,7 @@ static void shim_job_on_message(struct loop_source *src, uint32_t events _unused
     struct shim_job *j = container_of(src, struct shim_job, src);
     _cleanup_err_ struct err err = ERR_INIT;
     char packet[16 << 10];
-    struct shim_writer w;
+    struct sup_writer w;
     size_t n_fds = 1;
     _cleanup_close_ int fd = -1;
     ssize_t n;
@@ -254,11 +254,11 @@ static void shim_job_on_message(struct loop_source *src, uint32_t events _unused
     if (n <= 0)
         err_set(&err, ERR_ENGINE, "the helper inside the sandbox ended without an answer");
     else
-        shim_read_err(packet, (size_t)n, &err);
+        sup_read_err(packet, (size_t)n, &err);
     if (j->peer) {
-        shim_begin(&w, SHIM_RESULT, j->seq);
+        sup_begin(&w, SUP_RESULT, j->seq);
         if (err.code)
-            shim_put_err(&w, &err);
+            sup_put_err(&w, &err);
         if (n > 0)
             shim_job_pass_stats(&w, packet, (size_t)n);
         peer_send(j->peer, &w, TAKE_FD(fd));
@@ -278,9 +278,9 @@ static int shim_job_start(struct supervisor_peer *p, uint64_t seq, struct job_sp
     for (j = s->jobs; j; j = j->next)
         live++;
     if (live >= JOBS_MAX)
-        return err_set(err, ERR_LIMIT, "%d copies and dials are under way in this sandbox already",
+        return err_set(err, ERR_LIMIT, "this sandbox already has %d copies and dials in progress",
                        JOBS_MAX);
-    if (s->sup.state != SHIM_RUNNING)
+    if (s->sup.state != SUP_RUNNING)
         return err_set(err, ERR_CONFLICT, "the sandbox is not running");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");

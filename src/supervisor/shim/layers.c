@@ -34,7 +34,7 @@ int layers_folder(int dirfd, const char *path, mode_t mode, uint32_t id, struct 
     if (mkdirat(dirfd, path, mode) < 0) {
         if (errno == EEXIST)
             return 0;
-        return err_sys(err, errno, "make folder '%s' of the sandbox", path);
+        return err_sys(err, errno, "create folder '%s' of the sandbox", path);
     }
     /* umask may have taken bits; the mode of an upper layer is the mode that the sandbox sees. */
     if (fchmodat(dirfd, path, mode, 0) < 0)
@@ -136,9 +136,9 @@ static int shim_layers_open_source(const struct plan_mount *m, struct stat *st, 
     if (fd < 0)
         return err_sys(err, errno, "open mount source '%s'", m->source);
     if (fstat(fd, st) < 0)
-        return err_sys(err, errno, "look at mount source '%s'", m->source);
+        return err_sys(err, errno, "stat mount source '%s'", m->source);
     if (exact && m->ino && (st->st_ino != m->ino || st->st_dev != m->dev))
-        return err_set(err, ERR_CONFLICT, "mount source '%s' has been replaced meanwhile",
+        return err_set(err, ERR_CONFLICT, "mount source '%s' was replaced after it was checked",
                        m->source);
     /* A socket of ours is one that a process of ours listens on; any other may be anybody's. */
     if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode) && !(m->ours && S_ISSOCK(st->st_mode)))
@@ -227,7 +227,7 @@ int layers_send(const struct layers *l, int sock, struct err *err)
         which[n] = at == l->n; /* the last packet */
         r = fd_send(sock, which, (n + 1) * sizeof(which[0]), fds, n, 0);
         if (r < 0)
-            return err_sys(err, -r, "hand the layers to the sandbox");
+            return err_sys(err, -r, "send the layers to the sandbox");
     } while (at < l->n);
     return 0;
 }
@@ -241,7 +241,7 @@ int layers_receive(struct layers *l, int sock, struct err *err)
         ssize_t len = fd_recv(sock, which, sizeof(which), fds, &n, 0);
 
         if (len == 0)
-            return err_set(err, ERR_ENGINE, "the shim has gone");
+            return err_set(err, ERR_ENGINE, "the shim ended");
         if (len < 0)
             return err_sys(err, (int)-len, "receive the layers");
         if ((size_t)len != (n + 1) * sizeof(which[0]))

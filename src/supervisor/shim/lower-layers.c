@@ -36,7 +36,7 @@ static int lower_layers_link_one(int scaffold, const char *target, const char *n
                                  struct err *err)
 {
     if (symlinkat(target, scaffold, name) < 0)
-        return err_sys(err, errno, "make a link to layer '%s'", target);
+        return err_sys(err, errno, "create a link to layer '%s'", target);
     return 0;
 }
 
@@ -152,7 +152,9 @@ int lower_home(const struct plan *plan, int scaffold, struct buf *ret, struct er
         r = lower_layers_add_homes(plan, scaffold, ret, err);
     else if (fstatat(scaffold, "lower/" HOME, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
         r = lower_layers_add(ret, "lower/" HOME, err);
-    if (r >= 0 && !ret->len)
+    if (r < 0)
+        return r;
+    if (!ret->len)
         r = lower_layers_add(ret, "none", err); /* an image without that user's folder */
     return r;
 }

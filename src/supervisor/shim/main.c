@@ -12,7 +12,6 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
-#include "lib/base/strv.h"
 #include "supervisor/shim/enter.h"
 #include "supervisor/shim/remove.h"
 #include "supervisor/shim/shim.h"
@@ -33,18 +32,18 @@ static int shim_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _
 {
     struct shim *s = shim_of(p->sup);
     struct cgroup_usage u;
-    struct shim_writer w;
+    struct sup_writer w;
 
     cgroup_usage(&s->cgroup, NULL, &u);
-    shim_begin(&w, SHIM_STATS, seq);
-    shim_put_stat(&w, "memory", u.memory);
-    shim_put_stat(&w, "memory_peak", u.memory_peak);
-    shim_put_stat(&w, "memory_limit", s->plan.memory);
-    shim_put_stat(&w, "cpu_usec", u.cpu_usec);
-    shim_put_stat(&w, "pids", u.pids);
-    shim_put_stat(&w, "pids_limit", s->plan.pids);
-    shim_put_stat(&w, "pids_denied", u.pids_denied);
-    shim_put_stat(&w, "execs", execs_live(&s->sup));
+    sup_begin(&w, SUP_STATS, seq);
+    sup_put_stat(&w, "memory", u.memory);
+    sup_put_stat(&w, "memory_peak", u.memory_peak);
+    sup_put_stat(&w, "memory_limit", s->plan.memory);
+    sup_put_stat(&w, "cpu_usec", u.cpu_usec);
+    sup_put_stat(&w, "pids", u.pids);
+    sup_put_stat(&w, "pids_limit", s->plan.pids);
+    sup_put_stat(&w, "pids_denied", u.pids_denied);
+    sup_put_stat(&w, "execs", execs_live(&s->sup));
     peer_send(p, &w, -1);
     return 1;
 }
@@ -54,9 +53,9 @@ static int shim_listener(struct supervisor *sup, struct err *err)
     int fd = shim_of(sup)->listener_fd;
 
     if (fd < 0)
-        return err_set(err, ERR_NOT_FOUND, "this sandbox was started without a package registry");
+        return err_set(err, ERR_NOT_FOUND, "the sandbox was started without a package cache");
     fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
+    return fd < 0 ? err_sys(err, errno, "duplicate the package cache's socket") : fd;
 }
 
 /* Its pidfd is readable from the moment that pid 1 is dead. */
@@ -111,7 +110,7 @@ static int shim_read_plan(struct shim *s, int fd, struct err *err)
 {
     int r = plan_read(fd, &s->plan, err);
 
-    guard_without(strv_env_get(s->plan.env, "RIPCORD_WITHOUT"));
+    guard_environment(s->plan.env);
     s->sup.sandbox_id = s->plan.sandbox_id;
     s->sup.name = s->plan.name;
     s->sup.hash = s->plan.hash;
@@ -128,7 +127,7 @@ static int shim_await_plan(struct shim *s, struct err *err)
     int fds[PLAN_FDS], r;
 
     cgroup_learn(NULL);
-    r = plan_take(SHIM_FD_CONTROL, fds, err);
+    r = plan_take(SUP_FD_CONTROL, fds, err);
     if (r <= 0)
         return r;
     plan = fds[PLAN_FD_PLAN];

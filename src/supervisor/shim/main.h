@@ -1,6 +1,6 @@
 /*
  * The shim: supervisor of one native sandbox. Started by the daemon with a socket as descriptor
- * SHIM_FD_CONTROL, perhaps long before it is needed: waits there for its plan, builds the sandbox,
+ * SUP_FD_CONTROL, perhaps long before it is needed: waits there for its plan, builds the sandbox,
  * serves it, and outlives the daemon. Or, called with `remove`, does that and ends (remove.h).
  */
 #pragma once

@@ -25,11 +25,11 @@ static int mount_point_open_beneath(int root_fd, const char *path, uint64_t flag
     return fd < 0 ? -errno : fd;
 }
 
-static int mount_point_make_last(int dirfd, const char *name, enum place_kind kind)
+static int mount_point_make_last(int dirfd, const char *name, enum mount_point_kind kind)
 {
     int fd;
 
-    if (kind == PLACE_FOLDER)
+    if (kind == MOUNT_POINT_FOLDER)
         return mkdirat(dirfd, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
     fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
     if (fd < 0)
@@ -39,7 +39,7 @@ static int mount_point_make_last(int dirfd, const char *name, enum place_kind ki
 }
 
 /* Makes every missing component, each below a pinned parent. */
-static int mount_point_make_path(int root_fd, const char *path, enum place_kind kind)
+static int mount_point_make_path(int root_fd, const char *path, enum mount_point_kind kind)
 {
     _cleanup_close_ int dir = mount_point_open_beneath(root_fd, ".", O_DIRECTORY);
 
@@ -53,7 +53,7 @@ static int mount_point_make_path(int root_fd, const char *path, enum place_kind 
             return -EINVAL;
         memcpy(name, path, n);
         name[n] = '\0';
-        r = mount_point_make_last(dir, name, last ? kind : PLACE_FOLDER);
+        r = mount_point_make_last(dir, name, last ? kind : MOUNT_POINT_FOLDER);
         if (r < 0 || last)
             return r;
         r = mount_point_open_beneath(dir, name, O_DIRECTORY);
@@ -64,9 +64,10 @@ static int mount_point_make_path(int root_fd, const char *path, enum place_kind 
     return dir;
 }
 
-int place_open(int root_fd, const char *path, enum place_kind kind, int *ret, struct err *err)
+int mount_point_open(int root_fd, const char *path, enum mount_point_kind kind, int *ret,
+                     struct err *err)
 {
-    uint64_t flags = kind == PLACE_FOLDER ? O_DIRECTORY : 0;
+    uint64_t flags = kind == MOUNT_POINT_FOLDER ? O_DIRECTORY : 0;
     int fd, r;
 
     path += *path == '/';
@@ -82,45 +83,46 @@ int place_open(int root_fd, const char *path, enum place_kind kind, int *ret, st
     err_sys(err, -fd, "open '/%s' inside to mount there", path);
     if (fd == -ELOOP || fd == -ENOTDIR)
         err_hint(err,
-                 "'/%s' must be reached without symbolic links. Remove the sandbox and "
-                 "create it again if something inside has replaced it.",
+                 "Use a path without symbolic links to '/%s'. If a command in the sandbox replaced "
+                 "it, remove the sandbox and create it again.",
                  path);
     return -ERR_SYSTEM;
 }
 
-int place_mount(int root_fd, const char *path, enum place_kind kind, int mount_fd, struct err *err)
+int mount_point_mount(int root_fd, const char *path, enum mount_point_kind kind, int mount_fd,
+                      struct err *err)
 {
     _cleanup_close_ int at = -1;
     int r;
 
-    r = place_open(root_fd, path, kind, &at, err);
+    r = mount_point_open(root_fd, path, kind, &at, err);
     if (r < 0)
         return r;
     r = mount_attach(mount_fd, at, "", err);
     return r < 0 ? err_wrap(err, "mount '%s' inside", path) : 0;
 }
 
-int place_mkdir(int dirfd, const char *path, mode_t mode, struct err *err)
+int mount_point_mkdir(int dirfd, const char *path, mode_t mode, struct err *err)
 {
     if (mkdirat(dirfd, path, mode) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "make folder '%s' inside", path);
+        return err_sys(err, errno, "create folder '%s' inside", path);
     return 0;
 }
 
-int place_symlink(int dirfd, const char *path, const char *to, struct err *err)
+int mount_point_symlink(int dirfd, const char *path, const char *to, struct err *err)
 {
     if (symlinkat(to, dirfd, path) < 0)
-        return err_sys(err, errno, "make link '%s' inside", path);
+        return err_sys(err, errno, "create link '%s' inside", path);
     return 0;
 }
 
-int place_write(int dirfd, const char *path, const char *text, struct err *err)
+int mount_point_write(int dirfd, const char *path, const char *text, struct err *err)
 {
     _cleanup_close_ int fd = openat(dirfd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     int r;
 
     if (fd < 0)
-        return err_sys(err, errno, "make file '%s' inside", path);
+        return err_sys(err, errno, "create file '%s' inside", path);
     r = fd_write_all(fd, text, strlen(text));
     return r < 0 ? err_sys(err, -r, "write file '%s' inside", path) : 0;
 }

@@ -59,15 +59,18 @@ static int shim_network_set_up_outside(int rtnl, const struct plan *p, struct er
 
     snprintf(alias, sizeof(alias), "ripcord %s %s", p->sandbox_id, p->name);
     r = rtnl_set_alias(rtnl, p->net_ifname, alias, err);
-    if (r >= 0)
-        r = shim_network_set_conf("ipv4", p->net_ifname, "rp_filter", "1", err);
-    if (r >= 0)
-        r = shim_network_set_conf("ipv6", p->net_ifname, "disable_ipv6", "1", err);
-    if (r >= 0)
-        r = rtnl_add_address(rtnl, p->net_ifname, p->net_host, PREFIX_LEN, err);
-    if (r >= 0)
-        r = rtnl_set_up(rtnl, p->net_ifname, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = shim_network_set_conf("ipv4", p->net_ifname, "rp_filter", "1", err);
+    if (r < 0)
+        return r;
+    r = shim_network_set_conf("ipv6", p->net_ifname, "disable_ipv6", "1", err);
+    if (r < 0)
+        return r;
+    r = rtnl_add_address(rtnl, p->net_ifname, p->net_host, PREFIX_LEN, err);
+    if (r < 0)
+        return r;
+    return rtnl_set_up(rtnl, p->net_ifname, err);
 }
 
 /* In the sandbox's network namespace: netlink sockets and /proc/sys/net follow the caller. */
@@ -77,20 +80,25 @@ static int shim_network_set_up_inside(const struct plan *p, struct err *err)
     int r;
 
     r = shim_network_set_conf("ipv6", "default", "disable_ipv6", "1", err);
-    if (r >= 0)
-        r = shim_network_set_conf("ipv6", INSIDE, "disable_ipv6", "1", err);
-    if (r >= 0)
-        r = rtnl_open(&rtnl, err);
-    if (r >= 0)
-        r = rtnl_add_address(rtnl, INSIDE, p->net_sandbox, PREFIX_LEN, err);
-    if (r >= 0)
-        r = rtnl_set_up(rtnl, INSIDE, err);
-    if (r >= 0)
-        r = rtnl_add_default_route(rtnl, INSIDE, p->net_host, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = shim_network_set_conf("ipv6", INSIDE, "disable_ipv6", "1", err);
+    if (r < 0)
+        return r;
+    r = rtnl_open(&rtnl, err);
+    if (r < 0)
+        return r;
+    r = rtnl_add_address(rtnl, INSIDE, p->net_sandbox, PREFIX_LEN, err);
+    if (r < 0)
+        return r;
+    r = rtnl_set_up(rtnl, INSIDE, err);
+    if (r < 0)
+        return r;
+    return rtnl_add_default_route(rtnl, INSIDE, p->net_host, err);
 }
 
-/* There and back: a shim that could not come back must not go on. */
+/* Enters the sandbox's network namespace and returns to our own. The start fails if we cannot
+ * return: a shim must not go on in the sandbox's namespace. */
 static int shim_network_visit(int own, int netns, const struct plan *p, struct err *err)
 {
     int r;
@@ -99,7 +107,7 @@ static int shim_network_visit(int own, int netns, const struct plan *p, struct e
         return err_sys(err, errno, "enter the sandbox's network namespace");
     r = shim_network_set_up_inside(p, err);
     if (setns(own, CLONE_NEWNET) < 0 && r >= 0)
-        r = err_sys(err, errno, "come back from the sandbox's network namespace");
+        r = err_sys(err, errno, "leave the sandbox's network namespace");
     return r;
 }
 
@@ -108,7 +116,6 @@ int network_start(const struct shim *s, struct err *err)
     const struct plan *p = &s->plan;
     _cleanup_close_ int own = -1, netns = -1, rtnl = -1;
     char path[64];
-    int r;
 
     if (p->network != PLAN_NETWORK_OPEN)
         return 0;
@@ -117,15 +124,10 @@ int network_start(const struct shim *s, struct err *err)
     netns = own < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (netns < 0)
         return err_sys(err, errno, "open the network namespaces");
-    r = rtnl_open(&rtnl, err);
-    if (r >= 0)
-        r = shim_network_make_pair(rtnl, p, netns, err);
-    if (r < 0)
+    if (rtnl_open(&rtnl, err) < 0 || shim_network_make_pair(rtnl, p, netns, err) < 0)
         return err_wrap(err, "network 'open'");
-    r = shim_network_set_up_outside(rtnl, p, err);
-    if (r >= 0)
-        r = shim_network_visit(own, netns, p, err);
-    if (r < 0) {
+    if (shim_network_set_up_outside(rtnl, p, err) < 0 ||
+        shim_network_visit(own, netns, p, err) < 0) {
         rtnl_del_link(rtnl, p->net_ifname, NULL);
         return err_wrap(err, "network 'open'");
     }

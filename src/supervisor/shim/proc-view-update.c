@@ -25,6 +25,6 @@ void proc_view_refresh(struct supervisor *sup, uint64_t now)
     s->refresh_at = now + PROC_VIEW_INTERVAL;
     cgroup_usage(&s->cgroup, NULL, &u);
     /* On failure the older figures stay: they are the same kind of truth, only older. */
-    if (proc_view_meminfo(&text, s->memory_told, u.memory, cgroup_cache(&s->cgroup)) >= 0)
+    if (proc_view_meminfo(&text, s->memory_shown, u.memory, cgroup_cache(&s->cgroup)) >= 0)
         (void)!pwrite(s->meminfo_fd, buf_data(&text), text.len, 0);
 }

@@ -13,7 +13,7 @@ static int remove_tree(void *name)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (rmtree(SHIM_FD_CONTROL, name, &err) >= 0)
+    if (rmtree(SUP_FD_CONTROL, name, &err) >= 0)
         return 0;
     log_warn("%s", err.msg);
     return 1;
@@ -25,13 +25,15 @@ static int remove_parse(char **args, struct submap *ret, struct err *err)
     int r;
 
     if (!args[0] || !args[1] || !args[2] || args[3] || strchr(args[0], '/'))
-        return err_set(err, ERR_INVALID, "remove: needs a name, a uid and a gid");
+        return err_set(err, ERR_INVALID, "remove: a name, a uid and a gid are required");
     r = parse_u64(args[1], 1, UINT32_MAX - SUBMAP_COUNT, &uid, err);
-    if (r >= 0)
-        r = parse_u64(args[2], 1, UINT32_MAX - SUBMAP_COUNT, &gid, err);
-    if (r >= 0)
-        *ret = (struct submap){(uint32_t)uid, (uint32_t)gid};
-    return r;
+    if (r < 0)
+        return r;
+    r = parse_u64(args[2], 1, UINT32_MAX - SUBMAP_COUNT, &gid, err);
+    if (r < 0)
+        return r;
+    *ret = (struct submap){(uint32_t)uid, (uint32_t)gid};
+    return 0;
 }
 
 int remove_main(char **args)
@@ -40,7 +42,7 @@ int remove_main(char **args)
     struct submap map;
     int r;
 
-    fcntl(SHIM_FD_CONTROL, F_SETFD, FD_CLOEXEC);
+    fcntl(SUP_FD_CONTROL, F_SETFD, FD_CLOEXEC);
     r = remove_parse(args, &map, &err);
     if (r >= 0)
         r = submap_run(&map, remove_tree, args[0], &err);

@@ -23,12 +23,12 @@ static int shim_secrets_write_secret(int dirfd, const char *name, const struct h
     if (fd < 0 && errno == EEXIST)
         return err_set(err, ERR_INVALID, "secret '%s' is given twice", s->name);
     if (fd < 0)
-        return err_sys(err, errno, "make the file of secret '%s'", s->name);
+        return err_sys(err, errno, "create the file for secret '%s'", s->name);
     r = fd_write_all(fd, s->value, s->len);
     if (r < 0)
         return err_sys(err, -r, "write secret '%s'", s->name);
     if (fchown(fd, uid, gid) < 0)
-        return err_sys(err, errno, "hand secret '%s' to user %u", s->name, uid);
+        return err_sys(err, errno, "set the owner of secret '%s' to user %u", s->name, uid);
     if (s->has_mode && fchmod(fd, s->mode) < 0)
         return err_sys(err, errno, "set the mode of secret '%s'", s->name);
     return 0;
@@ -66,9 +66,9 @@ static int shim_secrets_make_files(const struct handover *h, bool placed, const 
     if (r >= 0)
         r = shim_secrets_write_secrets(fd, h, placed, u, &open, err);
     if (r >= 0 && fchownat(fd, "", u->uid, u->gid, AT_EMPTY_PATH) < 0)
-        r = err_sys(err, errno, "hand the secrets to user %u", u->uid);
+        r = err_sys(err, errno, "set the owner of the secrets to user %u", u->uid);
     if (r >= 0 && open && !placed && fchmodat(fd, ".", 0555, 0) < 0)
-        r = err_sys(err, errno, "open the folder of secrets");
+        r = err_sys(err, errno, "open the secrets folder");
     if (r >= 0)
         r = mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
     if (r < 0)
@@ -92,8 +92,8 @@ static int shim_secrets_place_folder(int root, const struct handover *h, const s
 
     if (r < 0)
         return r;
-    r = place_mount(root, SECRETS_DIR, PLACE_FOLDER, *ret, err);
-    return r < 0 ? err_wrap(err, "place the secrets at '%s'", SECRETS_DIR) : 0;
+    r = mount_point_mount(root, SECRETS_DIR, MOUNT_POINT_FOLDER, *ret, err);
+    return r < 0 ? err_wrap(err, "mount the secrets at '%s'", SECRETS_DIR) : 0;
 }
 
 static int shim_secrets_place_one(int root, int files, size_t i, const char *target,
@@ -106,8 +106,8 @@ static int shim_secrets_place_one(int root, int files, size_t i, const char *tar
     snprintf(number, sizeof(number), "%zu", i);
     r = mount_clone(files, number, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
     if (r >= 0)
-        r = place_mount(root, target, PLACE_FILE, fd, err);
-    return r < 0 ? err_wrap(err, "place a secret at '%s'", target) : 0;
+        r = mount_point_mount(root, target, MOUNT_POINT_FILE, fd, err);
+    return r < 0 ? err_wrap(err, "mount a secret at '%s'", target) : 0;
 }
 
 /* Only what is mounted somewhere can be mounted a second time: all of them at the folder, which the

@@ -1,7 +1,6 @@
 /*
- * /dev: a tmpfs of our own in place of whatever the image has there, with six devices bound from
- * the host. Each is opened once, checked to be the device of that name by its numbers, and bound by
- * that descriptor.
+ * /dev: a tmpfs of our own that covers the image's /dev, with six devices bound from the host. We
+ * open each device once, compare its numbers with the expected ones, and bind that descriptor.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -38,23 +37,21 @@ static int setup_dev_bind_device(int dev_fd, size_t i, struct err *err)
     _cleanup_close_ int host = -1, fd = -1;
     char path[32];
     struct stat st;
-    int r;
 
     snprintf(path, sizeof(path), "/dev/%s", devices[i].name);
     host = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (host < 0 || fstat(host, &st) < 0)
         return err_sys(err, errno, "open the host's '%s'", path);
     if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(devices[i].major, devices[i].minor))
-        return err_set(err, ERR_SYSTEM, "the host's '%s' is not the device of that name", path);
-    r = mount_clone(host, "", 0, &fd, err);
-    if (r >= 0)
-        r = mount_set(fd, MOUNT_NOSUID | MOUNT_NOEXEC, -1, err);
-    if (r >= 0)
-        r = place_mount(dev_fd, devices[i].name, PLACE_FILE, fd, err);
-    return r < 0 ? err_wrap(err, "bind '%s'", path) : 0;
+        return err_set(err, ERR_SYSTEM, "the host's '%s' is not the expected device", path);
+    if (mount_clone(host, "", 0, &fd, err) < 0 ||
+        mount_set(fd, MOUNT_NOSUID | MOUNT_NOEXEC, -1, err) < 0 ||
+        mount_point_mount(dev_fd, devices[i].name, MOUNT_POINT_FILE, fd, err) < 0)
+        return err_wrap(err, "bind '%s'", path);
+    return 0;
 }
 
-/* Its own instance, with its own bound: one hog cannot drain the machine's pool of ptys. */
+/* A devpts instance with its own limit: one sandbox cannot use up the machine's ptys. */
 static int setup_dev_mount_devpts(const struct plan *plan, int dev_fd, struct err *err)
 {
     /* gid 5 is `tty` on Debian and most others; without a range of ids it is not mapped. */
@@ -70,26 +67,40 @@ static int setup_dev_mount_devpts(const struct plan *plan, int dev_fd, struct er
     r = mount_new("devpts", options, MOUNT_NOSUID | MOUNT_NOEXEC, &fd, err);
     if (r < 0)
         return r;
-    return place_mount(dev_fd, "pts", PLACE_FOLDER, fd, err);
+    return mount_point_mount(dev_fd, "pts", MOUNT_POINT_FOLDER, fd, err);
 }
 
-int setup_dev(const struct plan *plan, int root_fd, struct err *err)
+static int setup_dev_build(const struct plan *plan, int root_fd, struct err *err)
 {
     static const char *const options[] = {"size=64k", "nr_inodes=64", "mode=0755", NULL};
-    uint64_t shm = plan->shm_size ? plan->shm_size : SHM_SIZE_DEFAULT;
     _cleanup_close_ int dev = -1;
     int r;
 
     r = mount_new("tmpfs", options, MOUNT_NOSUID | MOUNT_NOEXEC, &dev, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(links); i++)
-        r = place_symlink(dev, links[i].name, links[i].to, err);
-    if (r >= 0)
-        r = place_mount(root_fd, "dev", PLACE_FOLDER, dev, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(devices); i++)
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+        r = mount_point_symlink(dev, links[i].name, links[i].to, err);
+        if (r < 0)
+            return r;
+    }
+    r = mount_point_mount(root_fd, "dev", MOUNT_POINT_FOLDER, dev, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
         r = setup_dev_bind_device(dev, i, err);
-    if (r >= 0)
-        r = setup_dev_mount_devpts(plan, dev, err);
-    if (r >= 0)
-        r = setup_tmpfs(dev, "shm", shm, "1777", err);
+        if (r < 0)
+            return r;
+    }
+    r = setup_dev_mount_devpts(plan, dev, err);
+    if (r < 0)
+        return r;
+    return setup_tmpfs(dev, "shm", plan->shm_size ? plan->shm_size : SHM_SIZE_DEFAULT, "1777", err);
+}
+
+int setup_dev(const struct plan *plan, int root_fd, struct err *err)
+{
+    int r = setup_dev_build(plan, root_fd, err);
+
     return r < 0 ? err_wrap(err, "set up '/dev'") : 0;
 }

@@ -1,7 +1,6 @@
 /*
- * What a sandbox is told of its memory, CPUs and name servers, where that differs from what the
- * machine or the image says. The files lie in a tmpfs of the sandbox's own, so its mount table
- * names no folder of the host.
+ * The files that show a sandbox its own memory, CPUs and name servers instead of the machine's or
+ * the image's. They are in a tmpfs of the sandbox, so its mount table names no folder of the host.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -15,25 +14,25 @@
 #include "supervisor/shim/proc-view.h"
 #include "supervisor/shim/setup.h"
 
-/* /etc/resolv.conf may be written by the sandbox's root, as anywhere; the others are the kernel's
- * own place, where nobody writes. */
+/* read_only: false only for /etc/resolv.conf, which the sandbox's root may change as on any
+ * machine. */
 static int setup_proc_view_put_file(int files, const char *name, const char *text, bool read_only,
                                     int root_fd, const char *path, struct err *err)
 {
-    int r = place_write(files, name, text, err);
+    int r = mount_point_write(files, name, text, err);
 
     return r < 0 ? r : setup_bind_file(files, name, read_only, root_fd, path, err);
 }
 
-static int setup_proc_view_put_meminfo(uint64_t memory_told, int files, int root_fd, int *ret,
+static int setup_proc_view_put_meminfo(uint64_t memory_shown, int files, int root_fd, int *ret,
                                        struct err *err)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(PROC_VIEW_FILE_MAX);
     int fd, r;
 
-    if (!memory_told)
+    if (!memory_shown)
         return 0;
-    if (proc_view_meminfo(&text, memory_told, 0, 0) < 0)
+    if (proc_view_meminfo(&text, memory_shown, 0, 0) < 0)
         return err_set(err, ERR_LIMIT, "text of '/proc/meminfo' is too long");
     r = setup_proc_view_put_file(files, "meminfo", buf_data(&text), true, root_fd, "proc/meminfo",
                                  err);
@@ -46,8 +45,8 @@ static int setup_proc_view_put_meminfo(uint64_t memory_told, int files, int root
     return 0;
 }
 
-/* Page by page: the kernel works out each processor's figures only when they are read, and on a
- * large machine we want but the first few. */
+/* Reads page by page: the kernel computes each processor's entry when it is read, and on a large
+ * machine we need only the first few. */
 static int setup_proc_view_read_cpuinfo(struct buf *b, unsigned cpus)
 {
     _cleanup_close_ int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
@@ -88,16 +87,19 @@ static int setup_proc_view_put_cpuinfo(const struct plan *plan, int files, int r
                                     "proc/cpuinfo", err);
 }
 
-int setup_proc_view(const struct plan *plan, uint64_t memory_told, int files, int root_fd,
+int setup_proc_view(const struct plan *plan, uint64_t memory_shown, int files, int root_fd,
                     int *ret_meminfo, struct err *err)
 {
     int r;
 
     r = setup_proc_view_put_cpuinfo(plan, files, root_fd, err);
-    if (r >= 0 && plan->resolv_conf)
+    if (r < 0)
+        return r;
+    if (plan->resolv_conf) {
         r = setup_proc_view_put_file(files, "resolv.conf", plan->resolv_conf, false, root_fd,
                                      "etc/resolv.conf", err);
-    if (r >= 0)
-        r = setup_proc_view_put_meminfo(memory_told, files, root_fd, ret_meminfo, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return setup_proc_view_put_meminfo(memory_shown, files, root_fd, ret_meminfo, err);
 }

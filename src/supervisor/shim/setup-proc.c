@@ -1,7 +1,7 @@
 /*
- * /proc of the sandbox's own pid namespace, with what could change the machine made read-only and
- * what tells too much of it hidden; and /sys, which is not the kernel's at all but a few truthful
- * files, mounted read-only.
+ * /proc and /sys. /proc belongs to the sandbox's own pid namespace; entries that could change the
+ * machine are read-only, and entries that reveal too much about the machine are hidden. /sys is not
+ * the kernel's sysfs but a read-only folder with a few files that describe the sandbox.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -20,8 +20,8 @@
 
 static const char *const locked[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
 
-/* Each is a file or a folder, and exists or not, as the kernel was built. Keys, addresses, how the
- * machine was booted; and what tells, interrupt by interrupt, what others are doing just now. */
+/* Files and folders; the kernel's configuration decides which of them exist. They reveal keys,
+ * kernel addresses, boot parameters, and through interrupt counters the activity of others. */
 static const char *const hidden[] = {
     "kcore",    "keys",      "timer_list", "sched_debug", "latency_stats", "scsi",
     "acpi",     "asound",    "interrupts", "kallsyms",    "modules",       "key-users",
@@ -31,16 +31,14 @@ static const char *const hidden[] = {
 static int setup_proc_protect(int proc, const char *name, struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    int r;
 
     if (faccessat(proc, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    r = mount_clone(proc, name, 0, &fd, err);
-    if (r >= 0)
-        r = mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
-    if (r >= 0)
-        r = mount_attach(fd, proc, name, err);
-    return r < 0 ? err_wrap(err, "make '/proc/%s' read-only", name) : 0;
+    if (mount_clone(proc, name, 0, &fd, err) < 0 ||
+        mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err) < 0 ||
+        mount_attach(fd, proc, name, err) < 0)
+        return err_wrap(err, "make '/proc/%s' read-only", name);
+    return 0;
 }
 
 static int setup_proc_clone_file(int files, const char *name, bool read_only, int *ret,
@@ -50,43 +48,47 @@ static int setup_proc_clone_file(int files, const char *name, bool read_only, in
     int r;
 
     r = mount_clone(files, name, 0, &fd, err);
-    if (r >= 0 && read_only)
+    if (r < 0)
+        return r;
+    if (read_only) {
         r = mount_set(fd, MOUNT_RDONLY, -1, err);
-    if (r >= 0)
-        *ret = TAKE_FD(fd);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE_FD(fd);
+    return 0;
 }
 
 int setup_bind_file(int files, const char *name, bool read_only, int root_fd, const char *path,
                     struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    int r = setup_proc_clone_file(files, name, read_only, &fd, err);
 
-    if (r >= 0)
-        r = place_mount(root_fd, path, PLACE_FILE, fd, err);
-    return r < 0 ? err_wrap(err, "bind '/%s'", path) : 0;
+    if (setup_proc_clone_file(files, name, read_only, &fd, err) < 0 ||
+        mount_point_mount(root_fd, path, MOUNT_POINT_FILE, fd, err) < 0)
+        return err_wrap(err, "bind '/%s'", path);
+    return 0;
 }
 
-/* By an empty folder or file of our own: never anything of the image. */
+/* Covers the entry with an empty folder or file of our own, never with one from the image. */
 static int setup_proc_hide(int proc, int files, const char *name, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
-    int r;
 
     if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode))
         return 0;
-    r = setup_proc_clone_file(files, S_ISDIR(st.st_mode) ? "folder" : "file", true, &fd, err);
-    if (r >= 0)
-        r = mount_attach(fd, proc, name, err);
-    return r < 0 ? err_wrap(err, "hide '/proc/%s'", name) : 0;
+    if (setup_proc_clone_file(files, S_ISDIR(st.st_mode) ? "folder" : "file", true, &fd, err) < 0 ||
+        mount_attach(fd, proc, name, err) < 0)
+        return err_wrap(err, "hide '/proc/%s'", name);
+    return 0;
 }
 
 /*
- * Attached over /sys for the time being: a detached tree cannot be cloned from before Linux 6.15.
- * /sys covers it again, so nothing inside reaches it but by what is bound elsewhere, and that is
- * read-only mount by mount: this one must stay writable, for a file that is written again later.
+ * The tmpfs is attached at /sys for now, because before Linux 6.15 a detached tree cannot be
+ * cloned. The final /sys covers it later, so processes inside reach only the parts that are bound
+ * elsewhere. Those bind mounts are read-only. The tmpfs itself must stay writable: meminfo is
+ * written again while the sandbox runs.
  */
 static int setup_proc_make_files(int root_fd, int *ret, struct err *err)
 {
@@ -95,21 +97,25 @@ static int setup_proc_make_files(int root_fd, int *ret, struct err *err)
     int r;
 
     r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
-    if (r >= 0)
-        r = place_mkdir(fd, "folder", 0555, err);
-    if (r >= 0)
-        r = place_write(fd, "file", "", err);
-    if (r >= 0)
-        r = place_mount(root_fd, "sys", PLACE_FOLDER, fd, err);
-    if (r >= 0)
-        *ret = TAKE_FD(fd);
-    return r;
+    if (r < 0)
+        return r;
+    r = mount_point_mkdir(fd, "folder", 0555, err);
+    if (r < 0)
+        return r;
+    r = mount_point_write(fd, "file", "", err);
+    if (r < 0)
+        return r;
+    r = mount_point_mount(root_fd, "sys", MOUNT_POINT_FOLDER, fd, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_FD(fd);
+    return 0;
 }
 
 /*
- * A second lock behind seccomp: no user namespace, and so no new privilege, can be made inside.
- * Written by the descriptor of our own procfs before that has a name: what the image has at /proc
- * is not asked.
+ * A second guard behind seccomp: processes inside cannot make a user namespace, and so cannot gain
+ * privileges. We write through the descriptor of our own procfs before it is attached, so a
+ * prepared /proc in the image has no effect.
  */
 static int setup_proc_forbid_namespaces(int root_fd, int proc, struct err *err)
 {
@@ -130,22 +136,31 @@ int setup_proc(int root_fd, int *ret_files, struct err *err)
 
     r = mount_new("proc", NULL, MOUNT_SAFE | MOUNT_NOEXEC, &proc, err);
     if (r < 0) {
-        err_hint(err, "Some containers hide parts of /proc, and the kernel then forbids a new one: "
-                      "run ripcord outside of that container.");
+        err_hint(err, "Some containers hide parts of /proc, and the kernel then refuses to mount a "
+                      "new one. Run ripcord outside that container.");
         return err_wrap(err, "set up '/proc'");
     }
     r = setup_proc_forbid_namespaces(root_fd, proc, err);
-    if (r >= 0)
-        r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
-    if (r >= 0)
-        r = setup_proc_make_files(root_fd, &files, err);
-    for (size_t i = 0; r >= 0 && i < n_locked; i++)
+    if (r < 0)
+        return r;
+    r = mount_point_mount(root_fd, "proc", MOUNT_POINT_FOLDER, proc, err);
+    if (r < 0)
+        return r;
+    r = setup_proc_make_files(root_fd, &files, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < n_locked; i++) {
         r = setup_proc_protect(proc, locked[i], err);
-    for (size_t i = 0; r >= 0 && i < n_hidden; i++)
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < n_hidden; i++) {
         r = setup_proc_hide(proc, files, hidden[i], err);
-    if (r >= 0)
-        *ret_files = TAKE_FD(files);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    *ret_files = TAKE_FD(files);
+    return 0;
 }
 
 /* ---- /sys ---- */
@@ -157,43 +172,52 @@ static int setup_proc_write_cpus(const struct plan *plan, int sys, struct err *e
     char path[64];
     cpu_set_t have;
     unsigned cpus;
-    int r = 0;
+    int r;
 
     if (sched_getaffinity(0, sizeof(have), &have) < 0)
         return err_sys(err, errno, "count the CPUs");
     cpus = proc_view_cpu_count(plan->cpu_milli, &have);
     if (proc_view_cpu_list(&list, cpus) < 0)
         return err_set(err, ERR_LIMIT, "list of CPUs is too long");
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(lists); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
         snprintf(path, sizeof(path), "devices/system/cpu/%s", lists[i]);
-        r = place_write(sys, path, buf_data(&list), err);
+        r = mount_point_write(sys, path, buf_data(&list), err);
+        if (r < 0)
+            return r;
     }
-    for (unsigned i = 0; r >= 0 && i < cpus; i++) {
+    for (unsigned i = 0; i < cpus; i++) {
         snprintf(path, sizeof(path), "devices/system/cpu/cpu%u", i);
-        r = place_mkdir(sys, path, 0555, err);
+        r = mount_point_mkdir(sys, path, 0555, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* A folder of those files, and not a file system of its own: each costs a start, and the more there
- * are on a machine the longer takes the end of every cgroup. */
-int setup_sys(const struct plan *plan, int files, int root_fd, struct err *err)
+static int setup_proc_fill_sys(const struct plan *plan, int sys, struct err *err)
 {
     static const char *const folders[] = {"devices", "devices/system", "devices/system/cpu",
                                           "fs",      "fs/cgroup",      "kernel"};
-    _cleanup_close_ int sys = -1;
-    int r;
 
-    r = place_mkdir(files, "sys", 0555, err);
-    if (r >= 0)
-        r = mount_clone(files, "sys", 0, &sys, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
-        r = place_mkdir(sys, folders[i], 0555, err);
-    if (r >= 0)
-        r = setup_proc_write_cpus(plan, sys, err);
-    if (r >= 0)
-        r = mount_set(sys, MOUNT_RDONLY, -1, err);
-    if (r >= 0)
-        r = place_mount(root_fd, "sys", PLACE_FOLDER, sys, err);
-    return r < 0 ? err_wrap(err, "set up '/sys'") : 0;
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+        int r = mount_point_mkdir(sys, folders[i], 0555, err);
+
+        if (r < 0)
+            return r;
+    }
+    return setup_proc_write_cpus(plan, sys, err);
+}
+
+/* /sys is a folder of the small files' tmpfs and not a file system of its own. Each file system
+ * makes a start slower, and their number on the machine makes the removal of cgroups slower. */
+int setup_sys(const struct plan *plan, int files, int root_fd, struct err *err)
+{
+    _cleanup_close_ int sys = -1;
+
+    if (mount_point_mkdir(files, "sys", 0555, err) < 0 ||
+        mount_clone(files, "sys", 0, &sys, err) < 0 || setup_proc_fill_sys(plan, sys, err) < 0 ||
+        mount_set(sys, MOUNT_RDONLY, -1, err) < 0 ||
+        mount_point_mount(root_fd, "sys", MOUNT_POINT_FOLDER, sys, err) < 0)
+        return err_wrap(err, "set up '/sys'");
+    return 0;
 }

@@ -1,9 +1,8 @@
 /*
- * The root file system. A scaffold (a small tmpfs over the sandbox's data folder, in our mount
- * namespace only) holds the layers under short names, as overlayfs must find them attached in our
- * own mount namespace; the names `lower` and `data/…` are all that the mount table inside will ever
- * show. After the pivot the scaffold goes with the old root: overlayfs keeps its own hold on the
- * layers.
+ * The root file system. A scaffold (a small tmpfs that exists only in our mount namespace) holds
+ * the layers under short names, because overlayfs must find them attached in our own mount
+ * namespace. The mount table inside shows only the names `lower` and `data/…`. After the pivot the
+ * scaffold disappears with the old root; overlayfs keeps its own reference to the layers.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -36,38 +35,52 @@ int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, 
     r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
     if (r < 0)
         return err_wrap(err, "prepare '%s'", path);
-    return place_mount(root_fd, path, PLACE_FOLDER, fd, err);
+    return mount_point_mount(root_fd, path, MOUNT_POINT_FOLDER, fd, err);
 }
 
 /*
- * Stands in the scaffold afterwards, with the layers attached. /usr, because every machine has it,
- * it is open to all, and its copy is among the layers by now. Not "/": umount2() of the old root
- * would take what is stacked on it instead.
+ * Attaches the layers to the scaffold and leaves it as the working folder. The scaffold covers
+ * /usr: every machine has that folder, everybody may enter it, and the layers already hold a copy.
+ * It must not cover "/", because umount2() of the old root would then detach the scaffold instead.
  */
+static int setup_root_fill_scaffold(const struct plan *plan, const struct layers *layers, int fd,
+                                    struct err *err)
+{
+    static const char *const folders[] = {"lower", "data", "base", "root", "none"};
+    int r;
+
+    r = mount_attach(fd, AT_FDCWD, "/usr", err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+        r = mount_point_mkdir(fd, folders[i], 0755, err);
+        if (r < 0)
+            return r;
+    }
+    if (fchdir(fd) < 0)
+        return err_sys(err, errno, "enter the scaffold");
+    r = mount_attach(layers->fd[LAYER_LOWER], fd, "lower", err);
+    if (r < 0)
+        return r;
+    r = mount_attach(layers->fd[LAYER_DATA], fd, "data", err);
+    if (r < 0)
+        return r;
+    if (layers->fd[LAYER_BASE] >= 0) {
+        r = mount_attach(layers->fd[LAYER_BASE], fd, "base", err);
+        if (r < 0)
+            return r;
+    }
+    return lower_link(plan, fd, err);
+}
+
 static int setup_root_build_scaffold(const struct plan *plan, const struct layers *layers, int *ret,
                                      struct err *err)
 {
     static const char *const options[] = {"size=64k", "mode=0700", NULL};
-    static const char *const folders[] = {"lower", "data", "base", "root", "none"};
     _cleanup_close_ int fd = -1;
-    int r;
 
-    r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
-    if (r >= 0)
-        r = mount_attach(fd, AT_FDCWD, "/usr", err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
-        r = place_mkdir(fd, folders[i], 0755, err);
-    if (r >= 0 && fchdir(fd) < 0)
-        r = err_sys(err, errno, "enter the scaffold");
-    if (r >= 0)
-        r = mount_attach(layers->fd[LAYER_LOWER], fd, "lower", err);
-    if (r >= 0)
-        r = mount_attach(layers->fd[LAYER_DATA], fd, "data", err);
-    if (r >= 0 && layers->fd[LAYER_BASE] >= 0)
-        r = mount_attach(layers->fd[LAYER_BASE], fd, "base", err);
-    if (r >= 0)
-        r = lower_link(plan, fd, err);
-    if (r < 0)
+    if (mount_new("tmpfs", options, MOUNT_SAFE, &fd, err) < 0 ||
+        setup_root_fill_scaffold(plan, layers, fd, err) < 0)
         return err_wrap(err, "build the scaffold of the root");
     *ret = TAKE_FD(fd);
     return 0;
@@ -78,21 +91,17 @@ static int setup_root_mount_root(const struct plan *plan, int scaffold, int *ret
     struct overlay root = {NULL, "data/root/upper", "data/root/work", plan->ephemeral};
     _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
     _cleanup_close_ int fd = -1;
-    int r;
 
-    r = lower_root(plan, &lower, err);
+    if (lower_root(plan, &lower, err) < 0)
+        return err_wrap(err, "mount the root");
     root.lower = buf_data(&lower);
-    if (r >= 0)
-        r = overlay_mount(&root, &fd, err);
-    if (r >= 0)
-        r = mount_attach(fd, scaffold, "root", err);
-    if (r < 0)
+    if (overlay_mount(&root, &fd, err) < 0 || mount_attach(fd, scaffold, "root", err) < 0)
         return err_wrap(err, "mount the root");
     *ret = TAKE_FD(fd);
     return 0;
 }
 
-/* The home of an image that knows no such user, where no overlay of its own brings it. */
+/* Makes /home/agent in images that do not have it, for sandboxes without an overlay for it. */
 static int setup_root_ensure_home(const struct plan *plan, int root_fd, struct err *err)
 {
     _cleanup_close_ int fd = -1;
@@ -101,78 +110,91 @@ static int setup_root_ensure_home(const struct plan *plan, int root_fd, struct e
 
     if (plan->image == PLAN_IMAGE_HOST && !plan->n_layers)
         return 0;
-    r = place_open(root_fd, "home/agent", PLACE_FOLDER, &fd, err);
+    r = mount_point_open(root_fd, "home/agent", MOUNT_POINT_FOLDER, &fd, err);
     if (r < 0)
         return r;
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at '/home/agent'");
+        return err_sys(err, errno, "stat '/home/agent'");
     if (st.st_uid == 0 && fchownat(fd, "", PLAN_AGENT_ID, PLAN_AGENT_ID, AT_EMPTY_PATH) < 0)
-        return err_sys(err, errno, "give '/home/agent' to its user");
+        return err_sys(err, errno, "set the owner of '/home/agent'");
     return 0;
 }
 
-/* An overlay of its own, as it outlives the root's; in a throw-away sandbox it need not. */
+/* The home has an overlay of its own, because it outlives the root's. An ephemeral sandbox does not
+ * need that. */
 static int setup_root_mount_home(const struct plan *plan, int scaffold, int root_fd,
                                  struct err *err)
 {
     struct overlay home = {NULL, "data/home/upper", "data/home/work", false};
     _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
     _cleanup_close_ int fd = -1;
-    int r;
 
     if (plan->bare)
         return 0;
     if (plan->ephemeral)
         return setup_root_ensure_home(plan, root_fd, err);
-    r = lower_home(plan, scaffold, &lower, err);
+    if (lower_home(plan, scaffold, &lower, err) < 0)
+        return err_wrap(err, "mount '/home/agent'");
     home.lower = buf_data(&lower);
-    if (r >= 0)
-        r = overlay_mount(&home, &fd, err);
-    if (r >= 0)
-        r = place_mount(root_fd, "home/agent", PLACE_FOLDER, fd, err);
-    return r < 0 ? err_wrap(err, "mount '/home/agent'") : 0;
+    if (overlay_mount(&home, &fd, err) < 0 ||
+        mount_point_mount(root_fd, "home/agent", MOUNT_POINT_FOLDER, fd, err) < 0)
+        return err_wrap(err, "mount '/home/agent'");
+    return 0;
 }
 
 static int setup_root_mount_host_trees(const struct layers *layers, int root_fd, struct err *err)
 {
-    int r = 0;
+    static const struct {
+        const char *path;
+        int layer;
+    } trees[] = {{"usr", LAYER_USR}, {"opt", LAYER_OPT}};
 
-    if (layers->fd[LAYER_USR] >= 0)
-        r = place_mount(root_fd, "usr", PLACE_FOLDER, layers->fd[LAYER_USR], err);
-    if (r >= 0 && layers->fd[LAYER_OPT] >= 0)
-        r = place_mount(root_fd, "opt", PLACE_FOLDER, layers->fd[LAYER_OPT], err);
-    return r;
-}
+    for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
+        int fd = layers->fd[trees[i].layer], r;
 
-static uint64_t setup_root_bounded(uint64_t size)
-{
-    return GUARD("tmpfs") ? size : GIB(64);
+        if (fd < 0)
+            continue;
+        r = mount_point_mount(root_fd, trees[i].path, MOUNT_POINT_FOLDER, fd, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int setup_root_mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
 {
-    int r = 0;
+    const struct {
+        const char *path, *mode;
+        uint64_t size; /* 0: not mounted */
+    } list[] = {{"tmp", "1777", plan->tmp_size},
+                {"run", "0755", plan->run_size},
+                {"scratch", "1777", plan->scratch_size}};
 
-    if (plan->tmp_size)
-        r = setup_tmpfs(root_fd, "tmp", setup_root_bounded(plan->tmp_size), "1777", err);
-    if (r >= 0 && plan->run_size)
-        r = setup_tmpfs(root_fd, "run", setup_root_bounded(plan->run_size), "0755", err);
-    if (r >= 0 && plan->scratch_size)
-        r = setup_tmpfs(root_fd, "scratch", setup_root_bounded(plan->scratch_size), "1777", err);
-    return r;
+    for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+        int r;
+
+        if (!list[i].size)
+            continue;
+        r = setup_tmpfs(root_fd, list[i].path, GUARD("tmpfs") ? list[i].size : GIB(64),
+                        list[i].mode, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-static int setup_root_mount_wanted(const struct plan *plan, const struct layers *layers,
-                                   int root_fd, struct err *err)
+/* The mounts that the user asked for. */
+static int setup_root_mount_requested(const struct plan *plan, const struct layers *layers,
+                                      int root_fd, struct err *err)
 {
     for (size_t i = 0; i < plan->n_mounts; i++) {
         int fd = layers->fd[LAYER_MOUNTS + i], r;
         struct stat st;
 
         if (fstat(fd, &st) < 0)
-            return err_sys(err, errno, "look at mount source '%s'", plan->mounts[i].source);
-        r = place_mount(root_fd, plan->mounts[i].target,
-                        S_ISDIR(st.st_mode) ? PLACE_FOLDER : PLACE_FILE, fd, err);
+            return err_sys(err, errno, "stat mount source '%s'", plan->mounts[i].source);
+        r = mount_point_mount(root_fd, plan->mounts[i].target,
+                              S_ISDIR(st.st_mode) ? MOUNT_POINT_FOLDER : MOUNT_POINT_FILE, fd, err);
         if (r < 0)
             return r;
     }
@@ -180,8 +202,8 @@ static int setup_root_mount_wanted(const struct plan *plan, const struct layers 
 }
 
 /*
- * The proof that the host is out of reach: a root that is still stacked on ours would be the one
- * that setns() enters. Every mount that can be reached is listed, and just one may be at "/".
+ * Proves that the host's root is out of reach: if another root were still stacked on ours, setns()
+ * would enter that one. mountinfo lists every reachable mount, and exactly one may be at "/".
  */
 static int setup_root_check_root(struct err *err)
 {
@@ -199,42 +221,54 @@ static int setup_root_check_root(struct err *err)
         roots += field && STREQ(field, "/");
     }
     if (roots != 1)
-        return err_set(err, ERR_SYSTEM, "%d mounts at '/' of the sandbox: refused", roots);
+        return err_set(err, ERR_SYSTEM, "the sandbox has %d mounts at '/' (expected 1)", roots);
     return 0;
 }
 
-int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_told,
+int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_shown,
                int *ret_meminfo, struct err *err)
 {
     _cleanup_close_ int scaffold = -1, root_fd = -1, files = -1;
     int r;
 
     r = mount_make_private(err);
-    if (r >= 0)
-        r = setup_root_build_scaffold(plan, layers, &scaffold, err);
-    if (r >= 0)
-        r = setup_root_mount_root(plan, scaffold, &root_fd, err);
-    if (r >= 0)
-        r = setup_root_mount_home(plan, scaffold, root_fd, err);
-    if (r >= 0)
-        r = setup_root_mount_host_trees(layers, root_fd, err);
-    if (r >= 0)
-        r = setup_root_mount_tmpfs(plan, root_fd, err);
-    if (r >= 0)
-        r = setup_dev(plan, root_fd, err);
-    if (r >= 0)
-        r = setup_proc(root_fd, &files, err);
-    if (r >= 0)
-        r = setup_proc_view(plan, memory_told, files, root_fd, ret_meminfo, err);
-    if (r >= 0)
-        r = setup_sys(plan, files, root_fd, err);
-    if (r >= 0)
-        r = caches_mount(plan, layers, scaffold, root_fd, err);
-    if (r >= 0)
-        r = setup_root_mount_wanted(plan, layers, root_fd, err);
-    if (r >= 0)
-        r = mount_pivot(root_fd, err);
-    if (r >= 0)
-        r = setup_root_check_root(err);
-    return r;
+    if (r < 0)
+        return r;
+    r = setup_root_build_scaffold(plan, layers, &scaffold, err);
+    if (r < 0)
+        return r;
+    r = setup_root_mount_root(plan, scaffold, &root_fd, err);
+    if (r < 0)
+        return r;
+    r = setup_root_mount_home(plan, scaffold, root_fd, err);
+    if (r < 0)
+        return r;
+    r = setup_root_mount_host_trees(layers, root_fd, err);
+    if (r < 0)
+        return r;
+    r = setup_root_mount_tmpfs(plan, root_fd, err);
+    if (r < 0)
+        return r;
+    r = setup_dev(plan, root_fd, err);
+    if (r < 0)
+        return r;
+    r = setup_proc(root_fd, &files, err);
+    if (r < 0)
+        return r;
+    r = setup_proc_view(plan, memory_shown, files, root_fd, ret_meminfo, err);
+    if (r < 0)
+        return r;
+    r = setup_sys(plan, files, root_fd, err);
+    if (r < 0)
+        return r;
+    r = caches_mount(plan, layers, scaffold, root_fd, err);
+    if (r < 0)
+        return r;
+    r = setup_root_mount_requested(plan, layers, root_fd, err);
+    if (r < 0)
+        return r;
+    r = mount_pivot(root_fd, err);
+    if (r < 0)
+        return r;
+    return setup_root_check_root(err);
 }

@@ -38,7 +38,7 @@ struct shim {
     int init_pid;
     int ready_pipe;                  /* see start.c; or -1 */
     int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
-    uint64_t memory_told; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
+    uint64_t memory_shown; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
     int meminfo_fd;       /* the file that stands in its place, or -1 */
     uint64_t refresh_at;  /* of that file, while an exec runs */
     int listener_fd;      /* with network `packages`: on the registry's port inside; or -1 */

@@ -1,8 +1,8 @@
 /*
- * Bringing the sandbox up: cgroups, clone3 into fresh namespaces, id maps, layers; then pid 1
- * builds the inside and reports. Straight-line and blocking, with a deadline: nothing else is to be
- * done before the sandbox is there. What was made is undone on failure; most of it (namespaces,
- * detached mounts) goes with the processes that hold it.
+ * Starting the sandbox: cgroups, clone3 into new namespaces, id maps, layers; then pid 1 builds the
+ * inside and reports. The code is straight-line and blocks, with a deadline, because the shim has
+ * no other work before the sandbox exists. A failure undoes the cgroups and kills pid 1; the
+ * namespaces and detached mounts end with the processes that hold them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,17 +47,17 @@ static int shim_start_make_cgroups(struct shim *s, struct err *err)
     s->sup.unenforced =
         cgroup_limit(&s->cgroup, GUARD("limits") ? &limits : &(struct cgroup_limits){0});
     if (s->sup.unenforced & p->required) {
-        err_set(err, ERR_UNSUPPORTED, "a limit that was asked for cannot be enforced here:%s%s%s",
-                s->sup.unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
-                s->sup.unenforced & PLAN_LIMIT_CPUS ? " cpus" : "",
-                s->sup.unenforced & PLAN_LIMIT_PIDS ? " pids" : "");
-        return err_hint(err, "This needs the right to make cgroups with those controllers: "
-                             "`ripcord doctor` tells how.");
+        err_set(err, ERR_UNSUPPORTED, "this machine cannot enforce the requested limits:%s%s%s",
+                s->sup.unenforced & LIMIT_MEMORY ? " memory" : "",
+                s->sup.unenforced & LIMIT_CPUS ? " cpus" : "",
+                s->sup.unenforced & LIMIT_PIDS ? " pids" : "");
+        return err_hint(err, "Limits need cgroups with these controllers. Run `ripcord doctor` to "
+                             "see how to enable them.");
     }
     return cgroup_group_open(&s->cgroup, "init", false, &s->init_group, err);
 }
 
-/* False: there are none, or the machine does not let us have them after all. */
+/* False: the plan has no subordinate ids, or the machine refuses to map them. */
 static bool shim_start_map_sub_ids(struct shim *s)
 {
     const struct submap map = {s->plan.sub_uid, s->plan.sub_gid};
@@ -67,7 +67,7 @@ static bool shim_start_map_sub_ids(struct shim *s)
         return false;
     if (submap_write(s->init_pid, &map, &why) >= 0)
         return true;
-    log_warn("sandbox %s: only one user inside: %s", s->plan.sandbox_id, why.msg);
+    log_warn("sandbox %s: only one user id is available inside: %s", s->plan.sandbox_id, why.msg);
     s->plan.sub_uid = s->plan.sub_gid = 0;
     return false;
 }
@@ -90,50 +90,53 @@ static int shim_start_write_maps(struct shim *s, struct err *err)
 
 static int shim_start_open_data(const struct plan *p, int *ret_disk, struct err *err)
 {
-    int r = 0;
+    int r;
 
     if (p->disk_image) {
         r = disk_mount(p->disk_image, p->ephemeral, ret_disk, err);
-        if (r >= 0)
-            r = disk_renew(*ret_disk, p->hash ? p->hash : "", err);
+        if (r < 0)
+            return r;
+        r = disk_renew(*ret_disk, p->hash ? p->hash : "", err);
+        if (r < 0)
+            return r;
     }
-    return r < 0 ? r : layers_prepare(p, *ret_disk, err);
+    return layers_prepare(p, *ret_disk, err);
 }
 
-/* Takes the disk, so that from here on only the sandbox holds it. */
-static int shim_start_hand_over_layers(struct shim *s, int *disk, struct err *err)
+/* Takes the disk, so that afterwards only the sandbox holds it. */
+static int shim_start_send_layers(struct shim *s, int *disk, struct err *err)
 {
+    _cleanup_(layers_done) struct layers layers;
     _cleanup_close_ int userns = -1;
-    struct layers layers;
-    int r = 0;
+    int r;
 
     layers_init(&layers, &s->plan);
     layers.fd[LAYER_DATA] = TAKE_FD(*disk);
     if (s->plan.id_base) {
         r = ns_open_user(s->init_pid, &userns, err);
-        if (r >= 0)
-            r = layers_open(&layers, &s->plan, userns, err);
+        if (r < 0)
+            return r;
+        r = layers_open(&layers, &s->plan, userns, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0)
-        r = layers_send(&layers, s->init_sock, err);
-    layers_done(&layers);
-    return r;
+    return layers_send(&layers, s->init_sock, err);
 }
 
-/* They come in the order of enum init_fd, those that there are. */
+/* SUP_TAG_FLAGS of pid 1's answer says which descriptors of enum init_fd came, in that order. */
 static int shim_start_take_fds(struct shim *s, const char *packet, size_t len, const int *fds,
                                size_t n, struct err *err)
 {
     int *const places[INIT_FDS] = {&s->meminfo_fd, &s->listener_fd};
-    struct shim_reader rd;
-    struct shim_value v;
+    struct sup_reader rd;
+    struct sup_value v;
     uint64_t which = 0;
     size_t taken = 0;
     int r;
 
-    r = shim_read(&rd, packet, len, err);
-    while (r >= 0 && (r = shim_next(&rd, &v, err)) > 0)
-        if (v.tag == SHIM_TAG_FLAGS)
+    r = sup_read(&rd, packet, len, err);
+    while (r >= 0 && (r = sup_next(&rd, &v, err)) > 0)
+        if (v.tag == SUP_TAG_FLAGS)
             which = v.u64;
     for (int i = 0; i < INIT_FDS && taken < n; i++)
         if (which & (1U << i))
@@ -144,9 +147,10 @@ static int shim_start_take_fds(struct shim *s, const char *packet, size_t len, c
 }
 
 /*
- * The command of a throw-away sandbox comes right behind its plan. Its helper is made ready while
- * pid 1 builds, and waits at the gate: a pipe into which pid 1 puts a byte when all is there. An
- * open network is none of what pid 1 makes, so those sandboxes have no gate.
+ * The command of an ephemeral sandbox arrives directly after its plan. The helper for that command
+ * prepares itself while pid 1 builds, and waits at the ready pipe: pid 1 writes one byte into it
+ * when the inside is complete. Sandboxes with an open network have no ready pipe, because the shim
+ * sets that network up after pid 1 has finished.
  */
 static int shim_start_make_ready_pipe(struct shim *s, int *ret_inside, struct err *err)
 {
@@ -161,11 +165,11 @@ static int shim_start_make_ready_pipe(struct shim *s, int *ret_inside, struct er
     return 0;
 }
 
-/* Until pid 1 says something; takes in what comes for it to the gate. */
-static int shim_start_await_word(struct shim *s, struct err *err)
+/* Waits for a message of pid 1. Until then it takes the first command, if a ready pipe exists. */
+static int shim_start_poll_init(struct shim *s, struct err *err)
 {
     struct pollfd p[2] = {{.fd = s->init_sock, .events = POLLIN},
-                          {.fd = s->ready_pipe >= 0 ? SHIM_FD_CONTROL : -1, .events = POLLIN}};
+                          {.fd = s->ready_pipe >= 0 ? SUP_FD_CONTROL : -1, .events = POLLIN}};
     struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
 
     for (;;) {
@@ -174,44 +178,47 @@ static int shim_start_await_word(struct shim *s, struct err *err)
         if (r < 0 && errno == EINTR)
             continue;
         if (r <= 0)
-            return err_set(err, ERR_TIMEOUT, "building the sandbox took over %d s",
+            return err_set(err, ERR_TIMEOUT, "building the sandbox took longer than %d s",
                            START_TIMEOUT_SEC);
         if (p[0].revents)
             return 0;
-        r = peer_early(&s->sup, SHIM_FD_CONTROL, err);
+        r = peer_early(&s->sup, SUP_FD_CONTROL, err);
         if (r < 0)
             return r;
-        if (r == 0 || s->sup.execs) /* the rest is for later */
+        if (r == 0 || s->sup.execs) /* later messages wait for the loop */
             p[1].fd = -1;
     }
 }
 
-/* READY, or the error that stopped pid 1, in its own words. */
+/* Waits for READY. An error that stopped pid 1 becomes our error. */
 static int shim_start_await_init(struct shim *s, struct err *err)
 {
     char *packet = supervisor_io(&s->sup);
     int fds[INIT_FDS];
     size_t n_fds = INIT_FDS;
     ssize_t n;
-    int r = shim_start_await_word(s, err);
+    int r;
 
+    r = shim_start_poll_init(s, err);
     if (r < 0)
         return r;
-    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, fds, &n_fds, 0);
+    n = fd_recv(s->init_sock, packet, SUP_MSG_MAX, fds, &n_fds, 0);
     if (n == 0)
-        return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended while it was being built");
+        return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended during the start");
     if (n < 0)
-        return err_sys(err, (int)-n, "hear from pid 1 of the sandbox");
-    r = shim_read_err(packet, (size_t)n, err);
-    return r < 0 ? r : shim_start_take_fds(s, packet, (size_t)n, fds, n_fds, err);
+        return err_sys(err, (int)-n, "receive from pid 1 of the sandbox");
+    r = sup_read_err(packet, (size_t)n, err);
+    if (r < 0)
+        return r;
+    return shim_start_take_fds(s, packet, (size_t)n, fds, n_fds, err);
 }
 
 /*
- * A user namespace belongs to the user who makes it, and what its processes hold of the kernel's
- * counted things (inotify instances, message queues, locked memory, signals) is counted for that
- * user too, up the line: were all made by root, one sandbox could take all that there is for the
- * others and for root. So each is made by the first of its own ids. The capabilities stay: the
- * kernel takes them from who leaves uid 0 unless it is told not to.
+ * A user namespace belongs to the user that makes it. The kernel counts limited resources (inotify
+ * instances, message queues, locked memory, signals) of its processes for that user too. If root
+ * made every namespace, one sandbox could use up these resources for all others and for root. So
+ * the first of the sandbox's own ids makes each namespace. The securebits keep our capabilities,
+ * which the kernel otherwise drops from a process that leaves uid 0.
  */
 static int shim_start_act_as(uid_t uid, unsigned long securebits)
 {
@@ -222,7 +229,7 @@ static int shim_start_act_as(uid_t uid, unsigned long securebits)
     return 0;
 }
 
-/* Who does not come back could supervise nothing. */
+/* The start fails if this fails: the shim could not supervise the sandbox. */
 static int shim_start_act_as_root(void)
 {
     if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) < 0)
@@ -273,10 +280,10 @@ static int shim_start_clone_init(struct shim *s, struct err *err)
         return err_sys(err, errno, "make a socket pair");
     pid = shim_start_clone_owned(s, &pidfd);
     if (pid == 0) {
-        struct init_args args = {&s->plan,       &s->cgroup, &s->init_group,
-                                 s->memory_told, pair[1],    ready_pipe};
+        struct init_args args = {&s->plan,        &s->cgroup, &s->init_group,
+                                 s->memory_shown, pair[1],    ready_pipe};
 
-        close(pair[0]); /* else the end of the shim would not be seen */
+        close(pair[0]); /* else pid 1 would not notice the end of the shim */
         init_main(&args);
     }
     fd_close(pair[1]);
@@ -284,8 +291,8 @@ static int shim_start_clone_init(struct shim *s, struct err *err)
         fd_close(pair[0]);
         err_sys(err, -pid, "make the sandbox's namespaces");
         if (pid == -EPERM)
-            err_hint(err, "Unprivileged user namespaces may be switched off on this machine: "
-                          "`ripcord doctor` tells.");
+            err_hint(err, "Unprivileged user namespaces may be disabled on this machine. Run "
+                          "`ripcord doctor` to check.");
         return -ERR_SYSTEM;
     }
     s->init_pid = pid;
@@ -300,7 +307,7 @@ static int shim_start_clone_init(struct shim *s, struct err *err)
     return 0;
 }
 
-/* When both sides failed, pid 1's own words name the cause; ours only that it has gone. */
+/* If both sides failed, pid 1's error names the cause; ours says only that pid 1 ended. */
 static void shim_start_prefer_init_error(struct shim *s, struct err *err)
 {
     _cleanup_err_ struct err inner = ERR_INIT;
@@ -309,13 +316,13 @@ static void shim_start_prefer_init_error(struct shim *s, struct err *err)
 
     if (s->init_sock < 0)
         return;
-    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, NULL, NULL, MSG_DONTWAIT);
-    if (n > 0 && shim_read_err(packet, (size_t)n, &inner) < 0)
+    n = fd_recv(s->init_sock, packet, SUP_MSG_MAX, NULL, NULL, MSG_DONTWAIT);
+    if (n > 0 && sup_read_err(packet, (size_t)n, &inner) < 0)
         err_move(err, &inner);
 }
 
-/* A first command that its helper had begun already is a child of ours, whom nobody else reaps, and
- * pid 1 is not let go before it: whoever ends is taken, until pid 1 is. */
+/* The helper of a first command may have started the command already. That process is our child,
+ * and the kernel does not let pid 1 end before it is reaped. So reap every child until pid 1. */
 static void shim_start_reap_init(const struct shim *s)
 {
     siginfo_t si;
@@ -339,32 +346,47 @@ static void shim_start_undo(struct shim *s)
     cgroup_close(&s->cgroup);
 }
 
-int sandbox_start(struct shim *s, struct err *err)
+static int shim_start_build(struct shim *s, struct err *err)
 {
     _cleanup_close_ int disk = -1;
     int r;
 
     r = filter_possible(err);
-    if (r >= 0)
-        r = shim_start_make_cgroups(s, err);
-    if (r >= 0)
-        r = shim_start_open_data(&s->plan, &disk, err);
-    s->memory_told = proc_view_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
-    if (r >= 0)
-        r = shim_start_clone_init(s, err);
-    if (r >= 0)
-        r = shim_start_write_maps(s, err);
-    if (r >= 0)
-        r = enter_open(s, err);
-    if (r >= 0)
-        r = shim_start_hand_over_layers(s, &disk, err);
-    s->sup.state = SHIM_RUNNING;
-    if (r >= 0)
-        r = shim_start_await_init(s, err);
-    s->ready_pipe = fd_close(s->ready_pipe);
-    if (r >= 0)
-        r = network_start(s, err);
-    if (r < 0) {
+    if (r < 0)
+        return r;
+    r = shim_start_make_cgroups(s, err);
+    if (r < 0)
+        return r;
+    r = shim_start_open_data(&s->plan, &disk, err);
+    if (r < 0)
+        return r;
+    s->memory_shown = proc_view_memory(s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory);
+    r = shim_start_clone_init(s, err);
+    if (r < 0)
+        return r;
+    r = shim_start_write_maps(s, err);
+    if (r < 0)
+        return r;
+    r = enter_open(s, err);
+    if (r < 0)
+        return r;
+    r = shim_start_send_layers(s, &disk, err);
+    if (r < 0)
+        return r;
+    /* RUNNING before pid 1 has finished: the first command may arrive while we wait for it, and
+     * exec_start() refuses commands in every other state. */
+    s->sup.state = SUP_RUNNING;
+    r = shim_start_await_init(s, err);
+    if (r < 0)
+        return r;
+    s->ready_pipe = fd_close(s->ready_pipe); /* later commands need not wait */
+    return network_start(s, err);
+}
+
+int sandbox_start(struct shim *s, struct err *err)
+{
+    if (shim_start_build(s, err) < 0) {
+        s->ready_pipe = fd_close(s->ready_pipe);
         shim_start_prefer_init_error(s, err);
         shim_start_undo(s);
         return -(int)err->code;

@@ -16,7 +16,7 @@ enum { CGROUP_WAIT_SEC = 2 };
 /* Frozen processes hear no signal. */
 void shim_stopping(struct supervisor *sup)
 {
-    if (sup->state == SHIM_PAUSED)
+    if (sup->state == SUP_PAUSED)
         cgroup_freeze(&shim_of(sup)->cgroup, false, NULL);
 }
 
@@ -88,9 +88,9 @@ void stop_if_init_dies(struct shim *s)
 {
     char byte;
 
-    if (s->sup.state == SHIM_STOPPING || recv(s->init_sock, &byte, 1, MSG_DONTWAIT) != 0)
+    if (s->sup.state == SUP_STOPPING || recv(s->init_sock, &byte, 1, MSG_DONTWAIT) != 0)
         return;
-    log_warn("sandbox %s: pid 1 has died; all in it ends", s->plan.sandbox_id);
+    log_warn("sandbox %s: pid 1 died; all processes in the sandbox end", s->plan.sandbox_id);
     stop_begin(&s->sup, 0);
 }
 

@@ -106,7 +106,7 @@ static int user_resolve_name(const char *name, char *passwd, struct user *u, str
     if (passwd && user_from_passwd(passwd, name, 0, u))
         return 0;
     err_set(err, ERR_INVALID, "user '%s' is not in the sandbox's /etc/passwd", name);
-    return err_hint(err, "Give a number (`--user 1000`) or a name that the sandbox knows.");
+    return err_hint(err, "Give a number (`--user 1000`) or a name from the sandbox's /etc/passwd.");
 }
 
 /* An id that passwd does not know has the group of the same number, never 0 by default. */
@@ -119,7 +119,7 @@ static int user_resolve_ids(const char *who, char *passwd, struct user *u, struc
     snprintf(number, sizeof(number), "%.*s", (int)MIN(n, sizeof(number) - 1), who);
     if (n >= sizeof(number) || !user_take_id(number, &uid) ||
         (who[n] && !user_take_id(who + n + 1, &gid)))
-        return err_set(err, ERR_INVALID, "user '%s' is not UID or UID:GID up to %d", who,
+        return err_set(err, ERR_INVALID, "user '%s' must be UID or UID:GID, each at most %d", who,
                        USER_ID_MAX);
     u->uid = u->gid = uid;
     snprintf(u->home, sizeof(u->home), "/");

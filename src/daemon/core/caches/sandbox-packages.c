@@ -14,8 +14,7 @@
 
 /* The spec's network leads to a registry. An engine that nobody has needed yet has not said whether
  * it can: then the sandbox's supervisor will. */
-static bool sandbox_packages_uses_packages(const struct sandbox *sb,
-                                           const struct sandbox_spec *spec)
+static bool sandbox_packages_is_used(const struct sandbox *sb, const struct sandbox_spec *spec)
 {
     bool cannot = engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES);
 
@@ -26,9 +25,9 @@ static bool sandbox_packages_uses_packages(const struct sandbox *sb,
 static void sandbox_packages_no_listener(struct sandbox *sb, const struct err *err)
 {
     const char *why = err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND
-                          ? "it was started by an earlier version: stop it and start it again"
+                          ? "an earlier version started the sandbox; stop it and start it again"
                           : err->msg;
-    char *text = xasprintf("network 'packages' has no package registry: %s", why);
+    char *text = xasprintf("network 'packages' has no package cache: %s", why);
 
     manager_warn(sb->m, "sandbox %s: %s", sb->name, text);
     strv_push(&sb->warnings, text);
@@ -58,7 +57,7 @@ static void sandbox_packages_on_listener(void *arg, const struct err *err, int f
 
 void sandbox_packages_linked(struct sandbox *sb)
 {
-    if (sandbox_packages_uses_packages(sb, &sb->spec))
+    if (sandbox_packages_is_used(sb, &sb->spec))
         supervisor_conn_listener(sb->conn, sandbox_packages_on_listener, sb);
 }
 
@@ -90,9 +89,8 @@ const char *sandbox_packages_way(const struct sandbox *sb)
 
 const char *sandbox_packages_trouble(const struct sandbox *sb)
 {
-    return sandbox_packages_uses_packages(sb, &sb->spec)
-               ? packages_proxy_trouble(sb->m->config.packages)
-               : NULL;
+    return sandbox_packages_is_used(sb, &sb->spec) ? packages_proxy_trouble(sb->m->config.packages)
+                                                   : NULL;
 }
 
 static void sandbox_packages_on_answer(void *arg, const struct err *err, const char *json)
@@ -110,7 +108,7 @@ void sandbox_packages_require(struct op *op, void (*then)(struct op *op))
 {
     const struct manager_config *c = &op->sb->m->config;
 
-    if (!c->packages_required || !sandbox_packages_uses_packages(op->sb, &op->want)) {
+    if (!c->packages_required || !sandbox_packages_is_used(op->sb, &op->want)) {
         then(op);
         return;
     }
@@ -137,7 +135,7 @@ void sandbox_packages_event(struct manager *m, const char *json)
     char kind[EVENT_KIND_MAX + 1];
     json_t *doc = NULL;
 
-    if (json_parse("the registry's event", json, strlen(json), &doc, NULL) < 0)
+    if (json_parse("event of the package cache", json, strlen(json), &doc, NULL) < 0)
         return;
     type = json_string_value(json_object_get(doc, "type"));
     snprintf(kind, sizeof(kind), "registry.%.20s", type ? type : "unknown");

@@ -8,6 +8,7 @@
 
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/engine/caches.h"
+#include "daemon/engine/engine-caches.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
@@ -26,7 +27,7 @@ static void tool_caches_round_end(struct round *r)
 {
     _cleanup_json_ json_t *doc = json_pack("{s:o, s:o}", "caches", r->items, "errors", r->troubles);
 
-    r->m->loose--;
+    r->m->background_calls--;
     r->done(r->arg, doc);
     free(r->tool);
     free(r);
@@ -82,9 +83,9 @@ static void tool_caches_listed(void *arg, const struct err *err, const struct en
 
 /* ---- forgetting ---- */
 
-static void tool_caches_dropped(void *arg, const struct err *err, struct engine_sandbox *box)
+static void tool_caches_dropped(void *arg, const struct err *err, struct engine_sandbox *info)
 {
-    (void)box;
+    (void)info;
     if (err && err->code != ERR_UNSUPPORTED)
         tool_caches_round_trouble(arg, err);
     tool_caches_round_step(arg);
@@ -118,7 +119,7 @@ static void tool_caches_round_start(struct manager *m, const char *tool, tool_ca
     r->tool = tool ? xstrdup(tool) : NULL;
     r->done = done;
     r->arg = arg;
-    m->loose++;
+    m->background_calls++;
     tool_caches_round_step(r);
 }
 
@@ -134,7 +135,8 @@ int manager_caches_drop(struct manager *m, const char *tool, tool_caches_fn done
     const struct cache_tool *t;
     int r = all ? 0 : cache_tool_find(tool, &t, err);
 
-    if (r >= 0)
-        tool_caches_round_start(m, all ? "" : tool, done, arg);
-    return r;
+    if (r < 0)
+        return r;
+    tool_caches_round_start(m, all ? "" : tool, done, arg);
+    return 0;
 }

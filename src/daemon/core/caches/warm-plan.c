@@ -91,9 +91,9 @@ static int warm_plan_find_recipe(const char *tool, const struct recipe **ret, st
         *ret = &recipes[i];
         return 0;
     }
-    err_set(err, ERR_UNSUPPORTED, "the cache of '%s' cannot be filled in advance", tool);
-    return err_hint(err, "The package registry serves Python and npm packages: pip, uv, npm, pnpm "
-                         "and yarn can be.");
+    err_set(err, ERR_UNSUPPORTED, "the cache of '%s' cannot be warmed", tool);
+    return err_hint(err, "Use pip, uv, npm, pnpm or yarn: the package cache serves Python and "
+                         "npm packages.");
 }
 
 static int warm_plan_check_package(const struct recipe *r, const char *s, struct err *err)
@@ -104,9 +104,9 @@ static int warm_plan_check_package(const struct recipe *r, const char *s, struct
         fine = isalnum((unsigned char)*p) || strchr("._-", *p) || strchr(r->special, *p);
     if (fine)
         return 0;
-    err_set(err, ERR_INVALID, "'%.80s' is not a package for %s", s, r->tool);
+    err_set(err, ERR_INVALID, "invalid package '%.80s' for %s", s, r->tool);
     return err_hint(err,
-                    "A name, with a version where wanted: 'requests==2.32.3', 'left-pad@1.3'.");
+                    "Write a name, or a name and a version: 'requests==2.32.3', 'left-pad@1.3'.");
 }
 
 /* How much of a line is no comment. */
@@ -126,9 +126,9 @@ static int warm_plan_check_options(const char *text, size_t len, unsigned line, 
 
         if (!option || (len - i > 7 && strncmp(text + i, "--hash=", 7) == 0))
             continue;
-        err_set(err, ERR_INVALID, "line %u of the requirements has an option: '%.*s'", line,
+        err_set(err, ERR_INVALID, "line %u of the requirements: option '%.*s' is not allowed", line,
                 (int)MIN(len - i, (size_t)60), text + i);
-        return err_hint(err, "Only requirements are taken, with '--hash=…' behind them.");
+        return err_hint(err, "Remove the option. Only '--hash=…' is allowed after a requirement.");
     }
     return 0;
 }
@@ -139,8 +139,9 @@ static int warm_plan_check_characters(const char *text, size_t len, unsigned lin
 {
     for (size_t i = 0; i < len; i++)
         if (text[i] != '\t' && (text[i] < ' ' || text[i] > '~'))
-            return err_set(err, ERR_INVALID, "line %u of the requirements has the character 0x%02x",
-                           line, (unsigned char)text[i]);
+            return err_set(err, ERR_INVALID,
+                           "line %u of the requirements: character 0x%02x is not allowed", line,
+                           (unsigned char)text[i]);
     return 0;
 }
 
@@ -154,25 +155,29 @@ static int warm_plan_take_line(const char *text, size_t len, unsigned line, stru
         len--;
     len = warm_plan_without_comment(text, len);
     r = warm_plan_check_characters(text, len, line, err);
-    if (r >= 0)
-        r = warm_plan_check_options(text, len, line, err);
-    if (r >= 0 && (buf_append(ret, text, len) < 0 || buf_append_c(ret, '\n') < 0))
-        r = err_set(err, ERR_LIMIT, "the requirements are over %zu bytes", ret->max);
-    return r;
+    if (r < 0)
+        return r;
+    r = warm_plan_check_options(text, len, line, err);
+    if (r < 0)
+        return r;
+    if (buf_append(ret, text, len) < 0 || buf_append_c(ret, '\n') < 0)
+        return err_set(err, ERR_LIMIT, "the requirements are larger than %zu bytes", ret->max);
+    return 0;
 }
 
 static int warm_plan_take_requirements(const char *text, struct buf *ret, struct err *err)
 {
     unsigned line = 1;
-    int r = 0;
 
-    for (const char *p = text; r >= 0 && *p; line++) {
+    for (const char *p = text; *p; line++) {
         size_t len = strcspn(p, "\n");
+        int r = warm_plan_take_line(p, len, line, ret, err);
 
-        r = warm_plan_take_line(p, len, line, ret, err);
+        if (r < 0)
+            return r;
         p += len + (p[len] == '\n');
     }
-    return r;
+    return 0;
 }
 
 static int warm_plan_check_kind(const struct recipe *r, const struct warm_request *q,
@@ -181,14 +186,13 @@ static int warm_plan_check_kind(const struct recipe *r, const struct warm_reques
     int given = (json_array_size(q->packages) > 0) + (q->requirements != NULL) + (q->lock != NULL);
 
     if (!given)
-        return err_set(err, ERR_INVALID, "nothing to fill the cache of '%s' with: no package",
-                       r->tool);
+        return err_set(err, ERR_INVALID, "no packages are given for the cache of '%s'", r->tool);
     if (q->requirements && !r->requirements[0])
-        return err_set(err, ERR_INVALID, "%s takes no file of requirements", r->tool);
+        return err_set(err, ERR_INVALID, "%s does not support requirements files", r->tool);
     if (q->lock && !r->lock[0])
-        return err_set(err, ERR_INVALID, "%s takes no " LOCKFILE, r->tool);
+        return err_set(err, ERR_INVALID, "%s does not support " LOCKFILE, r->tool);
     if (q->lock && given > 1)
-        return err_set(err, ERR_INVALID, "either packages or a " LOCKFILE);
+        return err_set(err, ERR_INVALID, "packages and a " LOCKFILE " cannot be combined");
     return 0;
 }
 
@@ -203,7 +207,7 @@ static int warm_plan_add_packages(char ***argv, const struct recipe *r, const js
     if (n < 0)
         return n;
     if (strv_len(names) > PACKAGES_MAX)
-        return err_set(err, ERR_INVALID, "over %d packages", PACKAGES_MAX);
+        return err_set(err, ERR_INVALID, "too many packages (limit %d)", PACKAGES_MAX);
     for (char **name = names; name && *name; name++) {
         if (warm_plan_check_package(r, *name, err) < 0)
             return -ERR_INVALID;
@@ -288,7 +292,7 @@ static int warm_plan_put_lock(struct tar_writer *w, const char *text, struct err
         return r;
     if (!json_is_object(json_object_get(lock, "packages"))) {
         err_set(err, ERR_INVALID, LOCKFILE " has no 'packages'");
-        return err_hint(err, "npm 7 and later write one that has.");
+        return err_hint(err, "Write it with npm 7 or later.");
     }
     warm_plan_drop_urls(lock);
     package = warm_plan_package_of(lock);
@@ -310,7 +314,7 @@ static int warm_plan_into_pipe(const struct buf *tar, int *ret, struct err *err)
     near = fds[0];
     far = fds[1];
     if (fcntl(far, F_SETPIPE_SZ, (int)tar->len) < (int)tar->len)
-        return err_set(err, ERR_LIMIT, "the files take %zu bytes, which is too much", tar->len);
+        return err_set(err, ERR_LIMIT, "the files are too large (%zu bytes)", tar->len);
     r = fd_write_all(far, buf_data(tar), tar->len);
     if (r < 0)
         return err_sys(err, -r, "write to a pipe");
@@ -327,12 +331,15 @@ static int warm_plan_make_files(const struct warm_request *q, int *ret, struct e
 
     tar_writer_init(&w, warm_plan_to_buf, &tar);
     r = tar_put(&w, &folder, err);
-    if (r >= 0 && q->requirements)
-        r = warm_plan_put_requirements(&w, q->requirements, err);
-    if (r >= 0 && q->lock)
-        r = warm_plan_put_lock(&w, q->lock, err);
-    if (r >= 0)
-        r = tar_finish(&w, err);
+    if (r < 0)
+        return r;
+    r = q->requirements ? warm_plan_put_requirements(&w, q->requirements, err) : 0;
+    if (r < 0)
+        return r;
+    r = q->lock ? warm_plan_put_lock(&w, q->lock, err) : 0;
+    if (r < 0)
+        return r;
+    r = tar_finish(&w, err);
     return r < 0 ? r : warm_plan_into_pipe(&tar, ret, err);
 }
 
@@ -369,26 +376,29 @@ static int warm_plan_read_request(const json_t *doc, struct warm_request *q, str
 
 int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err)
 {
-    struct warm_plan p = {.files = -1};
+    _cleanup_(warm_plan_done) struct warm_plan p = {.files = -1};
     const struct recipe *recipe = NULL;
     struct warm_request q = {0};
     int r;
 
     r = warm_plan_read_request(request, &q, err);
-    if (r >= 0)
-        r = warm_plan_find_recipe(q.tool, &recipe, err);
-    if (r >= 0)
-        r = warm_plan_check_kind(recipe, &q, err);
-    if (r >= 0)
-        r = warm_plan_make_argv(recipe, &q, &p.argv, err);
-    if (r >= 0)
-        r = warm_plan_make_files(&q, &p.files, err);
-    if (r < 0) {
-        warm_plan_done(&p);
+    if (r < 0)
         return r;
-    }
+    r = warm_plan_find_recipe(q.tool, &recipe, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_check_kind(recipe, &q, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_make_argv(recipe, &q, &p.argv, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_make_files(&q, &p.files, err);
+    if (r < 0)
+        return r;
     p.tool = recipe->tool;
     p.spec = warm_plan_make_spec(&q);
     *ret = p;
+    p = (struct warm_plan){.files = -1}; /* handed over */
     return 0;
 }

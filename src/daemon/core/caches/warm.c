@@ -61,6 +61,8 @@ static void warm_stop_reading(struct warm *w)
 
 static void warm_free(struct warm *w)
 {
+    if (!w)
+        return;
     for (struct warm **at = &w->m->warms; *at; at = &(*at)->next) {
         if (*at != w)
             continue;
@@ -74,6 +76,7 @@ static void warm_free(struct warm *w)
     err_done(&w->err);
     free(w);
 }
+DEFINE_CLEANUP(struct warm *, warm_free);
 
 void warms_drop(struct manager *m)
 {
@@ -81,7 +84,7 @@ void warms_drop(struct manager *m)
         warm_free(m->warms);
 }
 
-static void warm_tell(struct warm *w)
+static void warm_report(struct warm *w)
 {
     _cleanup_json_ json_t *result = NULL;
 
@@ -97,7 +100,7 @@ static void warm_tell(struct warm *w)
 
 void warms_end(struct manager *m)
 {
-    const struct err why = {.code = ERR_ENGINE, .msg = (char *)"the daemon is ending"};
+    const struct err why = {.code = ERR_ENGINE, .msg = (char *)"the daemon is shutting down"};
 
     for (struct warm *w = m->warms; w; w = w->next) {
         if (w->done)
@@ -118,8 +121,9 @@ static void warm_removed(void *arg, const struct err *err, const struct sandbox 
     if (w->m->closing)
         return;
     if (err && err->code != ERR_NOT_FOUND)
-        manager_warn(w->m, "sandbox %s stays for a while: %s", w->name, err->msg);
-    warm_tell(w);
+        manager_warn(w->m, "sandbox %s: cannot be removed now, its lease removes it later: %s",
+                     w->name, err->msg);
+    warm_report(w);
 }
 
 static void warm_finish(struct warm *w, const struct err *err)
@@ -130,17 +134,17 @@ static void warm_finish(struct warm *w, const struct err *err)
         err_copy(&w->err, err);
     warm_unwatch(w);
     if (manager_remove(w->m, w->name, true, warm_removed, w, NULL) < 0)
-        warm_tell(w);
+        warm_report(w);
 }
 
 /* ---- the new base ---- */
 
-static void warm_published(void *arg, const struct err *err, struct engine_sandbox *box)
+static void warm_published(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct warm *w = arg;
 
-    (void)box;
-    w->m->loose--;
+    (void)info;
+    w->m->background_calls--;
     warm_finish(w, err);
 }
 
@@ -156,7 +160,7 @@ static void warm_publish(struct warm *w)
         warm_finish(w, &err);
         return;
     }
-    w->m->loose++;
+    w->m->background_calls++;
     engine_cache_publish(w->engine, w->plan.tool, TAKE_FD(w->archive), warm_published, w);
 }
 
@@ -218,12 +222,9 @@ static void warm_take_cache(struct warm *w)
     _cleanup_free_ char *path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_close_ int fd = -1;
-    int r;
 
-    r = warm_open_archive(w, &fd, &err);
-    if (r >= 0)
-        r = manager_copy(w->m, w->name, path, false, TAKE_FD(fd), warm_copied_out, w, &err);
-    if (r < 0)
+    if (warm_open_archive(w, &fd, &err) < 0 ||
+        manager_copy(w->m, w->name, path, false, TAKE_FD(fd), warm_copied_out, w, &err) < 0)
         warm_finish(w, &err);
 }
 
@@ -264,12 +265,13 @@ static void warm_judge(const struct exec *x, struct err *err)
         if (*x->end.hint)
             err_hint(err, "%s", x->end.hint);
     } else if (x->end.cause == END_TIMEOUT) {
-        err_set(err, ERR_TIMEOUT, "it took too long");
+        err_set(err, ERR_TIMEOUT, "the tool took too long");
     } else if (x->end.cause != END_EXITED) {
-        err_set(err, ERR_ENGINE, "it was ended: %s", end_cause_name(x->end.cause));
+        err_set(err, ERR_ENGINE, "the tool was ended: %s", end_cause_name(x->end.cause));
     } else if (x->end.exit_code != 0) {
         warm_last_words(x, words);
-        err_set(err, ERR_INVALID, "it ended with %d: %.500s", x->end.exit_code, words);
+        err_set(err, ERR_INVALID, "the tool failed with exit status %d: %.500s", x->end.exit_code,
+                words);
     }
 }
 
@@ -322,7 +324,7 @@ static int warm_check_sandbox(const struct sandbox *sb, struct err *err)
 {
     if (sb->engine->caps & ENGINE_CAP_NET_PACKAGES && sb->engine->ops->cache_publish)
         return 0;
-    return err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot fill caches in advance here",
+    return err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot warm caches on this machine",
                    sb->engine->ops->name);
 }
 
@@ -331,19 +333,17 @@ static void warm_ensured(void *arg, const struct err *err, const struct sandbox 
 {
     struct warm *w = arg;
     _cleanup_err_ struct err why = ERR_INIT;
-    int r = 0;
 
     (void)action;
     if (err || !sb || w->m->closing) {
-        warm_finish(w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"it has gone"});
+        warm_finish(
+            w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"});
         return;
     }
     w->engine = sb->engine;
-    r = warm_check_sandbox(sb, &why);
-    if (r >= 0)
-        r = manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), warm_copied_in, w,
-                         &why);
-    if (r < 0)
+    if (warm_check_sandbox(sb, &why) < 0 ||
+        manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), warm_copied_in, w,
+                     &why) < 0)
         warm_finish(w, &why);
 }
 
@@ -354,32 +354,35 @@ static int warm_check_room(const struct manager *m, struct err *err)
     for (const struct warm *w = m->warms; w; w = w->next)
         n++;
     if (!m->config.state_dir)
-        return err_set(err, ERR_UNSUPPORTED, "there is no folder to keep caches in");
-    return n < WARMS_MAX ? 0 : err_set(err, ERR_LIMIT, "%d caches are being filled already", n);
+        return err_set(err, ERR_UNSUPPORTED, "this daemon has no folder for caches");
+    return n < WARMS_MAX
+               ? 0
+               : err_set(err, ERR_LIMIT, "too many caches are being warmed (limit %d)", WARMS_MAX);
 }
 
 int manager_warm(struct manager *m, const json_t *request, warm_done_fn done, void *arg,
                  struct err *err)
 {
-    struct warm *w = xnew0(struct warm);
-    char id[SANDBOX_ID_LEN + 1] = "";
+    _cleanup_(warm_freep) struct warm *w = xnew0(struct warm);
+    char id[SANDBOX_ID_LEN + 1];
     int r;
 
     *w = (struct warm){
         .m = m, .archive = -1, .pipe = -1, .done = done, .arg = arg, .plan = {.files = -1}};
     r = warm_check_room(m, err);
-    if (r >= 0)
-        r = warm_plan_read(request, &w->plan, err);
-    if (r >= 0)
-        r = random_hex(id, err);
-    snprintf(w->name, sizeof(w->name), "warm-%s", id);
-    if (r >= 0)
-        r = manager_ensure(m, w->name, w->plan.spec, warm_ensured, w, err);
-    if (r < 0) {
-        warm_free(w);
+    if (r < 0)
         return r;
-    }
+    r = warm_plan_read(request, &w->plan, err);
+    if (r < 0)
+        return r;
+    r = random_hex(id, err);
+    if (r < 0)
+        return r;
+    snprintf(w->name, sizeof(w->name), "warm-%s", id);
+    r = manager_ensure(m, w->name, w->plan.spec, warm_ensured, w, err);
+    if (r < 0)
+        return r;
     w->next = m->warms;
-    m->warms = w;
+    m->warms = TAKE_PTR(w);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/core/sandbox/sandbox.h"
+#include "daemon/engine/exec-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/log.h"
 #include "lib/base/macro.h"
@@ -43,14 +44,14 @@ struct pending {
 
 struct event_log {
     struct store *store;
-    struct loop_timer *flush_timer, *tell_timer;
+    struct loop_timer *flush_timer, *notify_timer;
     char boot[BOOT_ID_MAX];
     uint64_t next, reserved;
     uint64_t saved; /* all up to this number are in the store, or lost */
     uint64_t keep, stored;
-    bool counted; /* stored is known */
-    bool skipped; /* no number could be had for the last one */
-    bool telling; /* tell_timer is set */
+    bool counted;   /* stored is known */
+    bool skipped;   /* no number could be had for the last one */
+    bool notifying; /* notify_timer is set */
     struct pending *first, **last;
     size_t n_pending;
     struct events_watch *watches;
@@ -72,9 +73,10 @@ static int events_reserve(struct event_log *ev, bool sync, struct err *err)
 {
     int r = events_mark(ev, ev->next + BLOCK, false, sync, err);
 
-    if (r >= 0)
-        ev->reserved = ev->next + BLOCK;
-    return r;
+    if (r < 0)
+        return r;
+    ev->reserved = ev->next + BLOCK;
+    return 0;
 }
 
 static int events_take_up(struct event_log *ev, struct err *err)
@@ -88,7 +90,8 @@ static int events_take_up(struct event_log *ev, struct err *err)
     if (r < 0)
         return r;
     if (r > 0 && sscanf(text, "%llu %c %39s", &number, &state, boot) < 2)
-        return err_set(err, ERR_SYSTEM, "the mark of event numbers is damaged: '%s'", text);
+        return err_set(err, ERR_SYSTEM, "the mark of event numbers in the store is damaged: '%s'",
+                       text);
     same_boot = r == 0 || (!STREQ(boot, "-") && STREQ(boot, ev->boot));
     ev->next = number + (state == 'c' || same_boot ? 0 : LEAP);
     ev->saved = ev->next - 1;
@@ -139,10 +142,8 @@ static struct store_event events_to_row(const struct pending *p)
 static int events_trim(struct event_log *ev, struct err *err)
 {
     struct store_span span = {0};
-    int r = 0;
+    int r = ev->counted ? 0 : store_event_span(ev->store, &span, err);
 
-    if (!ev->counted)
-        r = store_event_span(ev->store, &span, err);
     if (r < 0)
         return r;
     ev->stored += span.count;
@@ -150,9 +151,10 @@ static int events_trim(struct event_log *ev, struct err *err)
     if (ev->stored <= ev->keep + MIN(ev->keep / 8, 2 * BATCH))
         return 0;
     r = store_event_trim(ev->store, ev->stored - ev->keep, err);
-    if (r >= 0)
-        ev->stored = ev->keep;
-    return r;
+    if (r < 0)
+        return r;
+    ev->stored = ev->keep;
+    return 0;
 }
 
 static int events_flush_batch(struct event_log *ev, struct err *err)
@@ -184,7 +186,7 @@ static void events_on_timer(void *arg)
         return;
     failed = events_flush_batch(ev, &err) < 0;
     if (failed)
-        log_debug("events are not saved, trying again: %s", err.msg);
+        log_debug("cannot save events, trying again: %s", err.msg);
     if (ev->first)
         loop_timer_set(ev->flush_timer, failed ? FLUSH_AGAIN : 0, false);
 }
@@ -196,11 +198,11 @@ void events_flush(struct event_log *ev)
             return;
 }
 
-static void events_tell(void *arg)
+static void events_notify(void *arg)
 {
     struct event_log *ev = arg;
 
-    ev->telling = false;
+    ev->notifying = false;
     for (struct events_watch *w = ev->watches, *next; w; w = next) {
         next = w->next;
         w->fn(w->arg);
@@ -223,7 +225,7 @@ int events_open(struct loop *loop, struct store *store, uint64_t keep, struct ev
         return err_wrap(err, "events");
     }
     ev->flush_timer = loop_timer_new(loop, events_on_timer, ev);
-    ev->tell_timer = loop_timer_new(loop, events_tell, ev);
+    ev->notify_timer = loop_timer_new(loop, events_notify, ev);
     *ret = ev;
     return 0;
 }
@@ -238,18 +240,18 @@ void events_close(struct event_log *ev)
     while (ev->first)
         events_pending_pop(ev);
     loop_timer_free(ev->flush_timer);
-    loop_timer_free(ev->tell_timer);
+    loop_timer_free(ev->notify_timer);
     free(ev);
 }
 
 /* ---- emitting ---- */
 
-static void events_tell_soon(struct event_log *ev)
+static void events_notify_soon(struct event_log *ev)
 {
-    if (!ev->watches || ev->telling)
+    if (!ev->watches || ev->notifying)
         return;
-    ev->telling = true;
-    loop_timer_set(ev->tell_timer, 0, false);
+    ev->notifying = true;
+    loop_timer_set(ev->notify_timer, 0, false);
 }
 
 /* False: none can be had, and what happens now is lost; its number will be seen to be missing. */
@@ -305,7 +307,7 @@ void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_
     ev->last = &p->next;
     if (++ev->n_pending > PENDING_MAX)
         events_pending_pop(ev);
-    events_tell_soon(ev);
+    events_notify_soon(ev);
 }
 
 void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
@@ -357,7 +359,7 @@ static bool events_matches(const struct event_reader *r, const struct event *e)
 }
 
 /* Its own number is that of the last one missing: who has read it goes on behind it. */
-static void events_tell_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
+static void events_send_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
 {
     char data[80];
     struct event gap = {.seq = next - 1, .at = at, .kind = "gap", .data = data};
@@ -370,7 +372,7 @@ static void events_tell_gap(const struct reading *rd, uint64_t after, uint64_t n
 static void events_read_one(const struct reading *rd, const struct event *e)
 {
     if (e->seq > rd->r->after + 1)
-        events_tell_gap(rd, rd->r->after, e->seq, e->at);
+        events_send_gap(rd, rd->r->after, e->seq, e->at);
     rd->r->after = e->seq;
     if (events_matches(rd->r, e))
         rd->fn(rd->arg, e);
@@ -391,7 +393,7 @@ int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, ev
     int n = 0;
 
     if (r->after >= ev->next) { /* of another life: its numbers are not ours */
-        events_tell_gap(&rd, r->after, 1, time_wall());
+        events_send_gap(&rd, r->after, 1, time_wall());
         r->after = 0;
     }
     if (r->after < ev->saved)
@@ -437,19 +439,15 @@ static int events_append_field(struct buf *b, const char *key, const char *value
 int event_to_text(const struct event *e, struct buf *b)
 {
     char at[TIME_FORMAT_MAX];
-    int r;
 
-    r = buf_appendf(b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)e->seq,
-                    time_format(e->at, at));
-    if (r >= 0)
-        r = events_append_field(b, "kind", e->kind);
-    if (r >= 0)
-        r = events_append_field(b, "sandbox", e->sandbox);
-    if (r >= 0)
-        r = events_append_field(b, "sandbox_id", e->sandbox_id);
-    if (r >= 0)
-        r = events_append_field(b, "exec", e->exec);
-    if (r >= 0 && e->data)
-        r = buf_appendf(b, ",\"data\":%s", e->data);
-    return r < 0 ? r : buf_append_c(b, '}');
+    if (buf_appendf(b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)e->seq,
+                    time_format(e->at, at)) < 0 ||
+        events_append_field(b, "kind", e->kind) < 0 ||
+        events_append_field(b, "sandbox", e->sandbox) < 0 ||
+        events_append_field(b, "sandbox_id", e->sandbox_id) < 0 ||
+        events_append_field(b, "exec", e->exec) < 0)
+        return -ERR_LIMIT;
+    if (e->data && buf_appendf(b, ",\"data\":%s", e->data) < 0)
+        return -ERR_LIMIT;
+    return buf_append_c(b, '}');
 }

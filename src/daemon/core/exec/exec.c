@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "daemon/core/events/events.h"
-#include "daemon/core/exec/end-json.h"
+#include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/sandbox/lease.h"
@@ -63,8 +63,8 @@ int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, st
     int r;
 
     if (sb->n_execs >= EXEC_LIVE_MAX)
-        return err_set(err, ERR_LIMIT, "sandbox '%s' has %u live execs, no more are allowed",
-                       sb->name, sb->n_execs);
+        return err_set(err, ERR_LIMIT, "sandbox '%s': too many live execs (limit %d)", sb->name,
+                       EXEC_LIVE_MAX);
     r = random_hex(req->id, err);
     if (r < 0)
         return r;
@@ -106,7 +106,7 @@ static void exec_attached(void *arg, const struct err *err, int fd)
     exec_unref(x);
 }
 
-static bool core_exec_is_sent(const struct exec *x)
+static bool exec_is_reachable(const struct exec *x)
 {
     return x->sb && x->sb->conn && exec_is_sent(x);
 }
@@ -123,7 +123,7 @@ static uint64_t exec_slowest(const struct exec *x, int stream)
 
 void exec_ack(struct exec *x)
 {
-    if (core_exec_is_sent(x) && x->attached)
+    if (exec_is_reachable(x) && x->attached)
         supervisor_conn_ack(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
                             exec_slowest(x, JOURNAL_STDERR));
 }
@@ -140,7 +140,7 @@ void exec_watch_add(struct exec *x, struct exec_watch *w)
         return;
     x->attached = true;
     /* Before it is sent, the request itself carries the wish. The reference is the answer's. */
-    if (core_exec_is_sent(x))
+    if (exec_is_reachable(x))
         supervisor_conn_attach(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
                                exec_slowest(x, JOURNAL_STDERR), exec_attached, exec_ref(x));
 }
@@ -162,7 +162,7 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
     if (!w->attached || others || !x->attached)
         return;
     x->attached = false;
-    if (core_exec_is_sent(x))
+    if (exec_is_reachable(x))
         supervisor_conn_detach(x->sb->conn, x->id);
 }
 
@@ -205,7 +205,7 @@ static void exec_store_add(struct exec *x)
     };
 
     if (store_exec_add(x->m->store, &row, &err) < 0)
-        manager_warn(x->m, "exec %s of sandbox %s is not saved: %s", x->id, x->sandbox_name,
+        manager_warn(x->m, "exec %s of sandbox %s cannot be saved: %s", x->id, x->sandbox_name,
                      err.msg);
     else
         x->stored = true;
@@ -299,28 +299,34 @@ static void exec_drop_from_sandbox(struct exec *x)
 
 static int exec_write_end(struct exec *x, struct err *err)
 {
-    _cleanup_json_ json_t *o = end_to_json(&x->end);
+    _cleanup_json_ json_t *o = end_record_to_json(&x->end);
     _cleanup_free_ char *text = json_to_text(o, false);
 
     return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text,
-                          retain_bytes(x), err);
+                          output_retention_bytes(x), err);
 }
 
-/* With what it has used, so that neither is ever there without the other. */
 static int exec_write_end_and_totals(struct exec *x, struct err *err)
+{
+    int r = exec_write_end(x, err);
+
+    return r < 0 ? r : usage_totals_write(&x->m->tallies, err);
+}
+
+/* The end and the exec's share of the totals in one transaction: neither exists without the other.
+ */
+static int exec_commit_end(struct exec *x, struct err *err)
 {
     struct store *s = x->m->store;
     int r = store_begin(s, err);
 
     if (r < 0)
         return r;
-    r = exec_write_end(x, err);
-    if (r >= 0)
-        r = usage_totals_write(&x->m->tallies, err);
-    r = store_end(s, r, err);
-    if (r >= 0)
-        usage_totals_written(&x->m->tallies);
-    return r;
+    r = store_end(s, exec_write_end_and_totals(x, err), err);
+    if (r < 0)
+        return r;
+    usage_totals_written(&x->m->tallies);
+    return 0;
 }
 
 /* The end is known and must not be forgotten because the disk is full: it is kept and tried again.
@@ -330,9 +336,9 @@ static void exec_save_end(struct exec *x)
     _cleanup_err_ struct err err = ERR_INIT;
     struct manager *m = x->m;
 
-    if (exec_write_end_and_totals(x, &err) >= 0)
+    if (exec_commit_end(x, &err) >= 0)
         return;
-    manager_warn(m, "end of exec %s is not saved%s: %s", x->id,
+    manager_warn(m, "the end of exec %s cannot be saved%s: %s", x->id,
                  m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);
     if (m->n_unsaved >= EXEC_UNSAVED_MAX)
         return;
@@ -401,7 +407,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     usage_totals_add(&x->m->tallies, sb, x);
     if (x->stored && !sb->ephemeral)
         exec_save_end(x);
-    retain_ended(sb, x);
+    output_retention_ended(sb, x);
     if (sb->ephemeral)
         sandbox_expire(sb);
     exec_unref(x);
@@ -412,7 +418,7 @@ void exec_fail(struct exec *x, const struct err *err)
     struct end_record rec;
 
     err_copy(&x->start_err, err);
-    end_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
+    end_record_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
     if (!x->seq && x->sb->state != SANDBOX_ABSENT && x->sb->stored)
         exec_bind_to_sandbox(x);
     exec_end(x, &rec);
@@ -469,8 +475,8 @@ void exec_end_unbegun(struct sandbox *sb)
         next = x->next;
         if (!x->seq || exec_has_folder(x))
             continue;
-        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE, "the daemon ended before the command had begun",
-                 x->started_at);
+        end_record_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
+                        "the daemon ended before the command started", x->started_at);
         exec_end(x, &rec);
     }
 }
@@ -497,12 +503,12 @@ static void exec_lost(struct exec *x)
     if (!exec_is_sent(x)) /* its sandbox's operation tells what becomes of it */
         return;
     if (!exec_was_begun(x)) {
-        exec_put_off(x, "the sandbox went down before it began");
+        exec_put_off(x, "the sandbox went down before the command started");
         return;
     }
     if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {
-        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
-                 "the sandbox's supervisor ended without an end record", x->started_at);
+        end_record_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
+                        "the sandbox's supervisor ended without an end record", x->started_at);
         exec_count_output(x, JOURNAL_STDOUT, &rec.stdout_bytes, &rec.stdout_dropped);
         exec_count_output(x, JOURNAL_STDERR, &rec.stderr_bytes, &rec.stderr_dropped);
     }

@@ -8,8 +8,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/supervisor-conn.h"
 #include "lib/base/json.h"
+#include "lib/base/time.h"
+#include "lib/journal/journal.h"
+#include "lib/journal/record.h"
 
 struct sandbox;
 struct manager;

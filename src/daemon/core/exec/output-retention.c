@@ -55,18 +55,18 @@ static uint64_t output_retention_too_many(const struct sandbox *sb)
     return keep && sb->next_seq > keep + 1 ? sb->next_seq - 1 - keep : 0;
 }
 
-uint64_t retain_record_bytes(const struct end_record *end)
+uint64_t output_retention_record_bytes(const struct end_record *end)
 {
     return end->stdout_bytes - MIN(end->stdout_bytes, end->stdout_dropped) + end->stderr_bytes -
            MIN(end->stderr_bytes, end->stderr_dropped);
 }
 
-uint64_t retain_bytes(const struct exec *x)
+uint64_t output_retention_bytes(const struct exec *x)
 {
-    return retain_record_bytes(&x->end);
+    return output_retention_record_bytes(&x->end);
 }
 
-void retain_load(struct sandbox *sb)
+void output_retention_load(struct sandbox *sb)
 {
     store_exec_kept_bytes(sb->m->store, sb->id, &sb->journal_bytes, NULL);
     sb->retain_at = 0; /* not known: the first look tells */
@@ -116,7 +116,7 @@ static struct retain_job *output_retention_job_new(struct sandbox *sb)
     snprintf(j->id, sizeof(j->id), "%s", sb->id);
     if (store_exec_each_kept(sb->m->store, sb->id, RETAIN_BATCH, output_retention_choose, j, &err) <
         0)
-        manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
+        manager_warn(sb->m, "sandbox %s: cannot read its execs: %s", sb->name, err.msg);
     if (j->last[0] && j->last_due > j->now)
         j->next_at = j->last_due; /* as far as we know the newest: only its age counts */
     else if (j->last[0])
@@ -133,17 +133,18 @@ static struct sandbox *output_retention_job_sandbox(const struct retain_job *j)
     return sb && STREQ(sb->id, j->id) ? sb : NULL;
 }
 
-static void output_retention_forgotten(void *arg, const struct err *err, struct engine_sandbox *box)
+static void output_retention_forgotten(void *arg, const struct err *err,
+                                       struct engine_sandbox *info)
 {
     struct retain_job *j = arg;
     struct manager *m = j->m;
     struct sandbox *sb = output_retention_job_sandbox(j);
 
-    (void)box;
-    m->loose--;
+    (void)info;
+    m->background_calls--;
     m->retaining = false;
     if (err)
-        manager_warn(m, "sandbox %s: old output is not removed, trying again later: %s", j->name,
+        manager_warn(m, "sandbox %s: cannot remove old output, trying again later: %s", j->name,
                      err->msg);
     for (char **x = err ? NULL : j->execs; x && *x; x++)
         store_exec_journal_gone(m->store, *x, NULL);
@@ -169,15 +170,15 @@ static void output_retention_run(struct sandbox *sb)
     }
     sb->retain_at = j->now + RETAIN_AGAIN;
     m->retaining = true;
-    m->loose++;
+    m->background_calls++;
     engine_forget_execs(sb->engine, sb->id, j->execs, output_retention_forgotten, j);
 }
 
-void retain_ended(struct sandbox *sb, const struct exec *x)
+void output_retention_ended(struct sandbox *sb, const struct exec *x)
 {
     if (sb->ephemeral || !x->stored)
         return;
-    sb->journal_bytes += retain_bytes(x);
+    sb->journal_bytes += output_retention_bytes(x);
     sb->retain_at = MIN(sb->retain_at, output_retention_due_at(sb->m, x->ended_at));
     if (!output_retention_is_over(sb->m, sb->journal_bytes) &&
         output_retention_too_many(sb) < sb->trim_seq + RETAIN_BATCH)
@@ -188,7 +189,7 @@ void retain_ended(struct sandbox *sb, const struct exec *x)
         output_retention_run(sb);
 }
 
-void retain_tick(struct manager *m)
+void output_retention_tick(struct manager *m)
 {
     uint64_t now = time_wall();
     struct sandbox *sb;

@@ -14,11 +14,11 @@ struct manager;
 struct sandbox;
 
 /* What the store remembers of an earlier daemon's execs. */
-void retain_load(struct sandbox *sb);
+void output_retention_load(struct sandbox *sb);
 /* An exec of it has ended. */
-void retain_ended(struct sandbox *sb, const struct exec *x);
+void output_retention_ended(struct sandbox *sb, const struct exec *x);
 /* Bytes that its journals take. */
-uint64_t retain_bytes(const struct exec *x);
-uint64_t retain_record_bytes(const struct end_record *end);
+uint64_t output_retention_bytes(const struct exec *x);
+uint64_t output_retention_record_bytes(const struct end_record *end);
 /* A little of what is due. */
-void retain_tick(struct manager *m);
+void output_retention_tick(struct manager *m);

@@ -28,7 +28,7 @@ struct sum {
     struct store_total add;
 };
 
-static void usage_totals_sum_free(struct sum *s)
+static void usage_totals_pending_free(struct sum *s)
 {
     free(s->key);
     free(s);
@@ -36,14 +36,18 @@ static void usage_totals_sum_free(struct sum *s)
 
 static int usage_totals_flush(struct tallies *t, struct err *err)
 {
-    int r = t->pending.used ? store_begin(t->store, err) : 0;
+    int r;
 
-    if (r < 0 || !t->pending.used)
+    if (!t->pending.used)
+        return 0;
+    r = store_begin(t->store, err);
+    if (r < 0)
         return r;
     r = store_end(t->store, usage_totals_write(t, err), err);
-    if (r >= 0)
-        usage_totals_written(t);
-    return r;
+    if (r < 0)
+        return r;
+    usage_totals_written(t);
+    return 0;
 }
 
 static void usage_totals_on_timer(void *arg)
@@ -53,7 +57,7 @@ static void usage_totals_on_timer(void *arg)
 
     if (usage_totals_flush(t, &err) >= 0)
         return;
-    log_debug("totals are not saved, trying again: %s", err.msg);
+    log_debug("cannot save usage totals, trying again: %s", err.msg);
     loop_timer_set(t->timer, FLUSH_AGAIN, false);
 }
 
@@ -69,7 +73,7 @@ void usage_totals_close(struct tallies *t)
 
     usage_totals_flush(t, NULL);
     for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);)
-        usage_totals_sum_free(value);
+        usage_totals_pending_free(value);
     map_done(&t->pending);
     loop_timer_free(t->timer);
 }
@@ -90,7 +94,7 @@ static struct store_total usage_totals_used_by(const struct end_record *e)
     };
 }
 
-static struct sum *usage_totals_sum_get(struct tallies *t, const char *scope, const char *name)
+static struct sum *usage_totals_pending_get(struct tallies *t, const char *scope, const char *name)
 {
     _cleanup_free_ char *key = xasprintf("%s:%s", scope, name);
     struct sum *s = map_get(&t->pending, key);
@@ -105,10 +109,10 @@ static struct sum *usage_totals_sum_get(struct tallies *t, const char *scope, co
     return s;
 }
 
-static void core_usage_totals_add(struct tallies *t, const char *scope, const char *name,
-                                  const struct store_total *more)
+static void usage_totals_add_to(struct tallies *t, const char *scope, const char *name,
+                                const struct store_total *more)
 {
-    struct store_total *a = &usage_totals_sum_get(t, scope, name)->add;
+    struct store_total *a = &usage_totals_pending_get(t, scope, name)->add;
 
     a->execs += more->execs;
     a->failed += more->failed;
@@ -127,11 +131,11 @@ void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct 
 
     if (!t->pending.used)
         loop_timer_set(t->timer, FLUSH_AFTER, false);
-    core_usage_totals_add(t, SCOPE_ALL, "", &used);
+    usage_totals_add_to(t, SCOPE_ALL, "", &used);
     if (x->stored && !sb->ephemeral) /* else it has no receipt either */
-        core_usage_totals_add(t, SCOPE_SANDBOX, sb->id, &used);
+        usage_totals_add_to(t, SCOPE_SANDBOX, sb->id, &used);
     for (char **l = sb->spec.labels; l && *l; l++)
-        core_usage_totals_add(t, SCOPE_LABEL, *l, &used);
+        usage_totals_add_to(t, SCOPE_LABEL, *l, &used);
 }
 
 /* ---- writing ---- */
@@ -157,11 +161,14 @@ static int usage_totals_trim(struct tallies *t, struct err *err)
 int usage_totals_write(struct tallies *t, struct err *err)
 {
     void *value;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && map_next(&t->pending, &i, NULL, &value);)
-        r = usage_totals_write_one(t, value, err);
-    return r < 0 ? r : usage_totals_trim(t, err);
+    for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);) {
+        int r = usage_totals_write_one(t, value, err);
+
+        if (r < 0)
+            return r;
+    }
+    return usage_totals_trim(t, err);
 }
 
 void usage_totals_written(struct tallies *t)
@@ -172,7 +179,7 @@ void usage_totals_written(struct tallies *t)
         struct sum *s = value;
 
         map_remove(&t->pending, s->key);
-        usage_totals_sum_free(s);
+        usage_totals_pending_free(s);
     }
 }
 
@@ -182,11 +189,11 @@ void usage_totals_forget(struct tallies *t, const char *sandbox_id)
     struct sum *s = map_remove(&t->pending, key);
 
     if (s)
-        usage_totals_sum_free(s);
+        usage_totals_pending_free(s);
     store_total_delete(t->store, SCOPE_SANDBOX, sandbox_id, NULL);
 }
 
-/* ---- telling ---- */
+/* ---- notifying ---- */
 
 static json_t *usage_totals_to_json(const struct store_total *t)
 {
@@ -207,14 +214,13 @@ static void usage_totals_collect(void *arg, const struct store_total *row)
 static int usage_totals_read_scope(struct tallies *t, const char *scope, const char *name,
                                    json_t **ret, struct err *err)
 {
-    json_t *o = json_object();
+    _cleanup_json_ json_t *o = json_object();
     int r = store_total_each(t->store, scope, name, usage_totals_collect, o, err);
 
     if (r < 0)
-        json_decref(o);
-    else
-        *ret = o;
-    return r;
+        return r;
+    *ret = TAKE_PTR(o);
+    return 0;
 }
 
 static int usage_totals_read_one(struct tallies *t, const char *scope, const char *name,
@@ -224,8 +230,9 @@ static int usage_totals_read_one(struct tallies *t, const char *scope, const cha
     json_t *found;
     int r = usage_totals_flush(t, err);
 
-    if (r >= 0)
-        r = usage_totals_read_scope(t, scope, name, &o, err);
+    if (r < 0)
+        return r;
+    r = usage_totals_read_scope(t, scope, name, &o, err);
     if (r < 0)
         return r;
     found = json_object_get(o, name);
@@ -243,9 +250,11 @@ int usage_totals_all(struct tallies *t, json_t **ret, struct err *err)
     _cleanup_json_ json_t *all = NULL, *labels = NULL;
     int r = usage_totals_read_one(t, SCOPE_ALL, "", &all, err);
 
-    if (r >= 0)
-        r = usage_totals_read_scope(t, SCOPE_LABEL, NULL, &labels, err);
-    if (r >= 0)
-        *ret = json_pack("{s:O, s:O}", "all", all, "labels", labels);
-    return r;
+    if (r < 0)
+        return r;
+    r = usage_totals_read_scope(t, SCOPE_LABEL, NULL, &labels, err);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:O, s:O}", "all", all, "labels", labels);
+    return 0;
 }

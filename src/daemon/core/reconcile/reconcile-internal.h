@@ -5,6 +5,7 @@
 
 #include "daemon/core/reconcile/reconcile.h"
 #include "daemon/core/sandbox/manager-internal.h"
+#include "daemon/engine/engine-objects.h"
 #include "lib/base/map.h"
 
 enum recon_action { RECON_ADOPT, RECON_RECREATE, RECON_REMOVE, RECON_CLEAN, RECON_MARK };
@@ -18,7 +19,7 @@ struct reconcile {
     uint64_t numbers;
     struct recon_run *queue; /* the first one runs once `begun` */
     struct recon_run *last;  /* the newest that is over */
-    struct map grudges;      /* "engine kind ref" -> struct grudge */
+    struct map retries;      /* "engine kind ref" -> struct reconcile_retry */
     uint64_t next_at;        /* time_mono() of the next run of the timer */
     unsigned due;            /* deferred calls that will come */
     bool begun, kicked;
@@ -71,21 +72,21 @@ void recon_plan(struct recon_run *run, struct recon_lane *lane, const struct eng
 /* Every object on that engine belongs to a row: nothing has to be held back there any more. */
 bool recon_is_settled(const struct recon_lane *lane);
 
-/* rebuild-row.c: a sandbox that the store does not know, from its objects. */
+/* rebuild-sandbox.c: a sandbox that the store does not know, from its objects. */
 int rebuild_sandbox(struct manager *m, const struct recon_item *item, struct sandbox **ret,
                     struct err *err);
 
 void recon_item_free(struct recon_item *item);
 
 /* reconcile-retry.c */
-void retry_later(struct reconcile *rc, struct recon_item *item);
-void retry_forget(struct reconcile *rc, const struct recon_item *item);
+void reconcile_retry_later(struct reconcile *rc, struct recon_item *item);
+void reconcile_retry_forget(struct reconcile *rc, const struct recon_item *item);
 /* In a background run: its time has not come, and the item says what was said the last time. */
-bool retry_must_wait(const struct reconcile *rc, struct recon_item *item);
-bool retry_is_due(const struct reconcile *rc);
+bool reconcile_retry_must_wait(const struct reconcile *rc, struct recon_item *item);
+bool reconcile_retry_is_due(const struct reconcile *rc);
 /* Drops what is about objects that went by other hands. */
-void retry_trim(struct reconcile *rc);
-void retry_done(struct reconcile *rc);
+void reconcile_retry_trim(struct reconcile *rc);
+void reconcile_retry_done(struct reconcile *rc);
 
 /* reconcile-report.c */
 const char *recon_action_name(enum recon_action a);

@@ -82,19 +82,20 @@ static void reconcile_plan_unknown(struct reconcile_plan *p, const struct engine
     const struct manager *m = p->run->m;
 
     if (strv_contains(recovery_unread(m->recovery), o->id)) {
-        reconcile_plan_settle(reconcile_plan_add_object(p, o, RECON_ADOPT,
-                                                        "its row cannot be read: it is left alone"),
-                              RECON_DEFERRED);
+        reconcile_plan_settle(
+            reconcile_plan_add_object(p, o, RECON_ADOPT,
+                                      "its row in the store cannot be read; left unchanged"),
+            RECON_DEFERRED);
     } else if (p->run->options.from_engine && !reconcile_plan_is_throw_away(o)) {
         reconcile_plan_add_object(p, o, RECON_ADOPT, "taken back from the engine")->adopts = true;
     } else if (p->held && !p->run->options.from_engine) {
         struct recon_item *item =
-            reconcile_plan_add_object(p, o, RECON_ADOPT, "the store is new and does not know it");
+            reconcile_plan_add_object(p, o, RECON_ADOPT, "not in the store, which is new");
 
-        item->hint = xstrdup("'ripcord reconcile --from-engine' takes it back.");
+        item->hint = xstrdup("Run 'ripcord reconcile --from-engine' to take it back.");
         reconcile_plan_settle(item, RECON_DEFERRED);
     } else {
-        reconcile_plan_add_object(p, o, RECON_REMOVE, "the store does not know it");
+        reconcile_plan_add_object(p, o, RECON_REMOVE, "not in the store");
     }
 }
 
@@ -133,21 +134,19 @@ static void reconcile_plan_known(struct reconcile_plan *p, struct sandbox *sb,
     if (sb->ephemeral || sb->since >= p->lane->listed_at)
         reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
     else if (reconcile_plan_is_stale(sb, o))
-        reconcile_plan_add_sandbox(p, sb, RECON_RECREATE,
-                                   "its configuration is not what it should be made with");
+        reconcile_plan_add_sandbox(p, sb, RECON_RECREATE, "its configuration is out of date");
     else if (sb->ops) /* what it comes to is not known yet */
         reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
     else if (!o->whole && !reconcile_plan_is_marked(sb) && (!sb->conn || sb->engine->ops->look))
         reconcile_plan_add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
     else if (o->up && !sb->conn)
-        reconcile_plan_add_sandbox(p, sb, RECON_CLEAN,
-                                   "something of a run is left that nobody keeps");
+        reconcile_plan_add_sandbox(p, sb, RECON_CLEAN, "leftovers of a run have no supervisor");
     else
         reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
 }
 
 /* The engine has nothing of it. With a living supervisor the engine is asked again
- * (daemon/core/sandbox/engine-news.c). */
+ * (daemon/core/sandbox/engine-watch.c). */
 static void reconcile_plan_missing(struct reconcile_plan *p, struct sandbox *sb)
 {
     if (sb->ops || sb->ephemeral || sb->since >= p->lane->listed_at || reconcile_plan_is_marked(sb))

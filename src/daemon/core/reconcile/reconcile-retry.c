@@ -14,14 +14,14 @@
 enum { RETRY_DOUBLINGS = 9 };
 
 /* Something that could not be done, between two tries. */
-struct grudge {
+struct reconcile_retry {
     unsigned tries;
     uint64_t at; /* time_mono() of the next */
     enum recon_result result;
     char *reason, *hint;
 };
 
-static void reconcile_retry_grudge_free(struct grudge *g)
+static void reconcile_retry_free(struct reconcile_retry *g)
 {
     if (!g)
         return;
@@ -36,12 +36,12 @@ static char *reconcile_retry_key_of(const struct recon_item *item)
                      item->ref ? item->ref : item->id);
 }
 
-static struct grudge *reconcile_retry_grudge_of(const struct reconcile *rc,
-                                                const struct recon_item *item)
+static struct reconcile_retry *reconcile_retry_find(const struct reconcile *rc,
+                                                    const struct recon_item *item)
 {
     _cleanup_free_ char *key = reconcile_retry_key_of(item);
 
-    return map_get(&rc->grudges, key);
+    return map_get(&rc->retries, key);
 }
 
 /* A quarter more or less: many that failed together must not come back together. */
@@ -55,14 +55,14 @@ static uint64_t reconcile_retry_pause_after(unsigned tries)
     return pause - pause / 4 + dice % (pause / 2);
 }
 
-void retry_later(struct reconcile *rc, struct recon_item *item)
+void reconcile_retry_later(struct reconcile *rc, struct recon_item *item)
 {
     _cleanup_free_ char *key = reconcile_retry_key_of(item);
-    struct grudge *g = map_get(&rc->grudges, key);
+    struct reconcile_retry *g = map_get(&rc->retries, key);
 
     if (!g) {
-        g = xnew0(struct grudge);
-        map_add(&rc->grudges, key, g);
+        g = xnew0(struct reconcile_retry);
+        map_add(&rc->retries, key, g);
     }
     g->tries++;
     g->at = time_mono() + reconcile_retry_pause_after(g->tries);
@@ -74,31 +74,31 @@ void retry_later(struct reconcile *rc, struct recon_item *item)
     item->retry_at = g->at;
 }
 
-void retry_forget(struct reconcile *rc, const struct recon_item *item)
+void reconcile_retry_forget(struct reconcile *rc, const struct recon_item *item)
 {
     _cleanup_free_ char *key = reconcile_retry_key_of(item);
 
-    reconcile_retry_grudge_free(map_remove(&rc->grudges, key));
+    reconcile_retry_free(map_remove(&rc->retries, key));
 }
 
 /* Of objects that have gone by other hands: none of this run's items speaks of them. */
-void retry_trim(struct reconcile *rc)
+void reconcile_retry_trim(struct reconcile *rc)
 {
     void *value;
     const char *key;
 
-    for (size_t i = 0; map_next(&rc->grudges, &i, &key, &value);) {
-        struct grudge *g = value;
+    for (size_t i = 0; map_next(&rc->retries, &i, &key, &value);) {
+        struct reconcile_retry *g = value;
 
         if (g->at + 2 * RETRY_MAX < time_mono())
-            reconcile_retry_grudge_free(map_remove(&rc->grudges, key));
+            reconcile_retry_free(map_remove(&rc->retries, key));
     }
 }
 
 /* In a background run: its time has not come. */
-bool retry_must_wait(const struct reconcile *rc, struct recon_item *item)
+bool reconcile_retry_must_wait(const struct reconcile *rc, struct recon_item *item)
 {
-    const struct grudge *g = reconcile_retry_grudge_of(rc, item);
+    const struct reconcile_retry *g = reconcile_retry_find(rc, item);
 
     if (!g || STREQ(item->run->options.trigger, "command") || g->at <= time_mono())
         return false;
@@ -111,22 +111,22 @@ bool retry_must_wait(const struct reconcile *rc, struct recon_item *item)
     return true;
 }
 
-bool retry_is_due(const struct reconcile *rc)
+bool reconcile_retry_is_due(const struct reconcile *rc)
 {
     uint64_t now = time_mono();
     void *value;
 
-    for (size_t i = 0; map_next(&rc->grudges, &i, NULL, &value);)
-        if (((const struct grudge *)value)->at <= now)
+    for (size_t i = 0; map_next(&rc->retries, &i, NULL, &value);)
+        if (((const struct reconcile_retry *)value)->at <= now)
             return true;
     return false;
 }
 
-void retry_done(struct reconcile *rc)
+void reconcile_retry_done(struct reconcile *rc)
 {
     void *value;
 
-    for (size_t i = 0; map_next(&rc->grudges, &i, NULL, &value);)
-        reconcile_retry_grudge_free(value);
-    map_done(&rc->grudges);
+    for (size_t i = 0; map_next(&rc->retries, &i, NULL, &value);)
+        reconcile_retry_free(value);
+    map_done(&rc->retries);
 }

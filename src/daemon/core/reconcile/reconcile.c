@@ -54,13 +54,13 @@ static struct recon_lane *reconcile_lane_of(const struct recon_item *item)
     return NULL;
 }
 
-static void reconcile_say(const struct recon_item *item)
+static void reconcile_log_item(const struct recon_item *item)
 {
     struct manager *m = item->run->m;
     const char *name = item->name ? item->name : item->id;
 
     if (item->result == RECON_FAILED)
-        manager_warn(m, "reconcile: %s %s '%s' on %s: %s; it is tried again",
+        manager_warn(m, "reconcile: %s %s '%s' on %s: %s; trying again later",
                      recon_action_name(item->action), object_kind_name(item->kind), name,
                      item->engine->ops->name, item->reason ? item->reason : "failed");
     else
@@ -84,22 +84,22 @@ static void reconcile_item_over(struct recon_item *item, const struct err *err)
         item->hint = err->hint ? xstrdup(err->hint) : NULL;
     }
     if (err && !run->options.dry_run)
-        retry_later(rc, item);
+        reconcile_retry_later(rc, item);
     else if (!err)
-        retry_forget(rc, item);
-    reconcile_say(item);
+        reconcile_retry_forget(rc, item);
+    reconcile_log_item(item);
     lane->active--;
     lane->finished++;
     reconcile_lane_go(run, lane);
     reconcile_run_check(run);
 }
 
-static void reconcile_discarded(void *arg, const struct err *err, struct engine_sandbox *box)
+static void reconcile_discarded(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct recon_item *item = arg;
 
-    (void)box;
-    item->run->m->loose--;
+    (void)info;
+    item->run->m->background_calls--;
     reconcile_item_over(item, err);
 }
 
@@ -120,7 +120,7 @@ static void reconcile_over_now(void *arg)
     struct recon_item *item = arg;
     _cleanup_err_ struct err err = ERR_INIT;
 
-    item->run->m->loose--;
+    item->run->m->background_calls--;
     err_move(&err, &item->err);
     reconcile_item_over(item, err.code ? &err : NULL);
 }
@@ -128,7 +128,7 @@ static void reconcile_over_now(void *arg)
 /* From the loop's next turn, like every other answer; with item->err, when it is set. */
 static void reconcile_over_soon(struct recon_item *item)
 {
-    item->run->m->loose++;
+    item->run->m->background_calls++;
     loop_defer(item->run->m->loop, reconcile_over_now, item);
 }
 
@@ -144,7 +144,7 @@ static void reconcile_discard(struct recon_item *item, enum discard how, engine_
     struct engine_object o = {.kind = item->kind, .name = item->name, .ref = item->ref};
 
     memcpy(o.id, item->id, sizeof(o.id));
-    item->run->m->loose++;
+    item->run->m->background_calls++;
     engine_discard(item->engine, &o, how, done, item);
 }
 
@@ -168,9 +168,9 @@ static void reconcile_operate(struct recon_item *item, struct sandbox *sb)
         op = recovery_add(sb); /* its supervisor may well live: it is asked again */
     } else if (item->action == RECON_CLEAN) {
         sb->unsettled = true;
-        op = news_look_at(sb);
+        op = engine_watch_inspect(sb);
     } else if (sb->engine->ops->look) {
-        op = news_look_at(sb);
+        op = engine_watch_inspect(sb);
     } else if (!sb->conn && !sb->ops) {
         reconcile_mark_gone(sb);
     }
@@ -227,15 +227,15 @@ static bool reconcile_is_late(const struct recon_item *item)
 }
 
 /* Why not is for its removal to say. */
-static void reconcile_ended(void *arg, const struct err *err, struct engine_sandbox *box)
+static void reconcile_ended(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct recon_item *item = arg;
     struct recon_run *run = item->run;
     struct recon_lane *lane = reconcile_lane_of(item);
 
-    (void)box;
+    (void)info;
     item->ended = !err;
-    run->m->loose--;
+    run->m->background_calls--;
     item->running = false;
     lane->active--;
     reconcile_lane_go(run, lane);
@@ -247,7 +247,7 @@ static bool reconcile_is_to_end(const struct recon_run *run, struct recon_item *
 {
     return item->action == RECON_REMOVE && item->kind == OBJECT_SANDBOX &&
            item->result == RECON_WAITING && !run->options.dry_run &&
-           !retry_must_wait(run->m->reconcile, item);
+           !reconcile_retry_must_wait(run->m->reconcile, item);
 }
 
 /* False: not all that are to go have ended yet. */
@@ -280,7 +280,7 @@ static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane)
             !reconcile_is_late(lane->items[lane->next - 1]))
             return; /* what uses it is still being removed */
         lane->next++;
-        if (item->result != RECON_WAITING || retry_must_wait(run->m->reconcile, item)) {
+        if (item->result != RECON_WAITING || reconcile_retry_must_wait(run->m->reconcile, item)) {
             lane->finished++;
             continue;
         }
@@ -309,12 +309,12 @@ static void reconcile_listed(void *arg, const struct err *err, const struct engi
     struct recon_lane *lane = l->lane;
 
     free(l);
-    run->m->loose--;
+    run->m->background_calls--;
     lane->listing = false;
     if (err) {
         lane->trouble = xstrdup(err->msg);
         if (engine_is_open(lane->engine))
-            manager_warn(run->m, "reconcile: what is on engine '%s' cannot be listed: %s",
+            manager_warn(run->m, "reconcile: cannot list the objects on engine '%s': %s",
                          lane->engine->ops->name, err->msg);
     } else if (!run->m->closing) {
         recon_plan(run, lane, list);
@@ -333,7 +333,7 @@ static void reconcile_lane_list(struct recon_run *run, struct recon_lane *lane)
     l->lane = lane;
     lane->listing = true;
     lane->listed_at = time_wall();
-    run->m->loose++;
+    run->m->background_calls++;
     engine_list(lane->engine, run->options.from_engine, reconcile_listed, l);
 }
 
@@ -372,7 +372,7 @@ static void reconcile_count(const struct recon_run *run, size_t ret[static 4])
                 ret[run->lanes[i].items[k]->result]++;
 }
 
-static void reconcile_tell(struct recon_run *run)
+static void reconcile_emit_ended(struct recon_run *run)
 {
     size_t n[4];
 
@@ -393,8 +393,8 @@ static void reconcile_run_check(struct recon_run *run)
     run->ended_at = time_wall();
     run->took = time_mono() - run->started_mono;
     reconcile_settle_engines(run);
-    reconcile_tell(run);
-    retry_trim(rc);
+    reconcile_emit_ended(run);
+    reconcile_retry_trim(rc);
     rc->queue = run->next;
     rc->begun = false;
     reconcile_run_free(rc->last);
@@ -417,7 +417,7 @@ static void reconcile_run_begin(struct recon_run *run)
         struct engine *e = c->engines[i];
 
         /* One that is out of reach and that nobody would miss is nobody's business. */
-        if (engine_is_open(e) || (command && news_is_wanted(run->m, e)))
+        if (engine_is_open(e) || (command && engine_watch_is_wanted(run->m, e)))
             run->lanes[run->n_lanes++].engine = e;
     }
     for (size_t i = 0; i < run->n_lanes; i++)
@@ -504,7 +504,7 @@ void reconcile_tick(struct manager *m)
     }
     if (m->config.reconcile_interval && rc->next_at && time_mono() >= rc->next_at)
         reconcile_soon(m, "timer");
-    else if (retry_is_due(rc))
+    else if (reconcile_retry_is_due(rc))
         reconcile_soon(m, "retry");
 }
 
@@ -518,7 +518,7 @@ void reconcile_free(struct manager *m)
 {
     struct reconcile *rc = m->reconcile;
 
-    retry_done(rc);
+    reconcile_retry_done(rc);
     while (rc->queue) {
         struct recon_run *run = rc->queue;
 

@@ -34,4 +34,4 @@ void manager_touch(struct manager *m, const char *name);
 
 /* The supervisor's line was cut without a word: whoever waits on it is told; with `all`, also those
  * who wait for the sandbox to come up. */
-void transfers_lost(struct sandbox *sb, bool all);
+void copy_dial_lost(struct sandbox *sb, bool all);

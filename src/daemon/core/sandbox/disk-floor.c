@@ -49,10 +49,10 @@ static bool disk_floor_look(const struct manager *m, struct disk_floor_state *re
 static int disk_floor_too_full(const char *what, const char *free, const char *floor,
                                struct err *err)
 {
-    err_set(err, ERR_LIMIT, "the disk is nearly full: %s %s free, new work needs %s", free, what,
+    err_set(err, ERR_LIMIT, "the disk is nearly full: %s%s are free, new work needs %s", free, what,
             floor);
-    return err_hint(err, "Remove sandboxes or other files; the key 'disk.floor' of ripcord.yaml "
-                         "sets what is kept free.");
+    return err_hint(err, "Remove sandboxes or other files, or lower 'disk.floor' in "
+                         "ripcord.yaml.");
 }
 
 /* Some file systems do not count inodes: they tell 0. */
@@ -65,7 +65,7 @@ static int disk_floor_check_inodes(const struct statvfs *fs, struct err *err)
         return 0;
     snprintf(have, sizeof(have), "%llu", (unsigned long long)fs->f_favail);
     snprintf(need, sizeof(need), "%llu", (unsigned long long)floor);
-    return disk_floor_too_full("inodes are", have, need, err);
+    return disk_floor_too_full(" inodes", have, need, err);
 }
 
 /*
@@ -78,11 +78,12 @@ static int disk_floor_check_descriptors(struct err *err)
 
     if (left >= MIN(DESCRIPTORS_KEPT, limit / 4))
         return 0;
-    err_set(err, ERR_LIMIT, "no new work: the daemon has %u of its %u descriptors in use",
+    err_set(err, ERR_LIMIT,
+            "the daemon has too few free file descriptors: %u of %u descriptors in use",
             limit - left, limit);
     return err_hint(err,
-                    "Let some commands or clients end, or give the daemon more: LimitNOFILE= in "
-                    "its unit, 'ulimit -Hn' where it is started.");
+                    "Wait until some commands or clients end, or raise the daemon's limit with "
+                    "LimitNOFILE= in its unit or 'ulimit -Hn' before it is started.");
 }
 
 int disk_floor_check(const struct manager *m, struct err *err)
@@ -96,8 +97,7 @@ int disk_floor_check(const struct manager *m, struct err *err)
     if (!disk_floor_look(m, &s))
         return 0;
     if (s.free < s.floor)
-        return disk_floor_too_full("are", format_size(s.free, have), format_size(s.floor, need),
-                                   err);
+        return disk_floor_too_full("", format_size(s.free, have), format_size(s.floor, need), err);
     return disk_floor_check_inodes(&s.fs, err);
 }
 
@@ -137,11 +137,11 @@ static void disk_floor_stop_grower(struct manager *m, uint64_t free)
     }
     if (!worst)
         return;
-    manager_warn(m, "the disk is nearly full (%s free): sandbox '%s' grows most and is stopped",
+    manager_warn(m, "the disk is nearly full (%s free): stopping sandbox '%s', which grows fastest",
                  format_size(free, text), worst->name);
     op = op_push(worst, &op_stop);
     op->grace = STOP_GRACE;
-    op->why = xstrdup("the disk is nearly full and this sandbox grew most");
+    op->why = xstrdup("the disk is nearly full and this sandbox grew fastest");
 }
 
 struct measure {
@@ -169,7 +169,7 @@ static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage
 
     disk_floor_store_usage(w, err ? USAGE_UNKNOWN : usage);
     free(w);
-    m->loose--;
+    m->background_calls--;
     if (--m->floor.pending == 0 && !m->closing && disk_floor_look(m, &s) && s.free < s.floor / 2)
         disk_floor_stop_grower(m, s.free);
 }
@@ -181,7 +181,7 @@ static void disk_floor_measure(struct sandbox *sb)
     w->m = sb->m;
     memcpy(w->name, sb->name, sizeof(w->name));
     memcpy(w->id, sb->id, sizeof(w->id));
-    sb->m->loose++;
+    sb->m->background_calls++;
     sb->m->floor.pending++;
     engine_usage(sb->engine, sb->id, disk_floor_measured, w);
 }

@@ -25,7 +25,7 @@ static bool lease_is_down(enum sandbox_state s)
 
 void lease_moved(struct sandbox *sb, enum sandbox_state from)
 {
-    uint64_t now = uptime_now(&sb->m->uptime);
+    uint64_t now = lease_clock_now(&sb->m->lease_clock);
 
     if (lease_is_up(sb->state) && !lease_is_up(from))
         sb->up_at = sb->idle_at = now;
@@ -38,17 +38,17 @@ void lease_touch(struct sandbox *sb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    sb->idle_at = uptime_now(&sb->m->uptime);
+    sb->idle_at = lease_clock_now(&sb->m->lease_clock);
     if (!sb->spec.idle_stop || !sb->stored || sb->ephemeral)
         return;
     if (store_sandbox_set_idle(sb->m->store, sb->id, sb->idle_at, &err) < 0)
-        manager_warn(sb->m, "sandbox %s: when it was last used is not saved: %s", sb->name,
+        manager_warn(sb->m, "sandbox %s: cannot save the time of its last use: %s", sb->name,
                      err.msg);
 }
 
 void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t down_at)
 {
-    uint64_t now = uptime_now(&sb->m->uptime);
+    uint64_t now = lease_clock_now(&sb->m->lease_clock);
 
     sb->up_at = up_at ? up_at : now;
     sb->idle_at = idle_at ? idle_at : now;
@@ -91,13 +91,13 @@ static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, str
 }
 
 /* The store has it: what is noted beside the sandbox counts when that is lost. */
-static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *box)
+static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err)
-        manager_warn(op->sb->m, "sandbox %s: its leases are not noted beside it: %s", op->sb->name,
+        manager_warn(op->sb->m, "sandbox %s: the engine cannot save its leases: %s", op->sb->name,
                      err->msg);
     TAKE_PTR(op->then)(op);
 }
@@ -124,7 +124,7 @@ void lease_apply(struct op *op, op_step_fn then)
 static void lease_consider(struct due *d, const struct sandbox *sb, const char *by, uint64_t lease,
                            uint64_t from, bool remove)
 {
-    uint64_t gone = uptime_since(&sb->m->uptime, from);
+    uint64_t gone = lease_clock_since(&sb->m->lease_clock, from);
     uint64_t in = lease - MIN(lease, gone);
 
     if (lease && (!d->by || in < d->in))
@@ -162,7 +162,7 @@ static char *lease_why(const struct sandbox *sb, const struct due *d)
     if (STREQ(d->by, "idle_stop"))
         return xasprintf("idle for %s", format_duration(sb->spec.idle_stop, text));
     if (STREQ(d->by, "max_life"))
-        return xasprintf("up for %s, its max life", format_duration(sb->spec.max_life, text));
+        return xasprintf("reached its max life of %s", format_duration(sb->spec.max_life, text));
     return xasprintf("%s for %s", sandbox_state_name(sb->state),
                      format_duration(sb->spec.rm_after, text));
 }
@@ -185,7 +185,7 @@ void lease_tick(struct manager *m)
 {
     struct sandbox *sb = NULL;
 
-    uptime_tick(&m->uptime);
+    lease_clock_tick(&m->lease_clock);
     for (size_t i = 0; !m->closing && manager_next(m, &i, &sb);)
         if (!sb->ops)
             lease_carry_out(sb);

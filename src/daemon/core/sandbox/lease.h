@@ -1,6 +1,6 @@
 /*
  * Leases: how long a sandbox stays up (idle_stop, max_life) and is kept (rm_after), counted on the
- * clock of uptime.h. They are no part of what a sandbox is: changing one re-creates nothing.
+ * lease clock (lease-clock.h). They are no part of what a sandbox is: changing one re-creates nothing.
  *
  *   idle_stop   stopped after so long without a command; never while one runs
  *   max_life    stopped so long after it came up, whatever runs; never removed
@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/core/sandbox/op.h"
+#include "daemon/core/sandbox/op-queue.h"
 #include "daemon/core/sandbox/sandbox.h"
 #include "lib/base/json.h"
 

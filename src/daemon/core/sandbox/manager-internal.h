@@ -6,9 +6,10 @@
 #include "daemon/core/exec/exec.h"
 #include "daemon/core/exec/usage-totals.h"
 #include "daemon/core/sandbox/disk-floor.h"
+#include "daemon/core/sandbox/lease-clock.h"
 #include "daemon/core/sandbox/manager.h"
-#include "daemon/core/sandbox/op.h"
-#include "daemon/core/sandbox/uptime.h"
+#include "daemon/core/sandbox/op-queue.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/macro.h"
 #include "lib/base/map.h"
 #include "lib/store/store.h"
@@ -32,12 +33,12 @@ struct manager {
     unsigned n_unsaved;
     struct disk_floor_watch floor;
     struct tallies tallies;
-    struct uptime uptime;         /* what leases are counted on */
-    uint64_t reach_at;            /* time_mono() of the next try to open what is not open */
-    unsigned reaching;            /* tries under way */
-    struct manager_build *builds; /* images that are being built: daemon/core/images/build.h */
-    struct warm *warms;           /* caches that are being filled: daemon/core/caches/warm.h */
-    unsigned loose;               /* engine calls under way that belong to no operation */
+    struct lease_clock lease_clock; /* what leases are counted on */
+    uint64_t reach_at;              /* time_mono() of the next try to open what is not open */
+    unsigned reaching;              /* tries under way */
+    struct manager_build *builds;   /* images that are being built: daemon/core/images/build.h */
+    struct warm *warms;             /* caches that are being filled: daemon/core/caches/warm.h */
+    unsigned background_calls;      /* engine calls under way that belong to no operation */
     bool closing;
 };
 
@@ -64,21 +65,21 @@ int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 #define SANDBOX_GONE "gone: removed outside ripcord"
 
 /* What the engine says that it does without: kept, and told to the hook when it is new. */
-void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *box);
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *info);
 /* Takes the supervisor's socket and listens to it. */
-void sandbox_connect(struct sandbox *sb, struct engine_sandbox *box);
+void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info);
 void sandbox_unlink(struct sandbox *sb); /* drops the link; live execs are ended as lost */
 
-/* engine-news.c: what happens behind our back */
-void news_on_engine(void *arg, struct engine *e, const struct engine_news *news);
+/* engine-watch.c: what happens behind our back */
+void engine_watch_on_news(void *arg, struct engine *e, const struct engine_news *news);
 /* Tries those that are out of reach, when somebody would miss them. */
-void news_tick(struct manager *m);
+void engine_watch_tick(struct manager *m);
 /* Whether somebody would miss the engine: it is the default, or has sandboxes. */
-bool news_is_wanted(struct manager *m, const struct engine *e);
+bool engine_watch_is_wanted(struct manager *m, const struct engine *e);
 /* Makes our state agree with what the engine says of it. */
-struct op *news_look_at(struct sandbox *sb);
+struct op *engine_watch_inspect(struct sandbox *sb);
 
-/* daemon/core/reconcile/recover.c */
+/* daemon/core/reconcile/recovery.c */
 int recovery_start(struct manager *m, struct err *err);
 void recovery_free(struct recovery *r);
 bool recovery_is_done(const struct recovery *r);

@@ -17,6 +17,7 @@
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/core/session/session.h"
+#include "daemon/engine/exec-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
@@ -77,7 +78,7 @@ void sandbox_free(struct sandbox *sb)
     supervisor_conn_close(sb->conn);
     sandbox_packages_unlinked(sb);
     op_drop_all(sb);
-    transfers_lost(sb, true);
+    copy_dial_lost(sb, true);
     sandbox_spec_done(&sb->spec);
     strv_free(sb->warnings);
     free(sb->reason);
@@ -170,22 +171,22 @@ static const struct supervisor_events supervisor_events = {
     .refused = manager_on_refused,
 };
 
-void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *box)
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *info)
 {
-    for (char **w = box->warnings; w && *w; w++)
+    for (char **w = info->warnings; w && *w; w++)
         if (!strv_contains(sb->warnings, *w))
             manager_warn(sb->m, "sandbox %s: %s", sb->name, *w);
     strv_free(sb->warnings);
-    sb->warnings = strv_copy(box->warnings);
+    sb->warnings = strv_copy(info->warnings);
 }
 
-void sandbox_connect(struct sandbox *sb, struct engine_sandbox *box)
+void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info)
 {
-    sb->unenforced = box->unenforced;
+    sb->unenforced = info->unenforced;
     sb->unsettled = false;
-    sandbox_take_warnings(sb, box);
+    sandbox_take_warnings(sb, info);
     sb->conn =
-        supervisor_conn_open(sb->m->loop, TAKE_FD(box->supervisor_fd), &supervisor_events, sb);
+        supervisor_conn_open(sb->m->loop, TAKE_FD(info->supervisor_fd), &supervisor_events, sb);
     sandbox_packages_linked(sb);
 }
 
@@ -195,7 +196,7 @@ void sandbox_unlink(struct sandbox *sb)
     sandbox_packages_unlinked(sb);
     exec_all_lost(sb);
     exec_start_waiting(sb);
-    transfers_lost(sb, false);
+    copy_dial_lost(sb, false);
 }
 
 /* ---- the manager ---- */
@@ -211,13 +212,13 @@ struct manager *manager_new(const struct manager_config *config)
     usage_totals_open(&m->tallies, m->loop, m->store);
     reconcile_init(m);
     for (size_t i = 0; i < config->n_engines; i++)
-        engine_listen(config->engines[i], news_on_engine, m);
+        engine_listen(config->engines[i], engine_watch_on_news, m);
     return m;
 }
 
 int manager_start(struct manager *m, struct err *err)
 {
-    int r = uptime_open(m->store, &m->uptime, err);
+    int r = lease_clock_open(m->store, &m->lease_clock, err);
 
     return r < 0 ? r : recovery_start(m, err);
 }
@@ -277,7 +278,7 @@ bool manager_busy(const struct manager *m)
         if (sb->ops && sb->ops->running)
             return true;
     }
-    return m->loose > 0;
+    return m->background_calls > 0;
 }
 
 void manager_when_recovered(struct manager *m, uint64_t limit, manager_fn fn, void *arg)
@@ -307,7 +308,7 @@ bool manager_next(struct manager *m, size_t *iter, struct sandbox **ret)
     return false;
 }
 
-static void manager_tell_not_found(struct manager *m, const char *name, struct err *err)
+static void manager_set_not_found(struct manager *m, const char *name, struct err *err)
 {
     const char **names = xcalloc(m->sandboxes.used + 1, sizeof(*names));
     const char *near;
@@ -322,7 +323,8 @@ static void manager_tell_not_found(struct manager *m, const char *name, struct e
     if (near)
         err_hint(err, "Did you mean '%s'?", near);
     else
-        err_hint(err, "'ripcord ls' shows those that exist, 'ripcord up %s' makes it.", name);
+        err_hint(err, "Run 'ripcord ls' to list the sandboxes, or 'ripcord up %s' to create it.",
+                 name);
     free(names);
 }
 
@@ -337,7 +339,7 @@ static int manager_lookup(struct manager *m, const char *name, struct sandbox **
     sb = map_get(&m->sandboxes, name);
     /* One that is about to be made counts: the caller's wish is queued behind that. */
     if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops)) {
-        manager_tell_not_found(m, name, err);
+        manager_set_not_found(m, name, err);
         return -ERR_NOT_FOUND;
     }
     *ret = sb;
@@ -366,11 +368,11 @@ struct engine *manager_engine(struct manager *m, const char *name, struct err *e
     free(names);
     if (found)
         return found;
-    err_set(err, ERR_UNSUPPORTED, "there is no engine '%.60s' here", wanted);
+    err_set(err, ERR_UNSUPPORTED, "unknown engine '%.60s'", wanted);
     if (near)
         err_hint(err, "Did you mean '%s'?", near);
     else
-        err_hint(err, "'ripcord doctor' shows the engines and what they need.");
+        err_hint(err, "Run 'ripcord doctor' to see the engines and their requirements.");
     return NULL;
 }
 
@@ -383,10 +385,10 @@ void manager_tick(struct manager *m)
     }
     lease_tick(m);
     recovery_tick(m->recovery);
-    retain_tick(m);
+    output_retention_tick(m);
     exec_retry_unsaved(m);
     disk_floor_tick(m);
-    news_tick(m);
+    engine_watch_tick(m);
     reconcile_tick(m);
 }
 
@@ -397,29 +399,27 @@ void manager_tick(struct manager *m)
 static int manager_check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
                               struct err *err)
 {
+    _cleanup_(sandbox_spec_done) struct sandbox_spec scratch = {0};
     bool fresh = !sb || sb->state == SANDBOX_ABSENT;
-    struct sandbox_spec scratch;
-    const struct engine *e = NULL;
+    const struct engine *e;
     const char *name = NULL;
     int r;
 
     sandbox_spec_copy(&scratch, fresh ? &m->config.defaults : &sb->spec);
     r = spec_apply(&scratch, &name, patch, m->config.mount_roots, err);
-    if (r >= 0 && fresh) {
-        e = manager_engine(m, name, err);
-        r = e ? 0 : -ERR_UNSUPPORTED;
-    }
-    if (r >= 0 && e && engine_is_open(e))
-        r = engine_check_spec(e, &scratch, err);
-    sandbox_spec_done(&scratch);
-    return r;
+    if (r < 0 || !fresh)
+        return r;
+    e = manager_engine(m, name, err);
+    if (!e)
+        return -ERR_UNSUPPORTED;
+    return engine_is_open(e) ? engine_check_spec(e, &scratch, err) : 0;
 }
 
 static int manager_check_room(const struct manager *m, struct err *err)
 {
     if (m->sandboxes.used < SANDBOXES_MAX)
         return disk_floor_check(m, err);
-    return err_set(err, ERR_LIMIT, "there are %d sandboxes, no more are allowed", SANDBOXES_MAX);
+    return err_set(err, ERR_LIMIT, "too many sandboxes (limit %d)", SANDBOXES_MAX);
 }
 
 int manager_ensure(struct manager *m, const char *name, const json_t *spec, manager_done_fn done,
@@ -434,8 +434,9 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
         return r;
     sb = map_get(&m->sandboxes, name);
     r = manager_check_spec(m, sb, spec, err);
-    if (r >= 0)
-        r = sb ? disk_floor_check(m, err) : manager_check_room(m, err);
+    if (r < 0)
+        return r;
+    r = sb ? disk_floor_check(m, err) : manager_check_room(m, err);
     if (r < 0)
         return r;
     if (sb && sb->ephemeral)
@@ -496,8 +497,9 @@ int manager_lease(struct manager *m, const char *name, const json_t *leases, man
     struct op *op;
     int r = manager_lookup(m, name, &sb, err);
 
-    if (r >= 0)
-        r = spec_apply_leases(&scratch, leases, err);
+    if (r < 0)
+        return r;
+    r = spec_apply_leases(&scratch, leases, err);
     if (r < 0)
         return r;
     op = op_push(sb, &op_lease);
@@ -534,7 +536,7 @@ static void manager_exec_ready(void *arg, const struct err *err, const struct sa
         return;
     }
     if (x->cancelled)
-        exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client has gone"});
+        exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client disconnected"});
     else if (!err && sb->conn)
         exec_launch(x);
     else if (err)
@@ -542,7 +544,7 @@ static void manager_exec_ready(void *arg, const struct err *err, const struct sa
     else if (exec_may_wait(x)) /* it went down as it had just been found up */
         manager_start_for(x);
     else
-        exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"});
+        exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"});
     exec_unref(x);
 }
 
@@ -554,6 +556,19 @@ void manager_start_for(struct exec *x)
     op_wait(op, manager_exec_ready, exec_ref(x));
 }
 
+static int manager_check_exec(const struct manager *m, const struct sandbox *sb,
+                              const struct exec_request *req, struct err *err)
+{
+    int r = sb->ops ? 0 : sandbox_check_awake(sb, err);
+
+    if (r < 0)
+        return r;
+    r = disk_floor_check(m, err);
+    if (r < 0)
+        return r;
+    return req->session && !req->concurrent ? session_check_free(sb, err) : 0;
+}
+
 int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
                  struct err *err)
 {
@@ -562,14 +577,10 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
 
     if (r < 0)
         return r;
-    if (!sb->ops)
-        r = sandbox_check_awake(sb, err);
-    if (r >= 0)
-        r = disk_floor_check(m, err);
-    if (r >= 0 && req->session && !req->concurrent)
-        r = session_check_free(sb, err);
-    if (r >= 0)
-        r = exec_new(sb, req, ret, err);
+    r = manager_check_exec(m, sb, req, err);
+    if (r < 0)
+        return r;
+    r = exec_new(sb, req, ret, err);
     if (r < 0)
         return r;
     if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
@@ -589,10 +600,12 @@ int manager_run(struct manager *m, const json_t *spec, struct exec_request *req,
     int r;
 
     r = manager_check_spec(m, NULL, spec, err);
-    if (r >= 0)
-        r = manager_check_room(m, err);
-    if (r >= 0)
-        r = random_hex(id, err);
+    if (r < 0)
+        return r;
+    r = manager_check_room(m, err);
+    if (r < 0)
+        return r;
+    r = random_hex(id, err);
     if (r < 0)
         return r;
     snprintf(name, sizeof(name), "run-%s", id);

@@ -17,6 +17,7 @@
 struct loop;
 struct store;
 struct exec;
+struct exec_request;
 struct packages_proxy;
 struct event_log;
 

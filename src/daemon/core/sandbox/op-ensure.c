@@ -61,7 +61,7 @@ static void op_ensure_start_failed(struct op *op, const struct err *err)
     op_fail(op, err);
 }
 
-static void op_ensure_started(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_started(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -71,14 +71,14 @@ static void op_ensure_started(void *arg, const struct err *err, struct engine_sa
         return;
     }
     sb->want_running = true;
-    sandbox_connect(sb, box);
-    if (box->first_sent)
+    sandbox_connect(sb, info);
+    if (info->first_sent)
         exec_first_sent(sb);
     sandbox_set_state(sb, SANDBOX_RUNNING, NULL, NULL);
     op_done(op, op->action);
 }
 
-static void op_ensure_recreated(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_recreated(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox_request req;
@@ -87,9 +87,10 @@ static void op_ensure_recreated(void *arg, const struct err *err, struct engine_
         op_ensure_start_failed(op, err);
         return;
     }
-    (void)box;
+    (void)info;
     if (op->down) {
-        sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was stale", NULL);
+        sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was out of date",
+                          NULL);
         op_done(op, ACTION_RECREATED);
         return;
     }
@@ -152,11 +153,11 @@ static void op_ensure_start_again(struct op *op)
     engine_start(op->sb->engine, &req, op_ensure_started, op);
 }
 
-static void op_ensure_replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err) {
         sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
         op_fail(op, err);
@@ -177,9 +178,9 @@ static void op_ensure_replace_running(struct op *op)
     struct sandbox *sb = op->sb;
 
     if (sb->n_execs) {
-        err_set(&err, ERR_CONFLICT, "sandbox '%s' runs %u exec(s) and its spec differs", sb->name,
-                sb->n_execs);
-        err_hint(&err, "It is re-created only when idle: wait for them, or stop it first.");
+        err_set(&err, ERR_CONFLICT, "sandbox '%s': cannot change the spec while %u exec(s) run",
+                sb->name, sb->n_execs);
+        err_hint(&err, "Wait until they end, or stop the sandbox first.");
         op_fail(op, &err);
         return;
     }
@@ -210,8 +211,7 @@ static int op_ensure_keep_asked(struct op *op, struct err *err)
         return 0;
     if (added & sb->unenforced)
         return err_set(err, ERR_UNSUPPORTED,
-                       "sandbox '%s': a limit that is asked for cannot be enforced on this machine",
-                       sb->name);
+                       "sandbox '%s': this machine cannot enforce a requested limit", sb->name);
     sb->spec.asked |= added;
     return sandbox_save(sb, err);
 }
@@ -222,12 +222,12 @@ static int op_ensure_other_disk(const struct sandbox *sb, struct err *err)
     char size[FORMAT_MAX];
 
     if (sb->spec.disk)
-        err_set(err, ERR_CONFLICT, "sandbox '%s' has a disk of %s, and that cannot change",
+        err_set(err, ERR_CONFLICT, "sandbox '%s': the size of its disk (%s) cannot change",
                 sb->name, format_size(sb->spec.disk, size));
     else
-        err_set(err, ERR_CONFLICT, "sandbox '%s' was made without a disk limit and cannot get one",
+        err_set(err, ERR_CONFLICT, "sandbox '%s': a disk limit can only be set at creation",
                 sb->name);
-    return err_hint(err, "Leave the disk limit as it is, or remove the sandbox first.");
+    return err_hint(err, "Keep the present disk limit, or remove the sandbox and create it again.");
 }
 
 static int op_ensure_choose_engine(struct op *op, const char *engine, struct err *err)
@@ -242,7 +242,7 @@ static int op_ensure_choose_engine(struct op *op, const char *engine, struct err
         return 0;
     err_set(err, ERR_CONFLICT, "sandbox '%s' is on engine '%s', not '%s'", sb->name,
             sb->engine->ops->name, engine);
-    return err_hint(err, "A sandbox does not change engines: remove it first.");
+    return err_hint(err, "Remove the sandbox first: a sandbox cannot move to another engine.");
 }
 
 /* The spec after the patch, all but the digest of its image. */
@@ -258,8 +258,9 @@ static int op_ensure_wanted(struct op *op, struct err *err)
         return err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", sb->name);
     sandbox_spec_copy(&op->want, absent ? &c->defaults : &sb->spec);
     r = op->patch ? spec_apply(&op->want, &engine, op->patch, c->mount_roots, err) : 0;
-    if (r >= 0)
-        r = op_ensure_choose_engine(op, engine, err);
+    if (r < 0)
+        return r;
+    r = op_ensure_choose_engine(op, engine, err);
     if (r < 0)
         return r;
     if (!op->want.image)
@@ -268,7 +269,7 @@ static int op_ensure_wanted(struct op *op, struct err *err)
 }
 
 /* Who asks for it wants to use it. */
-static void op_ensure_in_use(struct op *op)
+static void op_ensure_used(struct op *op)
 {
     lease_touch(op->sb);
     op_done(op, ACTION_UNCHANGED);
@@ -281,7 +282,7 @@ static void op_ensure_up(struct op *op)
     if (sb->state == SANDBOX_PAUSED)
         supervisor_conn_pause(sb->conn, false, op_ensure_resumed, op);
     else if (sb->state == SANDBOX_RUNNING)
-        op_ensure_in_use(op);
+        op_ensure_used(op);
     else
         op_ensure_start_again(op);
 }
@@ -341,11 +342,11 @@ static void op_ensure_resolved(void *arg, const struct err *err, const char *dig
     op_ensure_go(op);
 }
 
-static void op_ensure_prepared(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_prepared(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err)
         op_fail(op, err);
     else
@@ -389,14 +390,16 @@ const struct op_type op_ensure = {"ensure", op_ensure_run};
 int op_renew_check(const struct sandbox *sb, struct err *err)
 {
     if (sb->n_execs || sb->n_transfers)
-        return err_set(err, ERR_CONFLICT, "%u command(s) run in it: it is re-created when idle",
+        return err_set(err, ERR_CONFLICT,
+                       "%u command(s) are running: the sandbox is re-created when it is idle",
                        sb->n_execs + sb->n_transfers);
     if (sb->state == SANDBOX_PAUSED)
-        return err_set(err, ERR_CONFLICT, "it is paused: it is re-created when resumed and idle");
+        return err_set(err, ERR_CONFLICT,
+                       "the sandbox is paused: it is re-created when it is resumed and idle");
     return 0;
 }
 
-static void op_ensure_renew_go(struct op *op)
+static void op_renew_go(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -412,7 +415,7 @@ static void op_ensure_renew_go(struct op *op)
     }
 }
 
-static void op_ensure_renew_run(struct op *op)
+static void op_renew_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -432,9 +435,9 @@ static void op_ensure_renew_run(struct op *op)
     if (engine_is_open(sb->engine) && engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
     else if (sb->conn)
-        sandbox_packages_require(op, op_ensure_renew_go);
+        sandbox_packages_require(op, op_renew_go);
     else
-        op_ensure_renew_go(op);
+        op_renew_go(op);
 }
 
-const struct op_type op_renew = {"renew", op_ensure_renew_run};
+const struct op_type op_renew = {"renew", op_renew_run};

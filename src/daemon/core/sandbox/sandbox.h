@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 
 enum { SANDBOX_ID_LEN = 16, SANDBOX_NAME_SIZE = 64 };
 
@@ -62,7 +63,7 @@ struct sandbox {
     uint64_t
         trim_seq; /* daemon/core/exec/output-retention.c: up to this number, execs were too many */
     uint64_t retain_at;           /* wall clock: when the next of it may go */
-    uint32_t unenforced;          /* enum spec_limit bits */
+    uint32_t unenforced;          /* enum limit_bit bits */
     char **warnings;              /* what this run does without, in the engine's words */
     bool unsettled;               /* the engine could not clean up behind it: to be tried again */
     struct supervisor_conn *conn; /* while its supervisor lives */

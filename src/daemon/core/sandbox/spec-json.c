@@ -8,12 +8,13 @@
 #include "daemon/engine/caches.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 /* clang-format off */
 static const struct { uint32_t bit; const char *name; } limit_names[] = {
-    {SPEC_LIMIT_MEMORY, "memory"}, {SPEC_LIMIT_CPUS, "cpus"}, {SPEC_LIMIT_PIDS, "pids"},
-    {SPEC_LIMIT_DISK, "disk"},     {SPEC_LIMIT_NOFILE, "nofile"},
+    {LIMIT_MEMORY, "memory"}, {LIMIT_CPUS, "cpus"}, {LIMIT_PIDS, "pids"},
+    {LIMIT_DISK, "disk"},     {LIMIT_NOFILE, "nofile"},
 };
 /* clang-format on */
 

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "lib/base/json.h"
 
 /* Raise it when hardening changes in a way that old sandboxes must not keep. */
@@ -33,7 +33,7 @@ int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine);
 /* {"memory":…,"cpus":…,…} alone. */
 json_t *spec_limits_to_json(const struct sandbox_spec *spec);
-/* ["memory",…] from enum spec_limit bits. */
+/* ["memory",…] from enum limit_bit bits. */
 json_t *spec_limit_names(uint32_t bits);
 
 /* What is stored: canonical text with the asked-for bits, and back. */

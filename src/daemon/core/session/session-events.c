@@ -9,8 +9,8 @@
  */
 #include <stdlib.h>
 
-#include "daemon/core/exec/end-json.h"
-#include "daemon/core/exec/stream.h"
+#include "daemon/core/exec/end-record-json.h"
+#include "daemon/core/exec/output-stream.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/session/session-index.h"
 #include "daemon/core/session/session-line.h"
@@ -51,6 +51,8 @@ struct session_reader {
     bool finished;
 };
 
+DEFINE_CLEANUP(struct session_reader *, session_reader_free);
+
 /* ---- sides ---- */
 
 /* What was passed over in the meantime is not wanted any more. */
@@ -64,14 +66,14 @@ static void session_events_side_drop(struct session_side *s, uint64_t upto)
         s->gap_to = 0;
 }
 
-static void session_events_side_take(struct session_side *s, const struct stream_chunk *c,
+static void session_events_side_take(struct session_side *s, const struct output_chunk *c,
                                      const char *data)
 {
     uint64_t end = s->at + s->buf.len, skip = end > c->offset ? end - c->offset : 0;
 
-    if (c->kind == STREAM_GAP && c->to > end)
+    if (c->kind == OUTPUT_GAP && c->to > end)
         s->gap_to = c->to;
-    else if (c->kind == STREAM_DATA && skip < c->len)
+    else if (c->kind == OUTPUT_DATA && skip < c->len)
         (void)!buf_append(&s->buf, data + skip,
                           c->len - skip); /* there is room: session_events_side_fill() */
 }
@@ -79,16 +81,16 @@ static void session_events_side_take(struct session_side *s, const struct stream
 static int session_events_side_fill(struct session_side *s, struct err *err)
 {
     static char piece[READ_PIECE]; /* one loop, one thread */
-    struct stream_chunk c = {0};
+    struct output_chunk c = {0};
 
     while (!s->over && !s->gap_to && s->buf.len + READ_PIECE <= SIDE_MAX) {
-        int r = stream_read(s->stream, piece, sizeof(piece), &c, err);
+        int r = output_stream_read(s->stream, piece, sizeof(piece), &c, err);
 
         if (r < 0)
             return r;
-        if (c.kind == STREAM_NOTHING)
+        if (c.kind == OUTPUT_NOTHING)
             return 0;
-        s->over = c.kind == STREAM_END;
+        s->over = c.kind == OUTPUT_END;
         session_events_side_take(s, &c, piece);
     }
     return 0;
@@ -180,10 +182,10 @@ static int session_events_decide(struct session_reader *r, struct err *err)
         struct session_run run = {0};
         int n = session_events_plan_run(r, (enum journal_stream)(first ^ k), &run, err);
 
-        if (n > 0)
-            n = session_events_put_run(r, &run, err);
-        if (n)
+        if (n < 0)
             return n;
+        if (n > 0)
+            return session_events_put_run(r, &run, err);
     }
     return 0;
 }
@@ -242,7 +244,7 @@ static int session_events_put_head(uint64_t seq, const char *stream, struct buf 
 
 static int session_events_too_large(struct err *err)
 {
-    return err_set(err, ERR_LIMIT, "an event of the session is over %d bytes", SESSION_TEXT_MAX);
+    return err_set(err, ERR_LIMIT, "a session event is larger than %d bytes", SESSION_TEXT_MAX);
 }
 
 /* 1 when it was wanted and is in the buffer. */
@@ -285,10 +287,10 @@ static int session_events_give_missed(struct session_reader *r, struct buf *b, s
 
 static int session_events_give_exit(struct session_reader *r, struct buf *b, struct err *err)
 {
-    const char *end = stream_end_text(r->sides[0].stream);
+    const char *end = output_stream_end_text(r->sides[0].stream);
 
     if (r->config.since > r->seq)
-        return err_set(err, ERR_INVALID, "event %llu never was: the last one is %llu",
+        return err_set(err, ERR_INVALID, "event %llu does not exist: the last one is %llu",
                        (unsigned long long)r->config.since, (unsigned long long)r->seq);
     r->finished = true;
     if (r->seq == r->config.since)
@@ -398,8 +400,9 @@ static int session_events_open_index(struct session_reader *r, struct err *err)
     if (n < 0 || !count)
         return n < 0 ? n : 1;
     n = session_index_find(&r->index, r->config.since + 1, &r->i, err);
-    if (n >= 0)
-        n = session_index_get(&r->index, r->i, &run, err);
+    if (n < 0)
+        return n;
+    n = session_index_get(&r->index, r->i, &run, err);
     if (n < 0)
         return n;
     session_events_enter_run(r, &run);
@@ -422,7 +425,7 @@ int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
         return n;
     if (!gave && r->missed)
         gave = session_events_give_missed(r, b, err);
-    if (!gave && !r->finished && n == 0 && stream_end_text(r->sides[0].stream) &&
+    if (!gave && !r->finished && n == 0 && output_stream_end_text(r->sides[0].stream) &&
         (r->index.fd < 0 || session_events_all_read(r))) {
         gave = session_events_give_exit(r, b, err);
         *ret_seq = r->seq;
@@ -448,14 +451,14 @@ static int session_events_open_streams(struct session_reader *r, struct manager 
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         bool second = i == JOURNAL_STREAMS - 1;
-        struct stream_config c = {.follow = r->config.follow,
-                                  .notify = second ? r->config.notify : session_events_heard,
-                                  .arg = r->config.arg};
+        struct output_stream_config c = {.follow = r->config.follow,
+                                         .notify = second ? r->config.notify : session_events_heard,
+                                         .arg = r->config.arg};
         int n;
 
         c.want[i] = true;
         c.offsets[i] = r->sides[i].at;
-        n = stream_new(m, sb, r->id, &c, &r->sides[i].stream, err);
+        n = output_stream_new(m, sb, r->id, &c, &r->sides[i].stream, err);
         if (n < 0)
             return n;
     }
@@ -467,13 +470,13 @@ static int session_events_check_kept(struct session_reader *r, struct err *err)
 {
     uint64_t bytes = 0;
 
-    if (r->index.fd >= 0 || !stream_end_text(r->sides[0].stream))
+    if (r->index.fd >= 0 || !output_stream_end_text(r->sides[0].stream))
         return 0;
     for (int i = 0; i < JOURNAL_STREAMS; i++)
-        bytes += stream_first(r->sides[i].stream, (enum journal_stream)i);
+        bytes += output_stream_first(r->sides[i].stream, (enum journal_stream)i);
     if (!bytes)
         return 0;
-    return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are not kept any more", r->id);
+    return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are no longer kept", r->id);
 }
 
 static int session_events_check_session(struct manager *m, struct sandbox *sb,
@@ -495,7 +498,7 @@ int session_reader_new(struct manager *m, struct sandbox *sb, const char *id,
                        const struct session_reader_config *c, struct session_reader **ret,
                        struct err *err)
 {
-    struct session_reader *r = xnew0(struct session_reader);
+    _cleanup_(session_reader_freep) struct session_reader *r = xnew0(struct session_reader);
     int n;
 
     r->config = *c;
@@ -506,17 +509,18 @@ int session_reader_new(struct manager *m, struct sandbox *sb, const char *id,
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         r->sides[i].buf.max = SIDE_MAX;
     n = session_events_check_session(m, sb, r, id, err);
-    if (n >= 0)
-        n = session_events_open_index(r, err); /* first: it says where the streams begin */
-    if (n >= 0)
-        n = session_events_open_streams(r, m, sb, err);
-    if (n >= 0)
-        n = session_events_check_kept(r, err);
-    if (n < 0) {
-        session_reader_free(r);
+    if (n < 0)
         return n;
-    }
-    *ret = r;
+    n = session_events_open_index(r, err); /* first: it says where the streams begin */
+    if (n < 0)
+        return n;
+    n = session_events_open_streams(r, m, sb, err);
+    if (n < 0)
+        return n;
+    n = session_events_check_kept(r, err);
+    if (n < 0)
+        return n;
+    *ret = TAKE_PTR(r);
     return 0;
 }
 
@@ -525,7 +529,7 @@ void session_reader_free(struct session_reader *r)
     if (!r)
         return;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        stream_free(r->sides[i].stream);
+        output_stream_free(r->sides[i].stream);
         buf_done(&r->sides[i].buf);
     }
     session_index_done(&r->index);

@@ -50,15 +50,15 @@ static int session_index_read_head(struct session_index *x, struct err *err)
     ssize_t n = pread(x->fd, &h, sizeof(h), 0);
 
     if (n < 0)
-        return err_sys(err, errno, "read the index of the session");
+        return err_sys(err, errno, "read the session index");
     if (n < (ssize_t)sizeof(h)) { /* new, or torn in its first moment */
         h = (struct head){.magic = MAGIC, .line_max = SESSION_LINE_MAX};
         if (ftruncate(x->fd, 0) < 0 || pwrite(x->fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
-            return err_sys(err, errno, "write the index of the session");
+            return err_sys(err, errno, "write the session index");
     }
     if (memcmp(h.magic, MAGIC, sizeof(h.magic)) != 0 || !h.line_max ||
         h.line_max > SESSION_LINE_MAX)
-        return err_set(err, ERR_SYSTEM, "the index of the session is not one of ours");
+        return err_set(err, ERR_SYSTEM, "the session index has an unknown format");
     x->line_max = h.line_max;
     return 0;
 }
@@ -91,10 +91,10 @@ int session_index_get(const struct session_index *x, uint64_t i, struct session_
     ssize_t n = pread(x->fd, &e, sizeof(e), session_index_offset_of(i));
 
     if (n < 0)
-        return err_sys(err, errno, "read the index of the session");
+        return err_sys(err, errno, "read the session index");
     if (n != (ssize_t)sizeof(e) || e.check != session_index_checksum(&e.run) || !e.run.count ||
         e.run.stream >= JOURNAL_STREAMS)
-        return err_set(err, ERR_SYSTEM, "the index of the session is broken at run %llu",
+        return err_set(err, ERR_SYSTEM, "the session index is damaged at run %llu",
                        (unsigned long long)i);
     *ret = e.run;
     return 0;
@@ -107,7 +107,7 @@ int session_index_count(const struct session_index *x, uint64_t *ret, struct err
     uint64_t n;
 
     if (fstat(x->fd, &st) < 0)
-        return err_sys(err, errno, "look at the index of the session");
+        return err_sys(err, errno, "stat the session index");
     n = st.st_size < session_index_offset_of(0)
             ? 0
             : (uint64_t)(st.st_size - session_index_offset_of(0)) /
@@ -137,7 +137,7 @@ int session_index_put(const struct session_index *x, uint64_t i, const struct se
         session_index_forget(x, i);
         return 0;
     }
-    return err_sys(err, n < 0 ? errno : ENOSPC, "write the index of the session");
+    return err_sys(err, n < 0 ? errno : ENOSPC, "write the session index");
 }
 
 /* Those that are forgotten come before all that are kept. */
@@ -160,18 +160,21 @@ int session_index_find(const struct session_index *x, uint64_t seq, uint64_t *re
     uint64_t low, high = 0;
     int r = session_index_count(x, &high, err);
 
-    low = r < 0 ? 0 : session_index_first(x, 0, high);
-    while (r >= 0 && high - low > 1) {
+    if (r < 0)
+        return r;
+    low = session_index_first(x, 0, high);
+    while (high - low > 1) {
         uint64_t mid = low + (high - low) / 2;
         struct session_run run;
 
         r = session_index_get(x, mid, &run, err);
-        if (r >= 0 && run.seq <= seq)
+        if (r < 0)
+            return r;
+        if (run.seq <= seq)
             low = mid;
         else
             high = mid;
     }
-    if (r >= 0)
-        *ret = low;
-    return r;
+    *ret = low;
+    return 0;
 }

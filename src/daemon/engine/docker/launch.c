@@ -15,7 +15,7 @@
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/layers.h"
 #include "daemon/engine/handshake.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -179,8 +179,8 @@ static int docker_launch_spawn_relay(struct docker_launch *l, struct err *err)
                                                    .fds = {{l->d->devnull, STDIN_FILENO},
                                                            {l->d->devnull, STDOUT_FILENO},
                                                            {l->log, STDERR_FILENO},
-                                                           {pair[1], SHIM_FD_CONTROL},
-                                                           {l->plan, SHIM_FD_PLAN}},
+                                                           {pair[1], SUP_FD_CONTROL},
+                                                           {l->plan, SUP_FD_PLAN}},
                                                    .n_fds = 5},
                       &pid);
     fd_close(pair[1]); /* else its end would never be seen */

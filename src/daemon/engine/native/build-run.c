@@ -14,14 +14,18 @@
 #include <unistd.h>
 
 #include "daemon/engine/build.h"
+#include "daemon/engine/engine-ops.h"
+#include "daemon/engine/exec-request.h"
 #include "daemon/engine/native/image.h"
 #include "daemon/engine/native/native.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "image/store/images.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/journal/journal.h"
+#include "lib/journal/record.h"
 #include "proto/plan.h"
 #include "proto/supervisor.h"
 
@@ -327,37 +331,37 @@ static int build_run_tell_output(struct build_run *x, enum journal_stream stream
     return 0;
 }
 
-static int build_run_send_words(const struct build_run *x, struct shim_writer *w, struct err *err)
+static int build_run_send_words(const struct build_run *x, struct sup_writer *w, struct err *err)
 {
-    int r = shim_finish(w, err);
+    int r = sup_finish(w, err);
 
     if (r >= 0) {
         r = fd_send(x->link, buf_data(&w->buf), w->buf.len, NULL, 0, 0);
         /* One that has hung up has said why, and that is read next. */
         r = r < 0 && r != -EPIPE && r != -ECONNRESET ? err_sys(err, -r, "talk to the step") : 0;
     }
-    shim_writer_done(w);
+    sup_writer_done(w);
     return r;
 }
 
 static int build_run_send_ack(const struct build_run *x, struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_ACK, 0);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->first.id);
-    shim_put_u64(&w, SHIM_TAG_STDOUT, x->told[JOURNAL_STDOUT]);
-    shim_put_u64(&w, SHIM_TAG_STDERR, x->told[JOURNAL_STDERR]);
+    sup_begin(&w, SUP_ACK, 0);
+    sup_put_str(&w, SUP_TAG_EXEC, x->first.id);
+    sup_put_u64(&w, SUP_TAG_STDOUT, x->told[JOURNAL_STDOUT]);
+    sup_put_u64(&w, SUP_TAG_STDERR, x->told[JOURNAL_STDERR]);
     return build_run_send_words(x, &w, err);
 }
 
 static int build_run_ask_listener(const struct build_run *x, struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     if (x->req.spec.network != SPEC_NETWORK_PACKAGES)
         return 0;
-    shim_begin(&w, SHIM_LISTENER, LISTENER_SEQ);
+    sup_begin(&w, SUP_LISTENER, LISTENER_SEQ);
     return build_run_send_words(x, &w, err);
 }
 
@@ -396,26 +400,26 @@ static int build_run_on_ended(struct build_run *x, const char *record, size_t le
 static int build_run_on_message(struct build_run *x, const char *packet, size_t len, int *fd,
                                 struct err *err)
 {
-    struct shim_value v, record = {0};
-    struct shim_reader rd;
+    struct sup_value v, record = {0};
+    struct sup_reader rd;
     uint64_t out = 0, errors = 0;
-    int r = shim_read(&rd, packet, len, err);
+    int r = sup_read(&rd, packet, len, err);
 
-    while (r >= 0 && (r = shim_next(&rd, &v, err)) > 0) {
-        if (v.tag == SHIM_TAG_STDOUT)
+    while (r >= 0 && (r = sup_next(&rd, &v, err)) > 0) {
+        if (v.tag == SUP_TAG_STDOUT)
             out = v.u64;
-        else if (v.tag == SHIM_TAG_STDERR)
+        else if (v.tag == SUP_TAG_STDERR)
             errors = v.u64;
-        else if (v.tag == SHIM_TAG_RECORD)
+        else if (v.tag == SUP_TAG_RECORD)
             record = v;
     }
     if (r < 0)
         return r;
-    if (rd.head.type == SHIM_OUTPUT)
+    if (rd.head.type == SUP_OUTPUT)
         return build_run_on_output(x, out, errors, err);
-    if (rd.head.type == SHIM_ENDED && record.data)
+    if (rd.head.type == SUP_ENDED && record.data)
         return build_run_on_ended(x, record.data, record.length, err);
-    if (rd.head.type == SHIM_RESULT && rd.head.seq == LISTENER_SEQ && *fd >= 0)
+    if (rd.head.type == SUP_RESULT && rd.head.seq == LISTENER_SEQ && *fd >= 0)
         build_run_tell_packages(x, TAKE_FD(*fd));
     return 0;
 }
@@ -439,7 +443,7 @@ static int build_run_await_message(const struct build_run *x, struct err *err)
 /* Until the supervisor has gone: its end is the sandbox's. */
 static int build_run_follow(struct build_run *x, struct err *err)
 {
-    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX + 8);
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX + 8);
     int r = build_run_ask_listener(x, err);
 
     while (r >= 0) {
@@ -450,7 +454,7 @@ static int build_run_follow(struct build_run *x, struct err *err)
         r = build_run_await_message(x, err);
         if (r <= 0)
             continue;
-        n = fd_recv(x->link, packet, SHIM_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
+        n = fd_recv(x->link, packet, SUP_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EINTR)
             continue;
         if (n == 0 || n == -ECONNRESET)

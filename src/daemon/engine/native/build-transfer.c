@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "daemon/engine/build.h"
+#include "daemon/engine/engine-images.h"
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/transfer.h"
+#include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/image-name.h"
 #include "lib/base/xalloc.h"
@@ -98,7 +100,7 @@ static int build_transfer_pull(const struct native_task *t, const json_t *ask, i
                                         {"as", JSON_FIELD_STRING, &as}};
     _cleanup_json_ json_t *detail = NULL;
     _cleanup_free_ char *text = NULL;
-    struct image_ask image = {.verb = IMAGE_PULL, .fd = events};
+    struct image_pull image = {.progress = events};
     int r = json_read(ask, "pull", fields, ARRAY_SIZE(fields), err);
 
     if (r < 0)
@@ -107,7 +109,7 @@ static int build_transfer_pull(const struct native_task *t, const json_t *ask, i
     build_transfer_add_login(t->req, name ? name : "", detail);
     text = json_to_text(detail, false);
     image.name = (char *)as;
-    image.detail = text;
+    image.settings = text;
     r = native_pull(t->n, &image, t->by, ret, err);
     explicit_bzero(text, strlen(text));
     return r;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/build.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/build-serve.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/image.h"

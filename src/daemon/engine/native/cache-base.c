@@ -10,7 +10,7 @@
 
 #include "daemon/engine/caches.h"
 #include "daemon/engine/native/cache-tree.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"

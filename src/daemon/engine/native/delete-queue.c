@@ -67,7 +67,7 @@ static int delete_by_shim(int shim, const struct submap *ids, int dirfd, const c
     char path[32], uid[12], gid[12];
     const char *const argv[] = {"ripcord-shim", "remove", name, uid, gid, NULL};
     const struct process_spec s = {
-        .path = path, .argv = argv, .fds = {{dirfd, SHIM_FD_CONTROL}}, .n_fds = 1};
+        .path = path, .argv = argv, .fds = {{dirfd, SUP_FD_CONTROL}}, .n_fds = 1};
     pid_t pid;
     int r;
 
@@ -198,7 +198,7 @@ struct delete_queue *delete_queue_new(int dirfd)
 void delete_queue_use_subids(struct delete_queue *t, int shim, const struct submap *ids)
 {
     pthread_mutex_lock(&t->lock);
-    t->shim = fcntl(shim, F_DUPFD_CLOEXEC, SHIM_FD_PLAN + 1);
+    t->shim = fcntl(shim, F_DUPFD_CLOEXEC, SUP_FD_PLAN + 1);
     t->ids = *ids;
     delete_queue_kick(t); /* an earlier daemon may have left what needs it */
     pthread_mutex_unlock(&t->lock);

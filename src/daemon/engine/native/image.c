@@ -6,10 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/engine/engine-images.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/program.h"
 #include "daemon/engine/native/transfer.h"
+#include "daemon/engine/sandbox-request.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "image/store/images.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
@@ -341,7 +345,7 @@ int native_image_own(struct native_engine *n, const struct sandbox_request *req,
     return r < 0 ? err_wrap(err, "copy image '%s' for isolation 'strict'", req->spec.image) : 0;
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 /* A few at once: each takes a worker, and starts of sandboxes need them too. */
 int image_transfer_begin(struct native_engine *n, struct err *err)
@@ -376,58 +380,38 @@ static int native_image_transfer(struct native_engine *n, const struct image_too
     return r;
 }
 
-static int image_import_image(struct native_engine *n, const struct image_ask *ask,
+static int image_import_image(struct native_engine *n, const struct image_import *req,
                               const struct deadline *by, char **ret, struct err *err)
 {
-    const struct image_tool t = {.verb = "import", .arg = ask->name, .in = ask->fd, .data = -1};
+    const struct image_tool t = {
+        .verb = "import", .arg = req->name, .in = req->archive, .data = -1};
 
     return native_image_transfer(n, &t, by, ret, err);
 }
 
-static int image_export_image(struct native_engine *n, const struct image_ask *ask,
+static int image_export_image(struct native_engine *n, const struct image_export *req,
                               const struct deadline *by, char **ret, struct err *err)
 {
-    _cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    const struct image_tool t = {"export", ask->name, ask->detail, null, ask->fd};
+    const struct image_tool t = {"export", req->name, req->format, n->devnull, req->archive};
 
-    if (null < 0)
-        return err_sys(err, errno, "open '/dev/null'");
     return native_image_transfer(n, &t, by, ret, err);
 }
 
-static int image_run_with_used(struct native_engine *n, const char *verb,
-                               const struct image_ask *ask, const struct deadline *by, char **ret,
+/* ripcord-image reads the digests of the images in use from its stdin. */
+static int image_run_with_used(struct native_engine *n, const char *verb, const char *name,
+                               char *const *in_use, const struct deadline *by, char **ret,
                                struct err *err)
 {
-    _cleanup_free_ char *used = strv_join(ask->used, "\n");
+    _cleanup_free_ char *used = strv_join(in_use, "\n");
     _cleanup_close_ int in = -1;
+    struct image_tool t = {.verb = verb, .arg = name, .data = -1};
     int r = memfd_sealed("images-in-use", used, strlen(used), &in, err);
 
-    const struct image_tool t = {.verb = verb, .arg = ask->name, .in = in, .data = -1};
-
-    return r < 0 ? r : image_run_tool(n, &t, by, ret, err);
-}
-
-/* ---- cache mounts of builds ---- */
-
-static int image_run_plain(struct native_engine *n, const char *verb, const char *arg,
-                           const char *more, const struct deadline *by, char **ret, struct err *err)
-{
-    const struct image_tool t = {verb, arg, more, n->devnull, -1};
-
+    if (r < 0)
+        return r;
+    t.in = in;
     return image_run_tool(n, &t, by, ret, err);
 }
-
-static int image_trim_mounts(struct native_engine *n, const struct image_ask *ask,
-                             const struct deadline *by, char **ret, struct err *err)
-{
-    _cleanup_free_ char *keep = xasprintf("%llu", (unsigned long long)ask->keep);
-    _cleanup_free_ char *unused = xasprintf("%llu", (unsigned long long)ask->unused);
-
-    return image_run_plain(n, "mounts-trim", keep, unused, by, ret, err);
-}
-
-/* ---- all that is asked ---- */
 
 static int image_show_one(const struct images *s, json_t *image, char **ret, struct err *err)
 {
@@ -468,34 +452,56 @@ static int image_show_images(struct native_engine *n, const char *name, char **r
     return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
 }
 
-int native_image(struct engine *e, const struct image_ask *ask, const struct deadline *by,
+int native_image(struct engine *e, const struct image_op *req, const struct deadline *by,
                  char **ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
 
-    switch (ask->verb) {
+    switch (req->verb) {
     case IMAGE_LIST:
         return image_show_images(n, NULL, ret, err);
     case IMAGE_SHOW:
-        return image_show_images(n, ask->name, ret, err);
+        return image_show_images(n, req->show.name, ret, err);
     case IMAGE_IMPORT:
-        return image_import_image(n, ask, by, ret, err);
+        return image_import_image(n, &req->import, by, ret, err);
     case IMAGE_EXPORT:
-        return image_export_image(n, ask, by, ret, err);
-    case IMAGE_PUSH:
-        return native_push(n, ask, by, ret, err);
+        return image_export_image(n, &req->export, by, ret, err);
     case IMAGE_PULL:
-        return native_pull(n, ask, by, ret, err);
+        return native_pull(n, &req->pull, by, ret, err);
+    case IMAGE_PUSH:
+        return native_push(n, &req->push, by, ret, err);
     case IMAGE_REMOVE:
-        return image_run_with_used(n, "rm", ask, by, ret, err);
+        return image_run_with_used(n, "rm", req->remove.name, req->remove.used, by, ret, err);
     case IMAGE_PRUNE:
-        return image_run_with_used(n, "prune", ask, by, ret, err);
-    case IMAGE_MOUNTS:
-        return image_run_plain(n, "mounts", NULL, NULL, by, ret, err);
-    case IMAGE_MOUNT_REMOVE:
-        return image_run_plain(n, "mounts-rm", ask->name, NULL, by, ret, err);
-    case IMAGE_MOUNTS_TRIM:
-        return image_trim_mounts(n, ask, by, ret, err);
+        return image_run_with_used(n, "prune", NULL, req->prune.used, by, ret, err);
     }
-    return err_set(err, ERR_UNSUPPORTED, "that cannot be asked of images");
+    return err_set(err, ERR_UNSUPPORTED, "images: unknown request %d", (int)req->verb);
+}
+
+/* ---- cache mounts of builds ---- */
+
+int native_cache_mounts(struct engine *e, const struct cache_mount_op *req,
+                        const struct deadline *by, char **ret, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    struct image_tool t = {.in = n->devnull, .data = -1};
+    _cleanup_free_ char *keep = NULL, *unused = NULL;
+
+    switch (req->verb) {
+    case CACHE_MOUNT_LIST:
+        t.verb = "mounts";
+        break;
+    case CACHE_MOUNT_REMOVE:
+        t.verb = "mounts-rm";
+        t.arg = req->remove.id;
+        break;
+    case CACHE_MOUNT_TRIM:
+        keep = xasprintf("%llu", (unsigned long long)req->trim.keep);
+        unused = xasprintf("%llu", (unsigned long long)req->trim.unused);
+        t.verb = "mounts-trim";
+        t.arg = keep;
+        t.more = unused;
+        break;
+    }
+    return image_run_tool(n, &t, by, ret, err);
 }

@@ -5,21 +5,28 @@
  */
 #pragma once
 
-#include "daemon/engine/engine.h"
+#include "lib/base/time.h"
 #include "proto/plan.h"
 
+struct cache_mount_op;
+struct engine;
+struct image_op;
 struct native_engine;
 struct program;
+struct sandbox_request;
+struct sandbox_spec;
 
-/* The store's folder, and whose its files are (image/archive/ids.h); new. */
+/* The store's folder, and whose its files are (image/archive/confined-ids.h); new. */
 char *native_store_path(const struct native_engine *n);
 char *native_store_ids(const struct native_engine *n);
 
-/* What engine_ops.resolve and .image want. */
+/* engine_ops.resolve, .image and .cache_mounts. */
 int native_resolve(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
                    char **ret, struct err *err);
-int native_image(struct engine *e, const struct image_ask *ask, const struct deadline *by,
+int native_image(struct engine *e, const struct image_op *req, const struct deadline *by,
                  char **ret, struct err *err);
+int native_cache_mounts(struct engine *e, const struct cache_mount_op *req,
+                        const struct deadline *by, char **ret, struct err *err);
 
 /* One run of ripcord-image (proto/image-program.h). */
 struct image_tool {

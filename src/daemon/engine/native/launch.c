@@ -18,7 +18,7 @@
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/prewarmed.h"
 #include "daemon/engine/native/tool-caches.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/cgroup-reaper.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/disk.h"
@@ -19,7 +22,7 @@
 #include "daemon/engine/native/subids.h"
 #include "daemon/engine/native/tool-caches.h"
 #include "daemon/engine/native/transfer.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
@@ -144,9 +147,9 @@ static uint32_t native_caps_of(uint32_t unenforced, const char *cgroups)
 {
     uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
 
-    caps |= unenforced & SPEC_LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
-    caps |= unenforced & SPEC_LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
-    caps |= unenforced & SPEC_LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
+    caps |= unenforced & LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
+    caps |= unenforced & LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
+    caps |= unenforced & LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
     if (!STREQ(cgroups, "none"))
         caps |= ENGINE_CAP_PAUSE | ENGINE_CAP_STATS;
     return caps;
@@ -503,6 +506,7 @@ const struct engine_ops engine_native_ops = {
     .check = native_image_check,
     .resolve = native_resolve,
     .image = native_image,
+    .cache_mounts = native_cache_mounts,
     .build = native_build,
     .builds_digest_only = true,
     .create = native_create,

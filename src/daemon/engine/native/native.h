@@ -19,10 +19,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/cache-base.h"
 #include "daemon/engine/native/ids.h"
 #include "daemon/engine/native/network.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "daemon/engine/supervisors.h"
 #include "lib/base/json.h"
 #include "lib/os/submap.h"

@@ -58,7 +58,7 @@ static int prewarmed_spawn_shim(const struct prewarmed *s, struct prewarmed_shim
                                                    .fds = {{s->devnull, STDIN_FILENO},
                                                            {s->devnull, STDOUT_FILENO},
                                                            {s->devnull, STDERR_FILENO},
-                                                           {far, SHIM_FD_CONTROL}},
+                                                           {far, SUP_FD_CONTROL}},
                                                    .n_fds = 4},
                       &ret->pid);
     if (r != 0)

@@ -7,9 +7,11 @@
 #include <sys/stat.h>
 
 #include "daemon/engine/caches.h"
+#include "daemon/engine/engine-caches.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/native.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/usage.h"

@@ -5,10 +5,13 @@
  */
 #pragma once
 
-#include "daemon/engine/engine.h"
+#include "lib/base/time.h"
 #include "proto/plan.h"
 
+struct engine;
+struct engine_caches;
 struct native_engine;
+struct sandbox_request;
 
 int tool_caches_open(struct native_engine *n, struct err *err);
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-images.h"
 #include "daemon/engine/native/image.h"
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/probe.h"
@@ -206,13 +208,13 @@ static int transfer_run_pull(const struct native_engine *n, const struct image_t
     return r;
 }
 
-static int transfer_pull(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+static int transfer_pull(struct native_engine *n, const struct image_pull *req, json_t *doc,
                          const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int settings = -1, folder = -1;
     _cleanup_free_ char *name = NULL;
     struct image_tool tool = {.verb = "import", .data = -1};
-    int p[2], r = transfer_split_name(doc, ask->name, &name, err);
+    int p[2], r = transfer_split_name(doc, req->name, &name, err);
 
     json_object_set_new(doc, "have", transfer_layers_here(n));
     if (r >= 0)
@@ -226,8 +228,8 @@ static int transfer_pull(struct native_engine *n, const struct image_ask *ask, j
     tool.arg = name;
     tool.more = json_string_value(json_object_get(doc, "platform"));
     tool.in = p[0];
-    return transfer_run_pull(n, &tool, p[1], (const int[]){p[1], settings, ask->fd, folder}, by,
-                             ret, err);
+    return transfer_run_pull(n, &tool, p[1], (const int[]){p[1], settings, req->progress, folder},
+                             by, ret, err);
 }
 
 /* ---- push ---- */
@@ -254,12 +256,12 @@ static int transfer_run_push(const struct native_engine *n, const struct image_t
     return r;
 }
 
-static int transfer_push(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+static int transfer_push(struct native_engine *n, const struct image_push *req, json_t *doc,
                          const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int settings = -1, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     _cleanup_free_ char *name = NULL;
-    struct image_tool tool = {.verb = "export", .arg = ask->name, .more = "push", .in = null};
+    struct image_tool tool = {.verb = "export", .arg = req->name, .more = "push", .in = null};
     int p[2], r = null < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 
     if (r >= 0)
@@ -273,8 +275,8 @@ static int transfer_push(struct native_engine *n, const struct image_ask *ask, j
     if (pipe2(p, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
     tool.data = p[1];
-    return transfer_run_push(n, &tool, p[0], (const int[]){p[0], settings, ask->fd, -1}, by, ret,
-                             err);
+    return transfer_run_push(n, &tool, p[0], (const int[]){p[0], settings, req->progress, -1}, by,
+                             ret, err);
 }
 
 /* ---- files for builds ---- */
@@ -303,32 +305,34 @@ int native_fetch(struct native_engine *n, const struct transfer_file *f, const s
 
 /* ---- images ---- */
 
-typedef int (*transfer_fn)(struct native_engine *n, const struct image_ask *ask, json_t *doc,
-                           const struct deadline *by, char **ret, struct err *err);
-
-static int transfer(struct native_engine *n, transfer_fn fn, const struct image_ask *ask,
-                    const struct deadline *by, char **ret, struct err *err)
+int native_pull(struct native_engine *n, const struct image_pull *req, const struct deadline *by,
+                char **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int r = json_parse("the request", ask->detail, strlen(ask->detail), &doc, err);
+    int r = json_parse("the request", req->settings, strlen(req->settings), &doc, err);
 
-    if (r >= 0)
-        r = image_transfer_begin(n, err);
     if (r < 0)
         return r;
-    r = fn(n, ask, doc, by, ret, err);
+    r = image_transfer_begin(n, err);
+    if (r < 0)
+        return r;
+    r = transfer_pull(n, req, doc, by, ret, err);
     image_transfer_end(n);
     return r;
 }
 
-int native_pull(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
+int native_push(struct native_engine *n, const struct image_push *req, const struct deadline *by,
                 char **ret, struct err *err)
 {
-    return transfer(n, transfer_pull, ask, by, ret, err);
-}
+    _cleanup_json_ json_t *doc = NULL;
+    int r = json_parse("the request", req->settings, strlen(req->settings), &doc, err);
 
-int native_push(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
-                char **ret, struct err *err)
-{
-    return transfer(n, transfer_push, ask, by, ret, err);
+    if (r < 0)
+        return r;
+    r = image_transfer_begin(n, err);
+    if (r < 0)
+        return r;
+    r = transfer_push(n, req, doc, by, ret, err);
+    image_transfer_end(n);
+    return r;
 }

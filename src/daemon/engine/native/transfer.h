@@ -5,17 +5,20 @@
  */
 #pragma once
 
-#include "daemon/engine/engine.h"
-
+struct deadline;
+struct engine_transfer_config;
+struct err;
+struct image_pull;
+struct image_push;
 struct native_engine;
 
 void native_transfer_init(struct native_engine *n, const struct engine_transfer_config *config);
 void native_transfer_done(struct native_engine *n);
 
-/* ask->name is the image, the detail's "name" where it goes to. */
-int native_push(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
+/* engine-images.h. "name" in the settings is the name in the registry. */
+int native_push(struct native_engine *n, const struct image_push *req, const struct deadline *by,
                 char **ret, struct err *err);
-int native_pull(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
+int native_pull(struct native_engine *n, const struct image_pull *req, const struct deadline *by,
                 char **ret, struct err *err);
 
 /* A file that a Dockerfile ADDs. */
