@@ -24,5 +24,7 @@ int confined_ids_parse(const char *text, struct confined_ids *ret, struct err *e
     *gid = '\0';
     ret->kind = CONFINED_SUB;
     r = parse_u32(uid + 1, 1, most, &ret->sub.uid, err);
-    return r < 0 ? r : parse_u32(gid + 1, 1, most, &ret->sub.gid, err);
+    if (r < 0)
+        return r;
+    return parse_u32(gid + 1, 1, most, &ret->sub.gid, err);
 }

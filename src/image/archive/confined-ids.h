@@ -1,4 +1,4 @@
-/* Whose files the store holds, as the daemon tells its helpers. */
+/* The IDS argument of ripcord-image and ripcord-build: the owners of the files in the store. */
 #pragma once
 
 #include "image/archive/confined.h"

@@ -9,9 +9,9 @@
 #include "lib/base/macro.h"
 #include "lib/base/xalloc.h"
 
-/* What is read ahead is small: it counts as taken, and a bomb is small too. */
+/* The read-ahead is small, because it counts as read, and a decompression bomb is small, too. */
 enum { AHEAD = 64 << 10, PIECE = 256 << 10, RATIO_MAX = 1000 };
-#define RATIO_FREE MIB(64) /* below this no ratio is odd: a tar of nothing is all zeroes */
+#define RATIO_FREE MIB(64) /* up to here any ratio is fine: an empty tar is all zeroes */
 
 struct decompress_source {
     struct decompress_range range;
@@ -31,7 +31,7 @@ static la_ssize_t decompress_source_read(struct archive *a, void *arg, const voi
                                                 (off_t)(s->range.at + s->taken));
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        archive_set_error(a, errno, "read it: %s", strerror(errno));
+        archive_set_error(a, errno, "read the stream: %s", strerror(errno));
     else
         s->taken += (uint64_t)n;
     *ret = s->buf;
@@ -45,8 +45,8 @@ static int decompress_fault(struct archive *a, struct err *err)
     return err_set(err, ERR_INVALID, "%s", why ? why : "the stream is damaged");
 }
 
-static int decompress_pass_on(struct archive *a, const struct decompress_source *s, int out,
-                              uint64_t max, struct err *err)
+static int decompress_copy(struct archive *a, const struct decompress_source *s, int out,
+                           uint64_t max, struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
     uint64_t total = 0;
@@ -72,7 +72,7 @@ static int decompress_pass_on(struct archive *a, const struct decompress_source 
     }
 }
 
-/* Format "raw" is whatever the filters yield; "empty" is a stream of no bytes. */
+/* Format "raw" is the output of the filters; "empty" is a stream without bytes. */
 int decompress_stream(const struct decompress_range *in, int out, uint64_t max, struct err *err)
 {
     struct archive *a = archive_read_new();
@@ -94,7 +94,7 @@ int decompress_stream(const struct decompress_range *in, int out, uint64_t max, 
     else if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
         r = decompress_fault(a, err);
     else
-        r = decompress_pass_on(a, s, out, max, err);
+        r = decompress_copy(a, s, out, max, err);
     archive_read_free(a);
     free(s);
     return r;

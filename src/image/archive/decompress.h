@@ -1,6 +1,6 @@
 /*
- * Streams that may be compressed (gzip, zstd, xz, or not at all), made plain. Runs in a confined
- * child: the bytes are hostile.
+ * Decompresses a stream (gzip, zstd, xz, or plain). Runs in a confined child, because the bytes are
+ * untrusted.
  */
 #pragma once
 
@@ -8,11 +8,11 @@
 
 #include "lib/base/err.h"
 
-/* What of a file is to be read; `size` UINT64_MAX: a stream, to its end, from where it stands. */
+/* A part of a file. size UINT64_MAX: a stream, read from its current position to its end. */
 struct decompress_range {
     int fd;
     uint64_t at, size;
 };
 
-/* More bytes than `max` are refused, and more than a thousand times what went in. */
+/* Refuses a result of more than `max` bytes, or of more than a thousand times the input. */
 int decompress_stream(const struct decompress_range *in, int out, uint64_t max, struct err *err);

@@ -1,7 +1,7 @@
 /*
- * See layer-copy.h. What is copied was made by unpack.c and never changed since: only files, folders,
- * symlinks and whiteouts, at most UNPACK_DEPTH_MAX deep. Names are looked up one by one below an
- * open folder, without following a link.
+ * Layers were created by unpack.c and never changed since. They contain only files, folders,
+ * symbolic links and whiteouts, at most UNPACK_DEPTH_MAX deep. Names are looked up one by one below
+ * an open folder, without following a link.
  */
 #include "image/archive/layer-copy.h"
 
@@ -28,15 +28,15 @@
 enum { XATTR_NAMES_MAX = 64 << 10, XATTR_VALUE_MAX = 64 << 10, INODE_MAX = 24 };
 
 struct layer_copy {
-    int top; /* of the new tree */
+    int top; /* root of the new tree */
     bool owners;
-    struct buf path;  /* of what is copied at present, from `top` */
-    struct map links; /* inode of a file with several names -> the path of its copy, owned */
+    struct buf path;  /* of the current entry, from `top` */
+    struct map links; /* inode -> path of its copy, owned, for files with several names */
     struct layer_copy_stats *stats;
     int depth;
 };
 
-/* ---- what belongs to a file beside its bytes ---- */
+/* ---- metadata ---- */
 
 static int layer_copy_xattr(int from, int to, const char *name, struct err *err)
 {
@@ -52,7 +52,6 @@ static int layer_copy_xattrs(int from, int to, struct err *err)
 {
     _cleanup_free_ char *names = NULL;
     ssize_t n = flistxattr(from, NULL, 0);
-    int r = 0;
 
     if (n <= 0)
         return n < 0 && errno != ENOTSUP ? err_sys(err, errno, "list attributes") : 0;
@@ -60,13 +59,16 @@ static int layer_copy_xattrs(int from, int to, struct err *err)
     n = flistxattr(from, names, XATTR_NAMES_MAX);
     if (n < 0)
         return err_sys(err, errno, "list attributes");
-    for (const char *p = names; r >= 0 && p < names + n; p += strlen(p) + 1)
-        if (strncmp(p, "user.", 5) == 0)
-            r = layer_copy_xattr(from, to, p, err);
-    return r;
+    for (const char *p = names; p < names + n; p += strlen(p) + 1) {
+        int r = strncmp(p, "user.", 5) == 0 ? layer_copy_xattr(from, to, p, err) : 0;
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-/* The owner first, as that takes set-uid bits away; times last. */
+/* The owner before the mode, because fchown() clears set-uid bits; times last. */
 static int layer_copy_attributes(const struct layer_copy *c, int from, int to,
                                  const struct stat *st, struct err *err)
 {
@@ -99,7 +101,7 @@ static int layer_copy_range(int from, int to, off_t at, off_t end, struct err *e
     return 0;
 }
 
-/* Blocks shared when the file system can; else what is not a hole. */
+/* Shares the blocks if the file system can, else copies all data and keeps holes. */
 static int layer_copy_bytes(int from, int to, off_t size, struct err *err)
 {
     off_t at = 0;
@@ -138,11 +140,14 @@ static int layer_copy_new_file(struct layer_copy *c, int from, int to, const cha
     if (out < 0)
         return err_sys(err, errno, "create it");
     r = layer_copy_bytes(in, out, st->st_size, err);
-    if (r >= 0)
-        r = layer_copy_attributes(c, in, out, st, err);
+    if (r < 0)
+        return r;
+    r = layer_copy_attributes(c, in, out, st, err);
+    if (r < 0)
+        return r;
     c->stats->files++;
     c->stats->bytes += (uint64_t)st->st_size;
-    return r;
+    return 0;
 }
 
 static int layer_copy_file(struct layer_copy *c, int from, int to, const char *name,
@@ -194,14 +199,17 @@ static int layer_copy_folder(struct layer_copy *c, int from, int to, const char 
     if (mkdirat(to, name, 0700) < 0)
         return err_sys(err, errno, "create it");
     r = dir_open(from, name, &in, err);
-    if (r >= 0)
-        r = dir_open(to, name, &out, err);
+    if (r < 0)
+        return r;
+    r = dir_open(to, name, &out, err);
     if (r < 0)
         return r;
     c->depth++;
     r = layer_copy_entries(c, in, out, err);
     c->depth--;
-    return r < 0 ? r : layer_copy_attributes(c, in, out, st, err);
+    if (r < 0)
+        return r;
+    return layer_copy_attributes(c, in, out, st, err);
 }
 
 static int layer_copy_entry(struct layer_copy *c, int from, int to, const char *name,
@@ -225,7 +233,7 @@ static int layer_copy_entry(struct layer_copy *c, int from, int to, const char *
 static int layer_copy_entries(struct layer_copy *c, int from, int to, struct err *err)
 {
     size_t len = c->path.len;
-    int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+    int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
     _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
     if (!d) {
@@ -233,44 +241,50 @@ static int layer_copy_entries(struct layer_copy *c, int from, int to, struct err
         fd_close(fd);
         return r;
     }
-    for (const struct dirent *e; r >= 0 && (e = readdir(d));) {
+    for (const struct dirent *e; (e = readdir(d));) {
         if (STREQ(e->d_name, ".") || STREQ(e->d_name, ".."))
             continue;
         if (buf_appendf(&c->path, "%s%s", len ? "/" : "", e->d_name) < 0)
             return err_set(err, ERR_LIMIT, "a path of the image is too long");
         r = layer_copy_entry(c, from, to, e->d_name, err);
-        if (r < 0 && c->path.len)
-            err_wrap(err, "copy '%s'", buf_data(&c->path));
-        if (r < 0)
-            buf_clear(&c->path); /* the innermost has said where */
-        else
-            buf_truncate(&c->path, len);
+        if (r < 0) {
+            if (c->path.len) /* not empty: no inner folder has named the path yet */
+                err_wrap(err, "copy '%s'", buf_data(&c->path));
+            buf_clear(&c->path);
+            return r;
+        }
+        buf_truncate(&c->path, len);
     }
-    return r;
+    return 0;
+}
+
+static void layer_copy_done(struct layer_copy *c)
+{
+    const char *key;
+    void *value;
+
+    for (size_t i = 0; map_next(&c->links, &i, &key, &value);)
+        free(value);
+    map_done(&c->links);
+    buf_done(&c->path);
 }
 
 int layer_copy_tree(int from, int to, bool owners, struct layer_copy_stats *stats, struct err *err)
 {
-    struct layer_copy c = {.top = to,
-                           .owners = owners,
-                           .path = BUF_INIT(UNPACK_PATH_MAX),
-                           .links = MAP_INIT,
-                           .stats = stats};
-    const char *key;
+    _cleanup_(layer_copy_done) struct layer_copy c = {.top = to,
+                                                      .owners = owners,
+                                                      .path = BUF_INIT(UNPACK_PATH_MAX),
+                                                      .links = MAP_INIT,
+                                                      .stats = stats};
     struct stat st;
-    void *value;
     int r;
 
     if (fstat(from, &st) < 0)
         return err_sys(err, errno, "stat a layer");
     r = layer_copy_entries(&c, from, to, err);
-    if (r >= 0)
-        r = layer_copy_attributes(&c, from, to, &st, err);
-    for (size_t i = 0; map_next(&c.links, &i, &key, &value);)
-        free(value);
-    map_done(&c.links);
-    buf_done(&c.path);
-    return r;
+    if (r < 0)
+        return r;
+    return layer_copy_attributes(&c, from, to, &st, err);
 }
 
 /* ---- an image ---- */
@@ -280,7 +294,7 @@ struct layer_copy_job {
     const json_t *layers;
     int to;
     bool owners;
-    struct layer_copy_stats *stats; /* shared with the child that may run this */
+    struct layer_copy_stats *stats; /* shared with the child, if one runs this job */
 };
 
 static int layer_copy_layer(const struct layer_copy_job *j, const char *digest, struct err *err)
@@ -291,32 +305,37 @@ static int layer_copy_layer(const struct layer_copy_job *j, const char *digest, 
     int r;
 
     if (mkdirat(j->to, digest_hex(digest), 0755) < 0)
-        return errno == EEXIST ? 0 /* twice in one image */
+        return errno == EEXIST ? 0 /* the layer occurs twice in the image */
                                : err_sys(err, errno, "create a layer folder");
     if (mkdirat(j->to, target, 0700) < 0)
         return err_sys(err, errno, "create a layer folder");
     r = dir_open(j->store->dir, source, &from, err);
-    if (r >= 0)
-        r = dir_open(j->to, target, &to, err);
-    return r < 0 ? r : layer_copy_tree(from, to, j->owners, j->stats, err);
+    if (r < 0)
+        return r;
+    r = dir_open(j->to, target, &to, err);
+    if (r < 0)
+        return r;
+    return layer_copy_tree(from, to, j->owners, j->stats, err);
 }
 
 static int layer_copy_layers(const struct layer_copy_job *j, struct err *err)
 {
     const json_t *layer;
     size_t i;
-    int r = 0;
 
     json_array_foreach (j->layers, i, layer) {
-        if (r >= 0 && !digest_is_valid(json_string_value(layer)))
-            r = err_set(err, ERR_SYSTEM, "the image record is damaged");
-        if (r >= 0)
-            r = layer_copy_layer(j, json_string_value(layer), err);
+        int r;
+
+        if (!digest_is_valid(json_string_value(layer)))
+            return err_set(err, ERR_SYSTEM, "the image record is damaged");
+        r = layer_copy_layer(j, json_string_value(layer), err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* Of a failure only the number comes out; the words go to our log. */
+/* submap_run() returns only a number; the message goes to the log. */
 static int layer_copy_mapped(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -340,22 +359,21 @@ static int layer_copy_as(const struct confined_ids *ids, struct layer_copy_job *
 int layer_copy_image(const struct images *s, const struct confined_ids *ids, const char *id, int to,
                      struct layer_copy_stats *ret, struct err *err)
 {
-    struct layer_copy_stats *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct layer_copy_job j = {
-        .store = s, .to = to, .owners = ids->kind != CONFINED_OWN, .stats = shared};
+    struct layer_copy_job j = {.store = s, .to = to, .owners = ids->kind != CONFINED_OWN};
     _cleanup_json_ json_t *record = NULL;
     int r;
 
-    if (shared == MAP_FAILED)
-        return err_sys(err, errno, "allocate shared memory");
     r = images_read(s, id, &record, err);
-    if (r >= 0) {
-        j.layers = json_object_get(record, "layers");
-        r = layer_copy_as(ids, &j, err);
-    }
+    if (r < 0)
+        return r;
+    j.layers = json_object_get(record, "layers");
+    j.stats =
+        mmap(NULL, sizeof(*j.stats), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (j.stats == MAP_FAILED)
+        return err_sys(err, errno, "allocate shared memory");
+    r = layer_copy_as(ids, &j, err);
     if (r >= 0)
-        *ret = *shared;
-    munmap(shared, sizeof(*shared));
+        *ret = *j.stats;
+    munmap(j.stats, sizeof(*j.stats));
     return r;
 }

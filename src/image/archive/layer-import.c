@@ -30,7 +30,7 @@ static int layer_import_run_decompress(void *arg, int root, void *out, struct er
 static int layer_import_start_decompress(const struct decompress_range *in, struct confined *ret,
                                          int *ret_fd, struct err *err)
 {
-    /* It makes no file: nobody's ids are needed. */
+    /* It creates no files, so it needs no mapped ids. */
     const struct confined_ids own = {.kind = CONFINED_OWN};
     struct layer_import_decompress_job j = {.in = *in};
     struct confined_job job = {
@@ -61,9 +61,9 @@ static int layer_import_start_unpack(int dir, const struct confined_ids *ids, st
     return confined_start_piped(&job, true, &j.in, ids, ret, ret_fd, err);
 }
 
-/* ---- between them ---- */
+/* ---- the parent, between the children ---- */
 
-/* 1 when `to` takes no more, which its owner will explain. */
+/* 1: the reader of `to` has closed it; its own error says why. */
 static int layer_import_put(void *to, const void *data, size_t len, struct err *err)
 {
     int r = fd_write_all(*(const int *)to, data, len);
@@ -76,20 +76,20 @@ static int layer_import_put(void *to, const void *data, size_t len, struct err *
 int layer_import_decompress(const struct decompress_range *in, int out,
                             char digest[static DIGEST_MAX], struct err *err)
 {
-    struct confined child = CONFINED_INIT;
+    _cleanup_(confined_done) struct confined child = CONFINED_INIT;
     _cleanup_close_ int plain = -1;
     int r;
 
     r = layer_import_start_decompress(in, &child, &plain, err);
-    if (r >= 0)
-        r = confined_drain(plain, layer_import_put, &out, digest, err);
-    if (r >= 0)
-        r = confined_wait(&child, NULL, 0, err);
-    confined_done(&child);
-    return r;
+    if (r < 0)
+        return r;
+    r = confined_drain(plain, layer_import_put, &out, digest, err);
+    if (r < 0)
+        return r;
+    return confined_wait(&child, NULL, 0, err);
 }
 
-/* ---- the whole ---- */
+/* ---- layers ---- */
 
 static int layer_import_check_digest(const struct layer_import_in *in, struct err *err)
 {
@@ -119,28 +119,32 @@ static int layer_import_check_digest(const struct layer_import_in *in, struct er
 int layer_import_unpack(int dir, const struct confined_ids *ids, const struct layer_import_in *in,
                         struct layer_import_out *ret, struct err *err)
 {
-    struct confined decompressor = CONFINED_INIT, unpacker = CONFINED_INIT;
+    _cleanup_(confined_done) struct confined unpacker = CONFINED_INIT;
+    _cleanup_(confined_done) struct confined decompressor = CONFINED_INIT;
+    _cleanup_close_ int plain = -1, tar = -1;
     _cleanup_err_ struct err why = ERR_INIT;
-    int plain = -1, tar = -1, r, u;
+    int drained, unpacked, r;
 
     r = layer_import_start_decompress(&in->range, &decompressor, &plain, err);
-    if (r >= 0)
-        r = layer_import_start_unpack(dir, ids, &unpacker, &tar, err);
-    if (r >= 0)
-        r = confined_drain(plain, layer_import_put, &tar, ret->diff_id, err);
-    fd_close(plain);
-    fd_close(tar);
-    if (r >= 0) {
-        u = confined_wait(&unpacker, &ret->stats, sizeof(ret->stats), &why);
-        /* Of the two, the first in the row knows better, unless it was stopped by the other. */
-        if (r == 0)
-            r = confined_wait(&decompressor, NULL, 0, err);
-        if (r >= 0 && u < 0)
-            r = err_move(err, &why);
+    if (r < 0)
+        return r;
+    r = layer_import_start_unpack(dir, ids, &unpacker, &tar, err);
+    if (r < 0)
+        return r;
+    drained = confined_drain(plain, layer_import_put, &tar, ret->diff_id, err);
+    plain = fd_close(plain);
+    tar = fd_close(tar);
+    if (drained < 0)
+        return drained;
+    unpacked = confined_wait(&unpacker, &ret->stats, sizeof(ret->stats), &why);
+    /* A failed decompressor is the cause of both failures. It is not asked if it was stopped
+     * because the unpacker takes no more bytes (drained is 1). */
+    if (drained == 0) {
+        r = confined_wait(&decompressor, NULL, 0, err);
+        if (r < 0)
+            return r;
     }
-    confined_done(&decompressor);
-    confined_done(&unpacker);
-    return r;
+    return unpacked < 0 ? err_move(err, &why) : drained;
 }
 
 int layer_import_unpack_plain(int dir, int fd, unsigned flags, struct err *err)
@@ -149,13 +153,12 @@ int layer_import_unpack_plain(int dir, int fd, unsigned flags, struct err *err)
     struct layer_import_unpack_job j = {.in = fd, .flags = flags};
     const struct confined_job job = {
         .fn = layer_import_run_unpack, .arg = &j, .dir = dir, .fds = {fd}, .n_fds = 1};
-    struct confined child = CONFINED_INIT;
+    _cleanup_(confined_done) struct confined child = CONFINED_INIT;
     int r = confined_start(&job, &own, &child, err);
 
-    if (r >= 0)
-        r = confined_wait(&child, NULL, 0, err);
-    confined_done(&child);
-    return r;
+    if (r < 0)
+        return r;
+    return confined_wait(&child, NULL, 0, err);
 }
 
 static int layer_import_unpack_to(struct images *s, const struct confined_ids *ids,
@@ -169,15 +172,16 @@ static int layer_import_unpack_to(struct images *s, const struct confined_ids *i
     if (mkdirat(s->dir, tmp, 0700) < 0 || mkdirat(s->dir, fs, 0755) < 0)
         return err_sys(err, errno, "create folder '%s' of the image store", fs);
     r = dir_open(s->dir, fs, &dir, err);
-    if (r >= 0)
-        r = layer_import_unpack(dir, ids, in, ret, err);
-    if (r >= 0 && in->diff_id && !STREQ(in->diff_id, ret->diff_id))
-        r = err_set(err, ERR_INVALID,
-                    "layer '%s' is damaged (its uncompressed content has digest '%s')", in->diff_id,
-                    ret->diff_id);
-    if (r >= 0)
-        r = images_put_layer(s, ret->diff_id, name, ret->stats.bytes, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = layer_import_unpack(dir, ids, in, ret, err);
+    if (r < 0)
+        return r;
+    if (in->diff_id && !STREQ(in->diff_id, ret->diff_id))
+        return err_set(err, ERR_INVALID,
+                       "layer '%s' is damaged (its uncompressed content has digest '%s')",
+                       in->diff_id, ret->diff_id);
+    return images_put_layer(s, ret->diff_id, name, ret->stats.bytes, err);
 }
 
 int layer_import(struct images *s, const struct confined_ids *ids, const struct layer_import_in *in,
@@ -187,18 +191,20 @@ int layer_import(struct images *s, const struct confined_ids *ids, const struct 
     _cleanup_free_ char *name = xasprintf("layer-%d-%u", getpid(), number++);
     _cleanup_free_ char *tmp = xasprintf("tmp/%s", name);
     struct layer_import_out out = {0};
-    int r = 0;
+    int r;
 
     if (in->diff_id && images_has_layer(s, in->diff_id)) {
         memcpy(ret->diff_id, in->diff_id, DIGEST_MAX);
         ret->stats = (struct unpack_stats){.bytes = images_layer_bytes(s, in->diff_id)};
         return 0;
     }
-    if (in->digest)
+    if (in->digest) {
         r = layer_import_check_digest(in, err);
-    if (r >= 0)
-        r = layer_import_unpack_to(s, ids, name, in, &out, err);
-    confined_remove(ids, s->dir, tmp, NULL); /* gone already when all went well */
+        if (r < 0)
+            return r;
+    }
+    r = layer_import_unpack_to(s, ids, name, in, &out, err);
+    confined_remove(ids, s->dir, tmp, NULL); /* after a success it is usually gone */
     if (r < 0)
         return r;
     *ret = out;

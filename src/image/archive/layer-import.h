@@ -1,6 +1,7 @@
 /*
- * A layer's way into the store: its bytes are made plain by one confined child and unpacked by
- * another, and what passes between them is counted here, so that neither can say what it is.
+ * Imports a layer into the store. One confined child decompresses its bytes, and another unpacks
+ * them. The parent passes the bytes from the first to the second and computes the digest, so that
+ * neither child can lie about it.
  */
 #pragma once
 
@@ -15,8 +16,8 @@
 
 struct layer_import_in {
     struct decompress_range range; /* compressed or not */
-    const char *digest;            /* of these bytes, or NULL: not known */
-    const char *diff_id;           /* of the plain tar, or NULL */
+    const char *digest;            /* of these bytes; NULL: not known */
+    const char *diff_id;           /* of the plain tar; NULL: not known */
 };
 
 struct layer_import_out {
@@ -24,18 +25,18 @@ struct layer_import_out {
     struct unpack_stats stats;
 };
 
-/* Verifies, unpacks and puts it in its place. 1: it is new; 0: the store has it. */
+/* Verifies the layer, unpacks it and puts it into the store. 1: it is new; 0: the store has it. */
 int layer_import(struct images *s, const struct confined_ids *ids, const struct layer_import_in *in,
                  struct layer_import_out *ret, struct err *err);
 
-/* The same into a folder of the caller's, which is empty; nothing is put anywhere. */
+/* Decompresses and unpacks into the caller's empty folder; the store stays the same. */
 int layer_import_unpack(int dir, const struct confined_ids *ids, const struct layer_import_in *in,
                         struct layer_import_out *ret, struct err *err);
 
-/* A plain tar whose digest nobody wants to know, from where `fd` stands, by one child alone; all of
- * it becomes the caller's. flags: enum unpack_flags. */
+/* Unpacks a plain tar from the current position of `fd`, in one child and without a digest. All
+ * files belong to the caller. flags: enum unpack_flags. */
 int layer_import_unpack_plain(int dir, int fd, unsigned flags, struct err *err);
 
-/* `in` made plain, into `out`; *digest is that of what was written. */
+/* Writes `in` decompressed to `out`; *digest is the digest of the written bytes. */
 int layer_import_decompress(const struct decompress_range *in, int out,
                             char digest[static DIGEST_MAX], struct err *err);

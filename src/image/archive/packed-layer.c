@@ -11,12 +11,12 @@
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 
-/* Where the bytes go. */
+/* Receives the bytes of the child. */
 struct packed_layer_sink {
     int fd;
     uint64_t size;
-    struct digest_state *digest; /* of what is written */
-    struct archive *gzip;        /* NULL: as they are */
+    struct digest_state *digest; /* owned: of the written bytes */
+    struct archive *gzip;        /* owned; NULL: not compressed */
 };
 
 /* ---- the child ---- */
@@ -27,7 +27,7 @@ static int packed_layer_run_pack(void *arg, int root, void *out, struct err *err
     return pack_layer(root, *(const int *)arg, out, err);
 }
 
-/* ---- what comes of it ---- */
+/* ---- the file ---- */
 
 static int packed_layer_sink_write(struct packed_layer_sink *s, const void *data, size_t len)
 {
@@ -55,7 +55,7 @@ static int packed_layer_gzip_fault(struct packed_layer_sink *s, struct err *err)
     return err_sys(err, archive_errno(s->gzip), "compress a layer");
 }
 
-/* Without a time in its head: else no two are alike. */
+/* No time stamp in the header, so that the same layer gives the same bytes. */
 static int packed_layer_gzip_begin(struct packed_layer_sink *s, struct err *err)
 {
     struct archive_entry *e = archive_entry_new();
@@ -90,47 +90,66 @@ static int packed_layer_sink_put(void *to, const void *data, size_t len, struct 
     return r < 0 ? err_sys(err, -r, "write to the image store") : 0;
 }
 
-static int packed_layer_pack_into(int dir, const struct confined_ids *ids, bool gzip,
-                                  struct packed_layer *p, struct err *err)
+static void packed_layer_sink_done(struct packed_layer_sink *s)
 {
-    struct packed_layer_sink sink = {.fd = p->fd, .digest = digest_begin()};
-    struct confined child = CONFINED_INIT;
+    archive_write_free(s->gzip);
+    digest_end(s->digest, NULL);
+}
+
+static int packed_layer_fill(int dir, const struct confined_ids *ids, bool gzip,
+                             struct packed_layer *p, struct err *err)
+{
+    _cleanup_(packed_layer_sink_done) struct packed_layer_sink sink = {.fd = p->fd,
+                                                                       .digest = digest_begin()};
+    _cleanup_(confined_done) struct confined child = CONFINED_INIT;
     _cleanup_close_ int plain = -1;
     int out, r;
     struct confined_job job = {.fn = packed_layer_run_pack, .arg = &out, .dir = dir};
 
-    r = gzip ? packed_layer_gzip_begin(&sink, err) : 0;
-    if (r >= 0)
-        r = confined_start_piped(&job, false, &out, ids, &child, &plain, err);
-    if (r >= 0)
-        r = confined_drain(plain, packed_layer_sink_put, &sink, p->diff_id, err);
-    if (r >= 0 && gzip && archive_write_close(sink.gzip) != ARCHIVE_OK)
-        r = packed_layer_gzip_fault(&sink, err);
-    plain = fd_close(plain); /* a child that still writes sees that nobody reads */
-    if (r >= 0)
-        r = confined_wait(&child, NULL, 0, err);
-    confined_done(&child);
-    archive_write_free(sink.gzip);
-    digest_end(sink.digest, p->digest);
+    if (gzip) {
+        r = packed_layer_gzip_begin(&sink, err);
+        if (r < 0)
+            return r;
+    }
+    r = confined_start_piped(&job, false, &out, ids, &child, &plain, err);
+    if (r < 0)
+        return r;
+    r = confined_drain(plain, packed_layer_sink_put, &sink, p->diff_id, err);
+    if (r < 0)
+        return r;
+    if (gzip && archive_write_close(sink.gzip) != ARCHIVE_OK)
+        return packed_layer_gzip_fault(&sink, err);
+    plain = fd_close(plain); /* a child that still writes gets EPIPE */
+    r = confined_wait(&child, NULL, 0, err);
+    if (r < 0)
+        return r;
+    digest_end(TAKE_PTR(sink.digest), p->digest);
     p->size = sink.size;
-    return r;
+    return 0;
+}
+
+static int packed_layer_open_and_fill(const struct images *s, const struct confined_ids *ids,
+                                      const char *layer, bool gzip, struct packed_layer *p,
+                                      struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("layers/%s/fs", digest_hex(layer));
+    _cleanup_close_ int dir = -1;
+    int r = dir_open(s->dir, path, &dir, err);
+
+    if (r < 0)
+        return r;
+    p->fd = openat(s->dir, "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (p->fd < 0)
+        return err_sys(err, errno, "create a file in the image store");
+    return packed_layer_fill(dir, ids, gzip, p, err);
 }
 
 int packed_layer_make(const struct images *s, const struct confined_ids *ids, const char *layer,
                       bool gzip, struct packed_layer *ret, struct err *err)
 {
-    _cleanup_free_ char *path = xasprintf("layers/%s/fs", digest_hex(layer));
-    _cleanup_close_ int dir = -1;
     struct packed_layer p = PACKED_LAYER_INIT;
-    int r = dir_open(s->dir, path, &dir, err);
 
-    if (r >= 0)
-        p.fd = openat(s->dir, "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (r >= 0 && p.fd < 0)
-        r = err_sys(err, errno, "create a file in the image store");
-    if (r >= 0)
-        r = packed_layer_pack_into(dir, ids, gzip, &p, err);
-    if (r < 0) {
+    if (packed_layer_open_and_fill(s, ids, layer, gzip, &p, err) < 0) {
         packed_layer_done(&p);
         return err_wrap(err, "layer '%s'", layer);
     }

@@ -1,6 +1,7 @@
 /*
- * A layer's way out of the store: a confined child that has the layer's ids turns its folder into a
- * tar (image/archive/pack.h), and what comes is counted here and put into a file without a name.
+ * A layer of the store as a tar file, for an export. A confined child that has the layer's ids
+ * packs the folder (image/archive/pack.h). The parent computes the digests and writes the bytes to a
+ * file without a name.
  */
 #pragma once
 
@@ -13,11 +14,12 @@
 #include "lib/base/err.h"
 
 struct packed_layer {
-    int fd; /* the bytes, from its beginning */
+    int fd; /* owned: a file with the bytes */
     uint64_t size;
-    char digest[DIGEST_MAX];  /* of them */
-    char diff_id[DIGEST_MAX]; /* of the plain tar; not what the layer is called in the store, unless
-                                 it was packed by us before */
+    char digest[DIGEST_MAX]; /* of the bytes */
+    /* Digest of the plain tar. It differs from the layer's digest in the store, unless that layer
+     * was packed by ripcord before. */
+    char diff_id[DIGEST_MAX];
 };
 
 #define PACKED_LAYER_INIT                                                                          \
@@ -25,7 +27,7 @@ struct packed_layer {
         .fd = -1                                                                                   \
     }
 
-/* gzip: compressed, the same bytes each time with one version of zlib. */
+/* gzip: compress. The same version of zlib gives the same bytes each time. */
 int packed_layer_make(const struct images *s, const struct confined_ids *ids, const char *layer,
                       bool gzip, struct packed_layer *ret, struct err *err);
 void packed_layer_done(struct packed_layer *p);

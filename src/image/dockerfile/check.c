@@ -38,7 +38,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* BuildKit reads no flags of these: what looks like one is passed over. */
+/* BuildKit reads no flags of these instructions and skips words that look like flags. */
 static bool check_ignores_flags(const struct dockerfile_instruction *in)
 {
     return in->kind == DOCKERFILE_ARG || in->kind == DOCKERFILE_STOPSIGNAL ||
@@ -83,10 +83,12 @@ static int check_flag(const struct dockerfile_instruction *in, size_t i, struct 
     enum flag_type type = FLAG_BOOL;
     int r = check_find_flag(in, f->name, &type, err);
 
-    for (size_t k = 0; k < i && r >= 0 && type != FLAG_VALUES; k++)
+    if (r < 0)
+        return r;
+    for (size_t k = 0; k < i && type != FLAG_VALUES; k++)
         if (STREQ(in->flags[k].name, f->name))
             return err_set(err, ERR_INVALID, "'--%s' is given twice", f->name);
-    return r < 0 ? r : check_value(f, type, err);
+    return check_value(f, type, err);
 }
 
 static int check_flags(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
@@ -102,7 +104,7 @@ static int check_flags(const struct dockerfile_instruction *in, size_t *ret_at, 
     return 0;
 }
 
-/* ---- how many arguments ---- */
+/* ---- number of arguments ---- */
 
 /* clang-format off */
 static const struct {
@@ -129,7 +131,7 @@ static int check_count(const struct dockerfile_instruction *in, struct err *err)
                    counts[in->kind].max == 1 ? "exactly one" : "at least one");
 }
 
-/* ---- by kind; *ret_at is the instruction's own place on entry ---- */
+/* ---- by kind; on entry *ret_at is the position of the instruction ---- */
 
 static int check_pairs(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
 {
@@ -221,6 +223,23 @@ static int check_retries(const char *value, struct err *err)
     return parse_u32(digits, 0, 0x7fffffff, &n, err);
 }
 
+static int check_health_flag(const struct dockerfile_flag *f, struct err *err)
+{
+    int64_t ns;
+    int r;
+
+    if (!*f->value)
+        return 0;
+    if (STREQ(f->name, "retries"))
+        return check_retries(f->value, err);
+    r = duration_parse(f->value, &ns, err);
+    if (r < 0)
+        return r;
+    if (ns != 0 && ns < DURATION_MILLISECOND)
+        return err_set(err, ERR_INVALID, "'--%s' must be at least 1ms", f->name);
+    return 0;
+}
+
 static int check_health(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
 {
     const char *type = in->words[0].text;
@@ -234,18 +253,10 @@ static int check_health(const struct dockerfile_instruction *in, size_t *ret_at,
     if (in->n_words < 2)
         return err_set(err, ERR_INVALID, "HEALTHCHECK CMD has no command");
     for (size_t i = 0; i < in->n_flags; i++) {
-        const struct dockerfile_flag *f = &in->flags[i];
-        int64_t ns = 0;
-        int r;
+        int r = check_health_flag(&in->flags[i], err);
 
-        if (!*f->value)
-            continue;
-        r = STREQ(f->name, "retries") ? check_retries(f->value, err)
-                                      : duration_parse(f->value, &ns, err);
-        if (r >= 0 && ns != 0 && ns < DURATION_MILLISECOND)
-            r = err_set(err, ERR_INVALID, "'--%s' must be at least 1ms", f->name);
         if (r < 0) {
-            *ret_at = f->at;
+            *ret_at = in->flags[i].at;
             return r;
         }
     }
@@ -260,32 +271,41 @@ static int check_mode(const struct dockerfile_flag *f, const char *const *words,
     return err_set(err, ERR_INVALID, "invalid '--%s=%s'", f->name, f->value);
 }
 
-static int check_run(struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
+static int check_run_flag(struct dockerfile_instruction *in, const struct dockerfile_flag *f,
+                          struct err *err)
 {
     static const char *const networks[] = {"default", "none", "host", NULL};
     static const char *const securities[] = {"sandbox", "insecure", NULL};
-    int r = 0;
+    struct dockerfile_mount *m = &in->mounts[in->n_mounts];
+    int r;
 
+    if (STREQ(f->name, "network"))
+        return check_mode(f, networks, err);
+    if (STREQ(f->name, "security"))
+        return check_mode(f, securities, err);
+    if (!STREQ(f->name, "mount"))
+        return 0;
+    r = mount_parse(f->value, true, m, err);
+    if (r < 0)
+        return r;
+    m->at = f->at;
+    m->end = f->end;
+    in->n_mounts++;
+    return 0;
+}
+
+static int check_run(struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
+{
     in->mounts = in->n_flags ? xcalloc(in->n_flags, sizeof(*in->mounts)) : NULL;
-    for (size_t i = 0; i < in->n_flags && r >= 0; i++) {
-        const struct dockerfile_flag *f = &in->flags[i];
-        struct dockerfile_mount *m = &in->mounts[in->n_mounts];
+    for (size_t i = 0; i < in->n_flags; i++) {
+        int r;
 
-        *ret_at = f->at;
-        if (STREQ(f->name, "mount")) {
-            r = mount_parse(f->value, true, m, err);
-            if (r >= 0) {
-                m->at = f->at;
-                m->end = f->end;
-                in->n_mounts++;
-            }
-        } else if (STREQ(f->name, "network")) {
-            r = check_mode(f, networks, err);
-        } else if (STREQ(f->name, "security")) {
-            r = check_mode(f, securities, err);
-        }
+        *ret_at = in->flags[i].at;
+        r = check_run_flag(in, &in->flags[i], err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static int check_trigger(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
@@ -342,7 +362,10 @@ int check_instruction(struct dockerfile_instruction *in, size_t *ret_at, struct 
 
     *ret_at = in->at;
     r = check_count(in, err);
-    if (r >= 0)
-        r = check_flags(in, ret_at, err);
-    return r < 0 ? r : check_kind(in, ret_at, err);
+    if (r < 0)
+        return r;
+    r = check_flags(in, ret_at, err);
+    if (r < 0)
+        return r;
+    return check_kind(in, ret_at, err);
 }

@@ -1,5 +1,5 @@
 /*
- * From the text to the tree: lines, instructions, heredocs, stages.
+ * Parses the text to the tree: lines, instructions, heredocs, stages.
  */
 #include "image/dockerfile/dockerfile.h"
 
@@ -29,7 +29,7 @@ void dockerfile_free(struct dockerfile *df)
     free(df);
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 static void dockerfile_find_lines(struct dockerfile *df)
 {
@@ -91,7 +91,7 @@ static char *dockerfile_lower(const char *s)
     return copy;
 }
 
-/* The first FROM ends the global ARGs; another begins a new stage. */
+/* Each FROM begins a stage; the first one ends the global ARGs. */
 static int dockerfile_add_stage(struct dockerfile *df, size_t i, struct err *err)
 {
     const struct dockerfile_instruction *from = &df->instructions[i];
@@ -154,17 +154,18 @@ static int dockerfile_read_instruction(struct dockerfile *df, struct line_reader
     }
     in = dockerfile_new_instruction(df, &line);
     rc = parse_instruction(in, r->escape, ret_at, err);
-    if (rc >= 0)
-        rc = heredoc_read(in, r, ret_at, err);
-    if (rc >= 0) {
-        *ret_at = in->at;
-        rc = dockerfile_place_instruction(df, df->n_instructions - 1, err);
-    }
+    if (rc < 0)
+        return rc;
+    rc = heredoc_read(in, r, ret_at, err);
+    if (rc < 0)
+        return rc;
+    *ret_at = in->at;
+    rc = dockerfile_place_instruction(df, df->n_instructions - 1, err);
     return rc < 0 ? rc : 1;
 }
 
-/* The instructions no longer move: stages may point to them. */
-static void dockerfile_tie_stages(struct dockerfile *df)
+/* Sets the pointers of stages, after the array of instructions has its final place. */
+static void dockerfile_link_stages(struct dockerfile *df)
 {
     for (size_t i = 0; i < df->n_stages; i++) {
         df->stages[i].from = &df->instructions[df->stages[i].first - 1];
@@ -188,7 +189,7 @@ static int dockerfile_read_all(struct dockerfile *df, size_t *ret_at, struct err
     line_reader_done(&r);
     if (rc < 0)
         return rc;
-    dockerfile_tie_stages(df);
+    dockerfile_link_stages(df);
     *ret_at = df->len;
     if (!df->n_instructions)
         return err_set(err, ERR_INVALID, "the Dockerfile has no instructions");

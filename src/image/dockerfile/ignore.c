@@ -1,6 +1,6 @@
 /*
- * A pattern becomes a row of tokens, and matching keeps the set of tokens that could come next: the
- * cost is the length of the pattern times that of the path, whatever the pattern is.
+ * A pattern becomes a list of tokens. Matching keeps the set of tokens that can come next, so the
+ * cost is the length of the pattern times the length of the path, for every pattern.
  */
 #include "image/dockerfile/ignore.h"
 
@@ -18,7 +18,7 @@ enum ignore_token_type {
     TOKEN_ANY,    /* ?: not a slash */
     TOKEN_CLASS,  /* [a-z] */
     TOKEN_STAR,   /* *: no slashes */
-    TOKEN_DEEP,   /* at the beginning of a `**` with more behind it: nothing, or … */
+    TOKEN_DEEP,   /* begins a `**` that is followed by more: matches nothing, or … */
     TOKEN_INSIDE, /* … anything that ends with a slash */
     TOKEN_REST,   /* ** at the end, or right before text: anything */
 };
@@ -26,7 +26,7 @@ enum ignore_token_type {
 struct ignore_token {
     enum ignore_token_type type;
     unsigned c;        /* of TOKEN_CHAR */
-    const char *class; /* of TOKEN_CLASS: behind the bracket; borrowed from the pattern */
+    const char *class; /* of TOKEN_CLASS: the text after the bracket; borrowed from the pattern */
 };
 
 struct ignore_pattern {
@@ -59,7 +59,7 @@ bool ignore_has_exceptions(const struct ignore *ig)
     return ig->exceptions;
 }
 
-/* The character at s; bytes that are no UTF-8 stand for themselves, above all characters. */
+/* The character at s. A byte that is not UTF-8 becomes a value above all characters. */
 static size_t ignore_next_char(const char *s, unsigned *ret)
 {
     size_t n = text_utf8_next(s, strnlen(s, 4), ret);
@@ -72,7 +72,7 @@ static size_t ignore_next_char(const char *s, unsigned *ret)
 
 /* ---- reading patterns ---- */
 
-/* Behind the bracket that closes the class at s, or NULL when it is not well-formed. */
+/* The text after the bracket that closes the class at s; NULL: the class is malformed. */
 static const char *ignore_class_end(const char *s)
 {
     unsigned c;
@@ -102,7 +102,7 @@ static void ignore_push(struct ignore_pattern *p, enum ignore_token_type type, u
     p->tokens[p->n++] = (struct ignore_token){type, c, class};
 }
 
-/* The stars at s; behind them. */
+/* Reads the stars at s. Returns the text after them. */
 static const char *ignore_read_stars(struct ignore_pattern *p, const char *s)
 {
     bool first = s == p->text;
@@ -112,7 +112,7 @@ static const char *ignore_read_stars(struct ignore_pattern *p, const char *s)
         return s + 1;
     }
     s += 2;
-    /* "**x" at the very beginning is any path that ends in x, slash or not. */
+    /* "**x" at the beginning matches every path that ends in x, with or without a slash. */
     if (!*s || (first && *s != '/')) {
         ignore_push(p, TOKEN_REST, 0, NULL);
         return s;
@@ -159,7 +159,7 @@ static bool ignore_compile(struct ignore_pattern *p)
     return true;
 }
 
-/* Without ".", ".." and doubled slashes, and relative to the context. */
+/* The pattern without ".", ".." and doubled slashes, relative to the context; new. */
 static char *ignore_clean(const char *s, size_t len)
 {
     _cleanup_strv_ char **parts = NULL;
@@ -264,7 +264,7 @@ static bool ignore_in_class(const char *s, unsigned c)
     return found != negated;
 }
 
-/* Tokens that may be passed without a character. */
+/* Adds token i, and the tokens that can be reached from it without a character. */
 static void ignore_reach(const struct ignore_pattern *p, uint8_t *set, size_t i)
 {
     while (i <= p->n && !set[i]) {
@@ -323,7 +323,7 @@ static bool ignore_fits(const struct ignore_pattern *p, const char *path, uint8_
     for (const char *s = path; *s;) {
         uint8_t *swap = now;
 
-        /* A parent that fits is enough. */
+        /* A parent folder that matches is enough. */
         if (*s == '/' && s > path && now[p->n])
             return true;
         s += ignore_next_char(s, &c);

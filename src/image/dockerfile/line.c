@@ -1,8 +1,8 @@
 /*
- * A line that ends in the escape character goes on in the next one, unless the escape character is
- * itself escaped. Comment lines among continuation lines vanish, and so do empty ones, which
- * BuildKit takes with a warning. The first lines may be directives: comments of the form `#
- * name=value`; the first line that is none ends them.
+ * A line that ends in the escape character continues in the next line, unless the escape character
+ * is itself escaped. Comment lines between continuation lines are dropped, and so are empty ones,
+ * which BuildKit accepts with a warning. The first lines can be directives: comments of the form
+ * `# name=value`. The first line that is not a directive ends them.
  */
 #include "image/dockerfile/line.h"
 
@@ -209,7 +209,8 @@ static bool line_is_comment(const char *s, size_t start, size_t end)
     return start < stop && s[start] == '#';
 }
 
-/* Without the newline; *ret_more when the line goes on, and then without the escape character. */
+/* The end of a line without its newline. *ret_more: the line continues; the end is then before the
+ * escape character. */
 static size_t line_content_end(const struct line_reader *r, size_t start, size_t end,
                                bool *ret_more)
 {
@@ -242,7 +243,7 @@ static void line_note_gap(struct dockerfile_line *l, size_t at)
     l->gap = true;
 }
 
-/* What follows a line that goes on. */
+/* Appends the continuation lines. */
 static int line_join(struct line_reader *r, struct dockerfile_line *l, struct buf *b,
                      size_t *ret_at, struct err *err)
 {
@@ -262,13 +263,13 @@ static int line_join(struct line_reader *r, struct dockerfile_line *l, struct bu
             continue;
         }
         stop = line_content_end(r, start, end, &more);
-        (void)!line_add_part(l, b, r->text, start,
-                             stop); /* the buffer is as large as the file may be */
+        /* Cannot fail: the buffer can hold the whole file. */
+        (void)!line_add_part(l, b, r->text, start, stop);
     }
     return rc < 0 ? rc : 0;
 }
 
-/* The next line with something in it; its leading comments are noted. */
+/* Finds the next line that is not empty, and notes the comments before it. */
 static int line_find_start(struct line_reader *r, struct dockerfile_line *l, size_t *ret_start,
                            size_t *ret_end, size_t *ret_at, struct err *err)
 {
@@ -304,8 +305,9 @@ int line_read(struct line_reader *r, struct dockerfile_line *ret, size_t *ret_at
     bool more;
     int rc = r->directives_done ? 0 : line_read_directives(r, ret_at, err);
 
-    if (rc >= 0)
-        rc = line_find_start(r, &l, &start, &end, ret_at, err);
+    if (rc < 0)
+        return rc;
+    rc = line_find_start(r, &l, &start, &end, ret_at, err);
     if (rc <= 0)
         return rc;
     end = line_content_end(r, start, end, &more);

@@ -37,7 +37,7 @@ uint32_t mount_number(const char *text, int base, uint32_t otherwise)
 
 /* ---- one field of comma-separated values ---- */
 
-/* "a,""b""" in quotes, or plain up to the comma. *s moves behind the field and its comma. */
+/* A field: plain up to the comma, or in quotes, as in "a,""b""". *s moves to the comma or the end. */
 static int dockerfile_mount_read_field(const char **s, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(strlen(*s) + 1);
@@ -96,7 +96,8 @@ static const struct {
 struct mount_state {
     struct dockerfile_mount *m;
     bool defer, access_given;
-    bool deferred; /* something was left for later: what goes together is not known yet */
+    bool
+        deferred; /* a value was not checked yet, so the combination of options cannot be checked */
 };
 
 static int dockerfile_mount_find_key(const char *field, size_t len, enum mount_key *ret,
@@ -138,7 +139,7 @@ static void dockerfile_mount_replace(char **slot, const char *value)
     *slot = xstrdup(value);
 }
 
-/* The words that Go's ParseBool takes. */
+/* Accepts the words of Go's ParseBool(). */
 static int dockerfile_mount_read_bool(const char *value, bool *ret, struct err *err)
 {
     static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"};
@@ -172,7 +173,7 @@ static int dockerfile_mount_not_for(const struct dockerfile_mount *m, const char
                    type_names[m->type]);
 }
 
-/* The one above the last is no user's: whoever gives something to it leaves it as it is. */
+/* UINT32_MAX is not a user: chown() to it leaves the owner unchanged. */
 static int dockerfile_mount_check_id(const char *what, const char *value, struct err *err)
 {
     uint32_t id;
@@ -205,9 +206,11 @@ static int dockerfile_mount_set_access(struct mount_state *st, enum mount_key ke
     bool on = true;
     int r = value ? dockerfile_mount_read_bool(value, &on, err) : 0;
 
+    if (r < 0)
+        return r;
     st->m->read_only = key == KEY_READONLY ? on : !on;
     st->access_given = true;
-    return r;
+    return 0;
 }
 
 static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key key,
@@ -222,15 +225,17 @@ static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key k
     case KEY_TYPE:
         r = dockerfile_mount_find_word("type", value, type_names, ARRAY_SIZE(type_names), &found,
                                        err);
-        if (r >= 0)
-            m->type = (enum mount_type)found;
-        return r;
+        if (r < 0)
+            return r;
+        m->type = (enum mount_type)found;
+        return 0;
     case KEY_SHARING:
         r = dockerfile_mount_find_word("sharing", value, sharing_names, ARRAY_SIZE(sharing_names),
                                        &found, err);
-        if (r >= 0)
-            dockerfile_mount_replace(&m->sharing, sharing_names[found]);
-        return r;
+        if (r < 0)
+            return r;
+        dockerfile_mount_replace(&m->sharing, sharing_names[found]);
+        return 0;
     case KEY_REQUIRED:
         if (!dockerfile_mount_is_one_of(m, MOUNT_SECRET, MOUNT_SSH))
             return dockerfile_mount_not_for(m, "required", err);
@@ -281,7 +286,7 @@ static int dockerfile_mount_set_key(struct mount_state *st, enum mount_key key, 
     return 0;
 }
 
-/* A word without '=': the keys that are switches. */
+/* A word without '=': only the boolean keys. */
 static int dockerfile_mount_set_switch(struct mount_state *st, const char *field, struct err *err)
 {
     enum mount_key key;
@@ -320,7 +325,7 @@ static int dockerfile_mount_set_field(struct mount_state *st, const char *field,
     return dockerfile_mount_set_key(st, key, equals + 1, err);
 }
 
-/* ---- what may go together ---- */
+/* ---- combinations ---- */
 
 static int dockerfile_mount_check_secret(const struct dockerfile_mount *m, struct err *err)
 {
@@ -349,24 +354,30 @@ static int dockerfile_mount_check(struct dockerfile_mount *m, const struct mount
     return m->type == MOUNT_SECRET ? dockerfile_mount_check_secret(m, err) : 0;
 }
 
+static int dockerfile_mount_set_all(struct mount_state *st, const char *value, struct err *err)
+{
+    if (!*value)
+        return err_set(err, ERR_INVALID, "--mount has no options");
+    for (;; value++) {
+        _cleanup_free_ char *field = NULL;
+        int r = dockerfile_mount_read_field(&value, &field, err);
+
+        if (r < 0)
+            return r;
+        r = dockerfile_mount_set_field(st, field, err);
+        if (r < 0)
+            return r;
+        if (!*value)
+            return st->deferred ? 0 : dockerfile_mount_check(st->m, st, err);
+    }
+}
+
 int mount_parse(const char *value, bool defer, struct dockerfile_mount *ret, struct err *err)
 {
     struct dockerfile_mount m = {.type = MOUNT_BIND};
     struct mount_state st = {.m = &m, .defer = defer};
-    int r = *value ? 0 : err_set(err, ERR_INVALID, "--mount has no options");
+    int r = dockerfile_mount_set_all(&st, value, err);
 
-    while (r >= 0) {
-        _cleanup_free_ char *field = NULL;
-
-        r = dockerfile_mount_read_field(&value, &field, err);
-        if (r >= 0)
-            r = dockerfile_mount_set_field(&st, field, err);
-        if (r < 0 || !*value)
-            break;
-        value++;
-    }
-    if (r >= 0 && !st.deferred)
-        r = dockerfile_mount_check(&m, &st, err);
     if (r < 0) {
         mount_done(&m);
         return r;

@@ -1,6 +1,6 @@
 /*
- * The table at the top says what each instruction takes; the forms below read it. What the
- * words may be is check.c's.
+ * The table at the top names the form of each instruction's arguments; the functions below read the
+ * forms. check.c checks the words.
  */
 #include "image/dockerfile/parse.h"
 
@@ -18,8 +18,8 @@
 struct parse_state {
     struct dockerfile_instruction *in;
     char escape;
-    size_t start, end; /* the arguments behind the flags, in the joined line */
-    size_t at;         /* the place of an error, in the source */
+    size_t start, end; /* the arguments after the flags, in the joined line */
+    size_t at;         /* position of an error, in the source */
 };
 
 typedef int (*form_fn)(struct parse_state *p, struct err *err);
@@ -141,7 +141,7 @@ static int dockerfile_parse_form_string(struct parse_state *p, struct err *err)
 
 /* ---- ENV and LABEL ---- */
 
-/* NAME VALUE, where the value is all the rest. */
+/* NAME VALUE: the value is the whole rest of the line. */
 static int dockerfile_parse_old_pair(struct parse_state *p, struct err *err)
 {
     const char *s = p->in->line.text;
@@ -186,21 +186,22 @@ static int dockerfile_parse_form_pairs(struct parse_state *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t n;
-    struct word_span *v = word_split_quoted(s, p->start, p->end, p->escape, &n);
-    int r = 0;
+    _cleanup_free_ struct word_span *v = word_split_quoted(s, p->start, p->end, p->escape, &n);
 
     if (n && !memchr(s + v[0].start, '=', v[0].end - v[0].start))
-        r = dockerfile_parse_old_pair(p, err);
-    else
-        for (size_t i = 0; i < n && r >= 0; i++)
-            r = dockerfile_parse_new_pair(p, &v[i], err);
-    free(v);
-    return r;
+        return dockerfile_parse_old_pair(p, err);
+    for (size_t i = 0; i < n; i++) {
+        int r = dockerfile_parse_new_pair(p, &v[i], err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- exec and shell forms ---- */
 
-/* 1 when it is the exec form. */
+/* 1: it is the exec form. */
 static int dockerfile_parse_try_json(struct parse_state *p, struct err *err)
 {
     struct json_list_item *items;
@@ -286,7 +287,7 @@ static void dockerfile_parse_add_flag(struct parse_state *p, const struct buf *w
     };
 }
 
-/* One word that begins with "--": without its quotes. Behind it. */
+/* Reads a word that begins with "--", without its quotes. Returns the offset after it. */
 static size_t dockerfile_parse_read_flag(const struct parse_state *p, size_t i, struct buf *word)
 {
     const char *s = p->in->line.text;
@@ -304,7 +305,7 @@ static size_t dockerfile_parse_read_flag(const struct parse_state *p, size_t i, 
     return i;
 }
 
-/* Flags stand between the name and the arguments; "--" alone ends them. */
+/* Flags come between the name and the arguments; "--" alone ends them. */
 static void dockerfile_parse_read_flags(struct parse_state *p)
 {
     const char *s = p->in->line.text;
@@ -373,10 +374,12 @@ int parse_instruction(struct dockerfile_instruction *in, char escape, size_t *re
     }
     word_trim(in->line.text, &p.start, &p.end);
     r = dockerfile_parse_find_kind(&p, err);
-    if (r >= 0) {
-        dockerfile_parse_read_flags(&p);
-        r = kinds[in->kind].form(&p, err);
+    if (r < 0) {
+        *ret_at = p.at;
+        return r;
     }
+    dockerfile_parse_read_flags(&p);
+    r = kinds[in->kind].form(&p, err);
     if (r < 0) {
         *ret_at = p.at;
         return r;

@@ -1,7 +1,7 @@
 /*
- * Pattern and value become arrays of characters, which may be turned round: the suffix of a value
- * is the prefix of its mirror image. The matcher remembers where it has failed, so that no pattern
- * costs more than its length times that of the value.
+ * Pattern and value become arrays of characters. To match a suffix, both arrays are reversed and
+ * matched as a prefix. The matcher remembers the positions at which it has failed, so that the cost
+ * is at most the length of the pattern times the length of the value.
  */
 #include "image/dockerfile/pattern.h"
 
@@ -63,7 +63,7 @@ static int pattern_read(const char *s, struct pattern_tokens *ret, struct err *e
     for (size_t len; *s; s += len) {
         len = 1;
         if (*s == '\\') {
-            if (s[1] == '}' || s[1] == '/') /* only escaped because of the ${} around it */
+            if (s[1] == '}' || s[1] == '/') /* escaped only because of the ${} around it */
                 continue;
             if (!s[1] || !strchr("*?\\", s[1]))
                 return err_set(err, ERR_INVALID, "invalid escape '\\%.*s' in a pattern",
@@ -86,7 +86,7 @@ static int pattern_read(const char *s, struct pattern_tokens *ret, struct err *e
     return 0;
 }
 
-static void pattern_turn(struct pattern_tokens *t)
+static void pattern_reverse(struct pattern_tokens *t)
 {
     for (size_t i = 0; i < t->n / 2; i++) {
         struct pattern_token swap = t->v[i];
@@ -99,7 +99,7 @@ static void pattern_turn(struct pattern_tokens *t)
 struct pattern_matcher {
     struct pattern_tokens pattern, value;
     bool greedy;
-    unsigned char *failed; /* owned: a bit for each pair of places */
+    unsigned char *failed; /* owned: a bit for each pair of positions */
 };
 
 static void pattern_matcher_done(struct pattern_matcher *m)
@@ -155,9 +155,9 @@ static void pattern_set_failed(struct pattern_matcher *m, size_t p, size_t v)
 static bool pattern_match_from(struct pattern_matcher *m, size_t p, size_t v, size_t *ret_end);
 
 /*
- * The star at p: as many characters as it can take, tried in the order that is asked for. A star
- * that has failed at a place has failed at all later ones, so only those before the first known
- * failure are tried, and all that were tried become known: each place costs once.
+ * Tries the star at p with each possible number of characters, the longest or the shortest first. A
+ * star that has failed at a position also fails at all later ones. So only the positions before the
+ * first known failure are tried, and each position is tried once.
  */
 static bool pattern_match_star(struct pattern_matcher *m, size_t p, size_t v, size_t *ret_end)
 {
@@ -235,15 +235,15 @@ int pattern_trim_suffix(const char *pattern, const char *value, bool greedy, str
 
     if (r < 0)
         return r;
-    pattern_turn(&m.pattern);
-    pattern_turn(&m.value);
+    pattern_reverse(&m.pattern);
+    pattern_reverse(&m.value);
     if (!pattern_match_from(&m, 0, 0, &end))
         end = 0;
-    pattern_turn(&m.value);
+    pattern_reverse(&m.value);
     return pattern_too_long(pattern_append_chars(ret, &m.value, 0, m.value.n - end), err);
 }
 
-/* A match of nothing right behind another match does not count, as in Go's regular expressions. */
+/* An empty match right after another match does not count, as in Go's regular expressions. */
 int pattern_replace(const char *pattern, const char *value, const char *with, bool all,
                     struct buf *ret, struct err *err)
 {
@@ -253,20 +253,17 @@ int pattern_replace(const char *pattern, const char *value, const char *with, bo
 
     if (r < 0)
         return r;
-    while (at <= m.value.n && r >= 0) {
+    while (at <= m.value.n) {
         if (!pattern_match_from(&m, 0, at, &end) || (end == at && at == last)) {
             at++;
             continue;
         }
-        r = pattern_append_chars(ret, &m.value, copied, at);
-        if (r >= 0)
-            r = buf_append_str(ret, with);
+        if (pattern_append_chars(ret, &m.value, copied, at) < 0 || buf_append_str(ret, with) < 0)
+            return pattern_too_long(-ERR_LIMIT, err);
         copied = last = end;
         at = end > at ? end : at + 1;
         if (!all)
             break;
     }
-    if (r >= 0)
-        r = pattern_append_chars(ret, &m.value, copied, m.value.n);
-    return pattern_too_long(r, err);
+    return pattern_too_long(pattern_append_chars(ret, &m.value, copied, m.value.n), err);
 }

@@ -30,10 +30,10 @@ static int dockerfile_ports_read_range(char *s, struct port_range *ret)
     if (dash)
         *dash = 0;
     r = parse_u32(s, 0, 65535, &ret->first, NULL);
+    if (r < 0)
+        return r;
     ret->last = ret->first;
-    if (r >= 0 && dash)
-        r = parse_u32(dash + 1, ret->first, 65535, &ret->last, NULL);
-    return r;
+    return dash ? parse_u32(dash + 1, ret->first, 65535, &ret->last, NULL) : 0;
 }
 
 static bool dockerfile_ports_is_address(char *s)
@@ -48,7 +48,7 @@ static bool dockerfile_ports_is_address(char *s)
     return !*s || inet_pton(AF_INET, s, out) == 1 || inet_pton(AF_INET6, s, out) == 1;
 }
 
-/* [[ADDRESS:]HOST:]: only looked at; `s` ends before the last colon. */
+/* [[ADDRESS:]HOST:] is checked and not used. `s` ends before the last colon. */
 static bool dockerfile_ports_host_is_valid(char *s, const struct port_range *inner)
 {
     char *colon = strrchr(s, ':');

@@ -48,7 +48,9 @@ int oci_layout_text(struct oci_layout *l, const char *path, const char *text, si
 {
     int r = layout_put_head(l, path, len, err);
 
-    return r < 0 ? r : tar_write(&l->w, text, len, err);
+    if (r < 0)
+        return r;
+    return tar_write(&l->w, text, len, err);
 }
 
 int oci_layout_document(struct oci_layout *l, const char *text, size_t len, struct err *err)
@@ -69,7 +71,9 @@ int oci_layout_blob(struct oci_layout *l, const char *digest, int fd, uint64_t s
 
     layout_blob_path(digest, path);
     r = layout_put_head(l, path, size, err);
-    for (uint64_t at = 0; r >= 0 && at < size;) {
+    if (r < 0)
+        return r;
+    for (uint64_t at = 0; at < size;) {
         ssize_t n = pread(fd, buf, MIN((uint64_t)PIECE, size - at), (off_t)at);
 
         if (n < 0 && errno == EINTR)
@@ -77,9 +81,11 @@ int oci_layout_blob(struct oci_layout *l, const char *digest, int fd, uint64_t s
         if (n <= 0)
             return err_sys(err, n < 0 ? errno : EIO, "read a layer");
         r = tar_write(&l->w, buf, (size_t)n, err);
+        if (r < 0)
+            return r;
         at += (uint64_t)n;
     }
-    return r;
+    return 0;
 }
 
 int oci_layout_finish(struct oci_layout *l, struct err *err)

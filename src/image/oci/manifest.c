@@ -8,7 +8,7 @@
 
 enum { NAME_IN_ARCHIVE_MAX = 4096, ENV_MAX = 512, WORDS_MAX = 1024 };
 
-/* Documents of others have fields that we do not know: only those we need are looked at. */
+/* These documents can have fields that we do not know: only the needed ones are read. */
 static int manifest_text_of(const json_t *o, const char *key, const char **ret, struct err *err)
 {
     const json_t *v = json_object_get(o, key);
@@ -47,15 +47,18 @@ static int manifest_saved_image_parse(const json_t *o, struct saved_image *ret, 
     int r;
 
     r = manifest_text_of(o, "Config", &config, err);
-    if (r >= 0 && (!config || strlen(config) > NAME_IN_ARCHIVE_MAX))
-        r = err_set(err, ERR_INVALID, "'Config' is missing");
-    if (r >= 0)
-        r = manifest_texts_of(o, "RepoTags", MANIFEST_TAGS_MAX, &ret->tags, err);
-    if (r >= 0)
-        r = manifest_texts_of(o, "Layers", IMAGES_LAYERS_MAX, &ret->layers, err);
-    if (r >= 0)
-        ret->config = xstrdup(config);
-    return r;
+    if (r < 0)
+        return r;
+    if (!config || strlen(config) > NAME_IN_ARCHIVE_MAX)
+        return err_set(err, ERR_INVALID, "'Config' is missing");
+    r = manifest_texts_of(o, "RepoTags", MANIFEST_TAGS_MAX, &ret->tags, err);
+    if (r < 0)
+        return r;
+    r = manifest_texts_of(o, "Layers", IMAGES_LAYERS_MAX, &ret->layers, err);
+    if (r < 0)
+        return r;
+    ret->config = xstrdup(config);
+    return 0;
 }
 
 int saved_images_parse(const char *text, size_t len, struct saved_images *ret, struct err *err)
@@ -72,15 +75,17 @@ int saved_images_parse(const char *text, size_t len, struct saved_images *ret, s
         return err_set(err, ERR_INVALID, "manifest.json: expected a list of 1 to %d images",
                        MANIFEST_IMAGES_MAX);
     s.v = xcalloc(json_array_size(doc), sizeof(*s.v));
-    while (r >= 0 && s.n < json_array_size(doc)) {
-        r = manifest_saved_image_parse(json_array_get(doc, s.n), &s.v[s.n], err);
-        s.n++;
+    while (s.n < json_array_size(doc)) {
+        struct saved_image *image = &s.v[s.n];
+
+        r = manifest_saved_image_parse(json_array_get(doc, s.n++), image, err);
+        if (r < 0) {
+            saved_images_done(&s);
+            return err_wrap(err, "manifest.json");
+        }
     }
-    if (r < 0)
-        saved_images_done(&s);
-    else
-        *ret = s;
-    return r < 0 ? err_wrap(err, "manifest.json") : 0;
+    *ret = s;
+    return 0;
 }
 
 void saved_images_done(struct saved_images *s)
@@ -110,7 +115,7 @@ static int manifest_descriptor_parse(const json_t *o, struct oci_descriptor *ret
     return 0;
 }
 
-/* Whether a word of a platform is what is asked for; who says nothing is for all. */
+/* A platform without this key fits all machines. */
 static bool manifest_word_fits(const json_t *platform, const char *key, const char *want,
                                size_t len)
 {
@@ -138,7 +143,7 @@ static bool manifest_media_is_index(const char *type)
                     STREQ(type, "application/vnd.docker.distribution.manifest.list.v2+json"));
 }
 
-/* What containerd writes is a whole name; what others write is often a tag alone. */
+/* containerd writes a full name; other tools often write only a tag. */
 static const char *manifest_name_of(const json_t *o)
 {
     const json_t *notes = json_object_get(o, "annotations");
@@ -190,14 +195,13 @@ int oci_index_parse_for(const char *text, size_t len, const char *platform, stru
     x.v = xcalloc(json_array_size(list) + 1, sizeof(*x.v));
     json_array_foreach (list, i, o) {
         r = manifest_index_entry_add(&x, o, platform, err);
-        if (r < 0)
-            break;
+        if (r < 0) {
+            oci_index_done(&x);
+            return err_wrap(err, "image index");
+        }
     }
-    if (r < 0)
-        oci_index_done(&x);
-    else
-        *ret = x;
-    return r < 0 ? err_wrap(err, "image index") : 0;
+    *ret = x;
+    return 0;
 }
 
 void oci_index_done(struct oci_index *x)
@@ -229,14 +233,13 @@ int oci_manifest_parse(const char *text, size_t len, struct oci_manifest *ret, s
     m.layers = xcalloc(json_array_size(layers) + 1, sizeof(*m.layers));
     json_array_foreach (layers, i, o) {
         r = manifest_descriptor_parse(o, &m.layers[m.n++], err);
-        if (r < 0)
-            break;
+        if (r < 0) {
+            oci_manifest_done(&m);
+            return err_wrap(err, "manifest: layer");
+        }
     }
-    if (r < 0)
-        oci_manifest_done(&m);
-    else
-        *ret = m;
-    return r < 0 ? err_wrap(err, "manifest: layer") : 0;
+    *ret = m;
+    return 0;
 }
 
 void oci_manifest_done(struct oci_manifest *m)
@@ -302,42 +305,53 @@ static int manifest_read_base(const json_t *doc, json_t *record, struct err *err
     const char *base = NULL;
     int r = manifest_text_of(doc, IMAGE_CONFIG_BASE, &base, err);
 
-    if (r >= 0 && base && !STREQ(base, IMAGES_HOST_LAYER))
-        r = err_set(err, ERR_UNSUPPORTED, "unsupported base '%.64s'", base);
-    if (r >= 0)
-        json_object_set_new(record, "base", base ? json_string("host") : json_null());
-    return r;
+    if (r < 0)
+        return r;
+    if (base && !STREQ(base, IMAGES_HOST_LAYER))
+        return err_set(err, ERR_UNSUPPORTED, "unsupported base '%.64s'", base);
+    json_object_set_new(record, "base", base ? json_string("host") : json_null());
+    return 0;
 }
 
 static int manifest_fill_record(const json_t *doc, const char *platform, json_t *record,
                                 struct err *err)
 {
     const json_t *config = json_object_get(doc, "config");
+    const json_t *rootfs = json_object_get(doc, "rootfs");
+    const struct {
+        const json_t *from;
+        const char *key, *as;
+        size_t max; /* entries of a list; 0: a text */
+    } fields[] = {
+        {doc, "architecture", "architecture", 0}, {doc, "created", "created", 0},
+        {config, "Env", "env", ENV_MAX},          {config, "User", "user", 0},
+        {config, "WorkingDir", "workdir", 0},     {config, "Entrypoint", "entrypoint", WORDS_MAX},
+        {config, "Cmd", "cmd", WORDS_MAX},
+    };
     int r;
 
     r = manifest_check_platform(doc, platform, err);
-    if (r >= 0)
-        r = manifest_copy_texts(json_object_get(doc, "rootfs"), "diff_ids", IMAGES_LAYERS_MAX,
-                                record, "layers", err);
-    if (r >= 0)
-        r = manifest_check_layers(record, err);
-    if (r >= 0)
-        r = manifest_read_base(doc, record, err);
-    if (r >= 0)
-        r = manifest_copy_text(doc, "architecture", record, "architecture", err);
-    if (r >= 0)
-        r = manifest_copy_text(doc, "created", record, "created", err);
-    if (r >= 0)
-        r = manifest_copy_texts(config, "Env", ENV_MAX, record, "env", err);
-    if (r >= 0)
-        r = manifest_copy_text(config, "User", record, "user", err);
-    if (r >= 0)
-        r = manifest_copy_text(config, "WorkingDir", record, "workdir", err);
-    if (r >= 0)
-        r = manifest_copy_texts(config, "Entrypoint", WORDS_MAX, record, "entrypoint", err);
-    if (r >= 0)
-        r = manifest_copy_texts(config, "Cmd", WORDS_MAX, record, "cmd", err);
-    return r;
+    if (r < 0)
+        return r;
+    r = manifest_copy_texts(rootfs, "diff_ids", IMAGES_LAYERS_MAX, record, "layers", err);
+    if (r < 0)
+        return r;
+    r = manifest_check_layers(record, err);
+    if (r < 0)
+        return r;
+    r = manifest_read_base(doc, record, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        if (fields[i].max)
+            r = manifest_copy_texts(fields[i].from, fields[i].key, fields[i].max, record,
+                                    fields[i].as, err);
+        else
+            r = manifest_copy_text(fields[i].from, fields[i].key, record, fields[i].as, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err)
@@ -352,10 +366,11 @@ int image_config_parse_for(const char *text, size_t len, const char *platform, j
     int r;
 
     r = json_parse("image configuration", text, len, &doc, err);
-    if (r >= 0 && !json_is_object(doc))
-        r = err_set(err, ERR_INVALID, "not a JSON object");
-    if (r >= 0)
-        r = manifest_fill_record(doc, platform, record, err);
+    if (r < 0)
+        return r;
+    if (!json_is_object(doc))
+        return err_set(err, ERR_INVALID, "image configuration: not a JSON object");
+    r = manifest_fill_record(doc, platform, record, err);
     if (r < 0)
         return err_wrap(err, "image configuration");
     *ret = json_incref(record);

@@ -60,7 +60,7 @@ int reference_parse(const char *name, char **ret, struct err *err)
     const char *s = image_name_short(name), *tag = reference_find_tag(s);
     size_t len = tag ? (size_t)(tag - s) : strlen(s);
 
-    /* ".." is nothing bad here, but specs refuse it in any name. */
+    /* ".." would do no harm here, but specs refuse it in every name. */
     if (strlen(name) > REFERENCE_MAX || strstr(s, "..") || !isalnum((unsigned char)*s) ||
         !reference_path_is_valid(s, len) || (tag && !reference_tag_is_valid(tag + 1))) {
         err_set(err, ERR_INVALID, "'%.100s' is not a valid image name", name);
