@@ -246,7 +246,7 @@ class Refused(SshCase):
 
     def test_what_the_daemon_is_asked(self):
         for ssh, word in (("default", "ID=/PATH"), ("default=rel", "ID=/PATH"), ("a%2Fb=/x", "a/b"), ("default=/nowhere/agent", "/nowhere/agent"),
-                          ("default=/etc/passwd", "not a socket"), ("&ssh=".join(f"a{i}=/x" for i in range(17)), "at most 16")):
+                          ("default=/etc/passwd", "not a socket"), ("&ssh=".join(f"a{i}=/x" for i in range(17)), "limit 16")):
             reply = self.root.http("POST", f"/v1/images/build?ssh={ssh}", tar(entry("Dockerfile", data=b"FROM ssh:1\nRUN echo ran\n")),
                                    {"Content-Type": "application/x-tar"})
             self.assertIn(reply.status, (400, 429), reply)

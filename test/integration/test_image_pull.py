@@ -63,7 +63,7 @@ class TestRegistry(PullCase):
         self.assertNotEqual(self.pull(name).code, 0, "nobody here knows that authority")
         ca = Path(self.root.path) / "ca.pem"
         ca.write_bytes((certificates / "ca.pem").read_bytes())
-        self.root.configure(f'hub:\n  ca_file: {ca}\n  mirrors: ["registry.invalid=https://{registry.host}"]\n')
+        self.root.configure(f'transfer:\n  ca_file: {ca}\n  mirrors: ["registry.invalid=https://{registry.host}"]\n')
         self.root.kill_daemon()
         self.assertEqual(self.pull_ok(name)["new_layers"], 1)
         self.assertEqual(self.pull_ok("registry.invalid/team/tool:1")["new_layers"], 0, "from the mirror, by TLS too")
@@ -201,7 +201,7 @@ class TestHostile(PullCase):
         self.registry.files["/token"] = b'{"token":"abc.def"}'
         self.refused("requires credentials", code=5)
         self.refused("requires credentials", argv=["--username", "someone", "--password-stdin"], stdin=b"wrong\n", code=5)
-        self.refused("belong together", argv=["--username", "someone"], code=2)
+        self.refused("must be given together", argv=["--username", "someone"], code=2)
         folder = Path(self.root.path) / "docker"
         folder.mkdir()
         auth = base64.b64encode(self.registry.user.encode()).decode()
@@ -245,7 +245,7 @@ class TestHostile(PullCase):
         mirror, down = transfer_box.FakeRegistry(), f"127.0.0.1:{transfer_box.free_port()}"
         self.addCleanup(mirror.close)
         mirror.put("a/b", "1", self.image)
-        self.root.configure(f'hub:\n  mirrors: ["{self.registry.host}=http://{down}", "{self.registry.host}=http://{mirror.host}"]\n')
+        self.root.configure(f'transfer:\n  mirrors: ["{self.registry.host}=http://{down}", "{self.registry.host}=http://{mirror.host}"]\n')
         self.pull_ok(self.name)
         self.assertEqual(self.registry.log, [])
         self.registry.put("a/b", "2", Image([rootfs()]))
