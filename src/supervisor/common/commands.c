@@ -5,7 +5,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/macro.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { STOP_GRACE_MAX_SEC = 3600 };
 

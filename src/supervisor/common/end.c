@@ -12,7 +12,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/log.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum {
     DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still say something */
@@ -63,7 +63,7 @@ static void supervisor_end_fill_streams(struct supervised_exec *x, struct end_re
                  "the input was truncated (the daemon ended before it had sent everything)");
 }
 
-static void supervisor_end_tell_ended(struct supervised_exec *x, const struct end_record *rec)
+static void supervisor_end_send_ended(struct supervised_exec *x, const struct end_record *rec)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(16 << 10);
     struct sup_writer w;
@@ -95,7 +95,7 @@ static void supervisor_end_conclude(struct supervised_exec *x, struct end_record
     rec->wall_usec = time_mono() - x->started_mono;
     if (x->dirfd >= 0 && end_record_write(x->dirfd, rec, &err) < 0)
         log_warn("exec %s: cannot save the end record: %s", x->id, err.msg);
-    supervisor_end_tell_ended(x, rec);
+    supervisor_end_send_ended(x, rec);
     supervisor_end_release(x);
     if (x->sup->ephemeral)
         stop_begin(x->sup, 0);
@@ -109,7 +109,7 @@ void exec_try_finish(struct supervised_exec *x)
         return;
     if (!streams_drained(x) && !deadline_passed(&x->drain_by))
         return;
-    streams_last_words(x);
+    streams_read_rest(x);
     if (WIFEXITED(x->wait_status))
         rec.exit_code = WEXITSTATUS(x->wait_status);
     else
@@ -129,7 +129,7 @@ void exec_main_ended(struct supervised_exec *x)
      * the pipes. */
     if (s->ephemeral)
         stop_begin(s, 0);
-    x->drain_by = deadline_in(s->ops->has_company(x) ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
+    x->drain_by = deadline_in(s->ops->has_survivors(x) ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
     exec_try_finish(x);
 }
 
@@ -154,7 +154,7 @@ bool exec_is_late(const struct supervised_exec *x)
     return s->state == SUP_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
 }
 
-static void supervisor_end_tell_failed(struct supervised_exec *x, const struct err *why, bool late)
+static void supervisor_end_send_failed(struct supervised_exec *x, const struct err *why, bool late)
 {
     struct sup_writer w;
 
@@ -168,9 +168,9 @@ static void supervisor_end_tell_failed(struct supervised_exec *x, const struct e
     peer_send(x->starter, &w, -1);
 }
 
-void exec_tell_refused(struct supervised_exec *x, const struct err *why)
+void exec_send_refused(struct supervised_exec *x, const struct err *why)
 {
-    supervisor_end_tell_failed(x, why, exec_is_late(x));
+    supervisor_end_send_failed(x, why, exec_is_late(x));
 }
 
 /* It was not begun because the sandbox died under it: as if it had never come, so that it can come
@@ -185,7 +185,7 @@ static bool supervisor_end_give_back(struct supervised_exec *x, const struct err
         return false;
     x->fed = false;
     streams_close(x);
-    supervisor_end_tell_failed(x, why, true);
+    supervisor_end_send_failed(x, why, true);
     supervisor_end_release(x);
     return true;
 }
@@ -201,7 +201,7 @@ void exec_fail_start(struct supervised_exec *x, const struct err *why)
     snprintf(rec.hint, sizeof(rec.hint), "%s", why->hint ? why->hint : "");
     x->fed = false;
     streams_close(x);
-    supervisor_end_tell_failed(x, why, false);
+    supervisor_end_send_failed(x, why, false);
     supervisor_end_conclude(x, &rec);
 }
 

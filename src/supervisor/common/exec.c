@@ -13,7 +13,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 /* ---- looking up, counting, freeing ---- */
 
@@ -75,7 +75,7 @@ static int supervisor_exec_take_field(struct supervised_exec *x, const struct su
 {
     switch (v->tag) {
     case SUP_TAG_EXEC:
-        if (!v->length || v->length > SUPERVISE_ID_MAX ||
+        if (!v->length || v->length > SUPERVISOR_ID_MAX ||
             strspn(v->data, "0123456789abcdefghijklmnopqrstuvwxyz") != v->length)
             return err_set(err, ERR_INVALID, "'%.32s' is not an exec id", v->data);
         memcpy(x->id, v->data, v->length + 1);
@@ -131,8 +131,8 @@ static int supervisor_exec_check_spec(const struct supervised_exec *x, struct er
         return err_set(err, ERR_INVALID, "the timeout is too long");
     if (x->sup->state != SUP_RUNNING && x->sup->state != SUP_PAUSED)
         return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
-    if (execs_live(x->sup) >= SUPERVISE_EXECS_MAX)
-        return err_set(err, ERR_LIMIT, "this sandbox already runs %d execs", SUPERVISE_EXECS_MAX);
+    if (execs_live(x->sup) >= SUPERVISOR_EXECS_MAX)
+        return err_set(err, ERR_LIMIT, "this sandbox already runs %d execs", SUPERVISOR_EXECS_MAX);
     return 0;
 }
 
@@ -235,7 +235,7 @@ static bool supervisor_exec_refuse(struct supervised_exec *x, struct err *err)
         return false;
     else if (!err->code)
         err_set(err, ERR_INVALID, "the request has no exec id");
-    exec_tell_refused(x, err);
+    exec_send_refused(x, err);
     exec_free(x);
     return true;
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { INPUT_PIECE = 64 << 10 };
 

@@ -10,7 +10,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/resident.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { IDLE_MS = 1000 };
 
@@ -57,7 +57,7 @@ char *supervisor_io(struct supervisor *s)
 
     if (s->io)
         return s->io;
-    p = mmap(NULL, SUPERVISE_IO_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    p = mmap(NULL, SUPERVISOR_IO_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         abort(); /* as xmalloc() does: no memory */
     s->io = p;
@@ -69,7 +69,7 @@ static void supervisor_loop_rest(struct supervisor *s)
 {
     if (!s->io || execs_live(s))
         return;
-    munmap(s->io, SUPERVISE_IO_SIZE);
+    munmap(s->io, SUPERVISOR_IO_SIZE);
     s->io = NULL;
 }
 

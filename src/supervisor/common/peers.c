@@ -1,6 +1,6 @@
 /*
  * The daemons at the other end: connections, greeting, sending. A peer that does not read is
- * queued for up to SUPERVISE_QUEUE_MAX bytes and then cut off: it can come back and ask for the
+ * queued for up to SUPERVISOR_QUEUE_MAX bytes and then cut off: it can come back and ask for the
  * state.
  */
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { SHORT_USEC = 1000 };
 
@@ -36,7 +36,7 @@ static void peers_enqueue(struct supervisor_peer *p, const struct buf *b, int fd
 {
     struct supervisor_packet *k;
 
-    if (p->queued + b->len > SUPERVISE_QUEUE_MAX) {
+    if (p->queued + b->len > SUPERVISOR_QUEUE_MAX) {
         log_warn("a daemon does not read its messages; its connection is closed");
         p->dead = true;
         fd_close(fd);
@@ -357,7 +357,7 @@ static bool peers_may_connect(const struct supervisor *s, int fd)
 
     for (const struct supervisor_peer *p = s->peers; p; p = p->next)
         n++;
-    return n < SUPERVISE_PEERS_MAX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+    return n < SUPERVISOR_PEERS_MAX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
            (who.uid == 0 || who.uid == geteuid());
 }
 

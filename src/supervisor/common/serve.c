@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { TERM_GRACE_SEC = 5 };
 

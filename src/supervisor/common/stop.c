@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "lib/base/macro.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { FLUSH_WAIT_SEC = 1 };
 

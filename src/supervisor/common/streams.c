@@ -16,7 +16,7 @@
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum {
     STREAM_READS = 8,           /* a turn: one flood must not starve the rest */
@@ -48,8 +48,8 @@ int attachment_add(struct supervised_exec *x, struct supervisor_peer *p,
         x->attached = a;
     }
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        a->told[i] = x->streams[i].journal.end; /* ATTACHED says so */
-        a->ack[i] = MIN(ack[i], a->told[i]);
+        a->announced[i] = x->streams[i].journal.end; /* ATTACHED says so */
+        a->ack[i] = MIN(ack[i], a->announced[i]);
     }
     a->in_flight = false;
     return 0;
@@ -84,20 +84,21 @@ static void streams_send_output(struct supervised_exec *x, struct attachment *a)
     struct sup_writer w;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
-        a->told[i] = x->streams[i].journal.end;
+        a->announced[i] = x->streams[i].journal.end;
     a->in_flight = true;
     sup_begin(&w, SUP_OUTPUT, 0);
     sup_put_str(&w, SUP_TAG_EXEC, x->id);
-    sup_put_u64(&w, SUP_TAG_STDOUT, a->told[JOURNAL_STDOUT]);
-    sup_put_u64(&w, SUP_TAG_STDERR, a->told[JOURNAL_STDERR]);
+    sup_put_u64(&w, SUP_TAG_STDOUT, a->announced[JOURNAL_STDOUT]);
+    sup_put_u64(&w, SUP_TAG_STDERR, a->announced[JOURNAL_STDERR]);
     peer_send(a->peer, &w, -1);
 }
 
 void streams_notify(struct supervised_exec *x)
 {
     for (struct attachment *a = x->attached; a; a = a->next)
-        if (!a->in_flight && (a->told[JOURNAL_STDOUT] < x->streams[JOURNAL_STDOUT].journal.end ||
-                              a->told[JOURNAL_STDERR] < x->streams[JOURNAL_STDERR].journal.end))
+        if (!a->in_flight &&
+            (a->announced[JOURNAL_STDOUT] < x->streams[JOURNAL_STDOUT].journal.end ||
+             a->announced[JOURNAL_STDERR] < x->streams[JOURNAL_STDERR].journal.end))
             streams_send_output(x, a);
 }
 
@@ -172,7 +173,7 @@ static void streams_widen(struct exec_stream *st, size_t got)
 static int streams_read_some(struct exec_stream *st)
 {
     char *io = supervisor_io(st->exec->sup);
-    ssize_t n = read(st->src.fd, io, SUPERVISE_IO_SIZE);
+    ssize_t n = read(st->src.fd, io, SUPERVISOR_IO_SIZE);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
@@ -231,7 +232,7 @@ static void streams_on_stream(struct loop_source *src, uint32_t events _unused_)
  * that, however late we come to look, and belongs to the output; what is written from now on does
  * not.
  */
-void streams_last_words(struct supervised_exec *x)
+void streams_read_rest(struct supervised_exec *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         struct exec_stream *st = &x->streams[i];

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "lib/base/macro.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 static uint64_t timers_exec_timeout_at(const struct supervised_exec *x)
 {

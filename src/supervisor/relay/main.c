@@ -35,14 +35,14 @@ static uint64_t relay_timer_at(const struct supervisor *sup)
     const struct relay *r = container_of(sup, const struct relay, sup);
 
     return MIN(MIN(MIN(r->stop_at, r->orphans_at), packages_tunnel_next(r)),
-               MIN(lines_next(r), relay_execs_next(r)));
+               MIN(guest_streams_next(r), relay_execs_next(r)));
 }
 
 static void relay_timer(struct supervisor *sup, uint64_t now)
 {
     struct relay *r = relay_of(sup);
 
-    lines_expire(r, now);
+    guest_streams_expire(r, now);
     relay_execs_expire(r, now);
     packages_tunnel_expire(r, now);
     if (now >= r->stop_at)
@@ -66,7 +66,7 @@ static const struct supervisor_ops relay_ops = {
     .terminal = relay_exec_terminal,
     .resize = relay_exec_resize,
     .stdin_close = relay_exec_stdin_close,
-    .has_company = relay_exec_has_company,
+    .has_survivors = relay_exec_has_survivors,
     .fill = relay_exec_fill,
     .over = relay_exec_over,
     .readable = relay_exec_readable,
@@ -127,20 +127,20 @@ static int relay_find_container(struct relay *r, struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
-    struct relay_container box;
+    struct relay_container container;
     int n;
 
     n = docker_endpoint_parse(r->plan.endpoint, &endpoint, err);
     if (n >= 0)
         n = docker_open(&endpoint, &by, &r->docker, err);
     if (n >= 0)
-        n = call_inspect(r, &by, &box, err);
+        n = call_inspect(r, &by, &container, err);
     if (n < 0)
         return n;
-    if (box.life == LIFE_GONE)
+    if (container.life == LIFE_GONE)
         return err_set(err, ERR_ENGINE, "the container ended immediately after its start");
-    r->sup.pid = box.pid;
-    r->sup.state = box.life == LIFE_PAUSED ? SUP_PAUSED : SUP_RUNNING;
+    r->sup.pid = container.pid;
+    r->sup.state = container.life == LIFE_PAUSED ? SUP_PAUSED : SUP_RUNNING;
     return 0;
 }
 

@@ -280,7 +280,7 @@ _noreturn_ static void exec_child_run_child(struct exec_entry *e)
     exec_child_fail(e->status, &err);
 }
 
-static void exec_child_tell_started(const struct exec_entry *e, pid_t pid, int pidfd)
+static void exec_child_report_started(const struct exec_entry *e, pid_t pid, int pidfd)
 {
     int fds[EXEC_STARTED_FDS] = {pidfd};
     struct sup_writer w;
@@ -368,6 +368,6 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
         err_sys(&err, exec_child_clone_error(s, -pid), "start a process inside");
         exec_child_fail(e.status, &err);
     }
-    exec_child_tell_started(&e, pid, pidfd);
+    exec_child_report_started(&e, pid, pidfd);
     _exit(0);
 }

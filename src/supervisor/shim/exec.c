@@ -325,7 +325,7 @@ static void shim_exec_on_main(struct loop_source *src, uint32_t events _unused_)
     exec_main_ended(base);
 }
 
-bool shim_exec_has_company(const struct supervised_exec *base)
+bool shim_exec_has_survivors(const struct supervised_exec *base)
 {
     return cgroup_group_populated(&container_of(base, const struct shim_exec, exec)->group);
 }

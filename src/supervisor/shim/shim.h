@@ -1,5 +1,5 @@
 /*
- * The shim's own structures: the supervisor (supervisor/common/supervise.h) of one native sandbox.
+ * The shim's own structures: the supervisor (supervisor/common/supervisor.h) of one native sandbox.
  * Only the files of this folder include this header.
  */
 #pragma once
@@ -13,12 +13,12 @@
 #include "lib/os/cgroup.h"
 #include "proto/plan.h"
 #include "proto/supervisor.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { SHIM_NAMESPACES = 6 }; /* kinds in enter.c */
 
 struct shim_exec {
-    struct supervised_exec exec; /* first: supervise/ allocates and frees it */
+    struct supervised_exec exec; /* first: supervisor/common allocates and frees it */
     int stdin_fd;                /* write end, until handed over; -1 */
     struct err start_err;
     struct loop_source status; /* from helper and child, until execve */
@@ -39,9 +39,9 @@ struct shim {
     int ready_pipe;                  /* see start.c; or -1 */
     int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
     uint64_t memory_shown; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
-    int meminfo_fd;       /* the file that stands in its place, or -1 */
-    uint64_t refresh_at;  /* of that file, while an exec runs */
-    int listener_fd;      /* with network `packages`: on the registry's port inside; or -1 */
+    int meminfo_fd;        /* the file that stands in its place, or -1 */
+    uint64_t refresh_at;   /* of that file, while an exec runs */
+    int listener_fd;       /* with network `packages`: on the registry's port inside; or -1 */
     struct cgroup cgroup;
     struct cgroup_group init_group;
     struct shim_job *jobs;
@@ -74,7 +74,7 @@ void shim_exec_kill(struct supervised_exec *base);
 int shim_exec_terminal(struct supervised_exec *base);
 int shim_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols, struct err *err);
 int shim_exec_stdin_close(struct supervised_exec *base, struct err *err);
-bool shim_exec_has_company(const struct supervised_exec *base);
+bool shim_exec_has_survivors(const struct supervised_exec *base);
 void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec);
 void shim_exec_over(struct supervised_exec *base);
 
