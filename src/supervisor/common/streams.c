@@ -1,9 +1,9 @@
 /*
- * Output: from the command's pipes into the journals, and word of it to the daemons that follow.
+ * Output: from the command's pipes into the journals, with OUTPUT messages to the attached daemons.
  *
- * The budget. With nobody attached the command is never held up: the oldest segments go. A reader
- * that is attached and falls a whole budget behind holds the command up, as a pipe would: the pipe
- * is not read until it has caught up or gone.
+ * The budget. Without an attached reader the command never waits: the oldest segments are dropped.
+ * An attached reader that falls a whole budget behind makes the command wait, as a full pipe would:
+ * we do not read the pipe until the reader has caught up or gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,10 +19,10 @@
 #include "supervisor/common/supervisor.h"
 
 enum {
-    STREAM_READS = 8,           /* a turn: one flood must not starve the rest */
-    STREAM_WIDEN_AT = 64 << 10, /* a default pipe, found full */
+    STREAM_READS = 8,           /* per turn: one busy stream must not starve the others */
+    STREAM_WIDEN_AT = 64 << 10, /* the size of a default pipe: it was full */
     STREAM_PIPE_SIZE = 1 << 20,
-    STREAM_DISCARD_USEC = 100000, /* between two reads of what nobody will see */
+    STREAM_DISCARD_USEC = 100000, /* between two reads of output that is dropped */
 };
 
 /* ---- attachments ---- */
@@ -48,7 +48,7 @@ int attachment_add(struct supervised_exec *x, struct supervisor_peer *p,
         x->attached = a;
     }
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        a->announced[i] = x->streams[i].journal.end; /* ATTACHED says so */
+        a->announced[i] = x->streams[i].journal.end; /* ATTACHED carries these offsets */
         a->ack[i] = MIN(ack[i], a->announced[i]);
     }
     a->in_flight = false;
@@ -69,7 +69,7 @@ void attachments_remove(struct supervised_exec *x, const struct supervisor_peer 
     }
 }
 
-/* The lowest offset that a follower has not read yet; UINT64_MAX with nobody attached. */
+/* The lowest offset that an attached peer has not read yet; UINT64_MAX without any. */
 static uint64_t streams_lowest_ack(const struct supervised_exec *x, int stream)
 {
     uint64_t low = UINT64_MAX;
@@ -160,7 +160,7 @@ bool stream_feed(struct supervised_exec *x, enum journal_stream which, const voi
     return !streams_reader_too_far_behind(st);
 }
 
-/* A writer that fills its pipe gets a larger one: fewer, larger reads. Others never pay for it. */
+/* A command that fills its pipe gets a larger one, which means fewer and larger reads. */
 static void streams_widen(struct exec_stream *st, size_t got)
 {
     if (st->widened || got < STREAM_WIDEN_AT)
@@ -169,7 +169,7 @@ static void streams_widen(struct exec_stream *st, size_t got)
     fcntl(st->src.fd, F_SETPIPE_SZ, STREAM_PIPE_SIZE);
 }
 
-/* 1 something came, 0 nothing there, -1 the end. A terminal's end is EIO. */
+/* 1: got data, 0: no data now, -1: the end. A terminal ends with EIO. */
 static int streams_read_some(struct exec_stream *st)
 {
     char *io = supervisor_io(st->exec->sup);
@@ -187,8 +187,8 @@ static int streams_read_some(struct exec_stream *st)
 }
 
 /*
- * The exec is over, a child of it still writes. One read, then a rest: at full speed a flood that
- * nobody will ever see would cost us a processor outside the sandbox's limits.
+ * The exec is over, but one of its children still writes. We read once and then pause: reading at
+ * full speed would use a processor outside the sandbox's limits for output that is dropped.
  */
 static void streams_discard_some(struct exec_stream *st)
 {
@@ -228,9 +228,8 @@ static void streams_on_stream(struct loop_source *src, uint32_t events _unused_)
 }
 
 /*
- * The time for draining is over, and someone still holds a pipe. What lies in it was written before
- * that, however late we come to look, and belongs to the output; what is written from now on does
- * not.
+ * The time for draining is over, and a process still holds a pipe. The bytes that are in the pipe
+ * now belong to the output; bytes that are written later do not.
  */
 void streams_read_rest(struct supervised_exec *x)
 {
@@ -259,18 +258,16 @@ static int streams_open_one(struct supervised_exec *x, enum journal_stream which
     return source_add(x->sup, &x->streams[which].src, fd, EPOLLIN, streams_on_stream, err);
 }
 
-/* Takes the descriptors that it has put under watch: those are then in streams[].src. */
+/* Takes each descriptor that it watches; it is then in streams[].src. */
 int streams_open(struct supervised_exec *x, int out, int err_fd, struct err *err)
 {
-    int r = 0;
+    if (out >= 0) {
+        int r = streams_open_one(x, JOURNAL_STDOUT, out, err);
 
-    if (out >= 0)
-        r = streams_open_one(x, JOURNAL_STDOUT, out, err);
-    if (r < 0)
-        return r;
-    if (err_fd >= 0)
-        r = streams_open_one(x, JOURNAL_STDERR, err_fd, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return err_fd >= 0 ? streams_open_one(x, JOURNAL_STDERR, err_fd, err) : 0;
 }
 
 bool streams_drained(const struct supervised_exec *x)
@@ -280,8 +277,8 @@ bool streams_drained(const struct supervised_exec *x)
 }
 
 /*
- * The record is written and its byte counts stand. A daemonised child may go on writing: its pipe
- * is read and forgotten, slowly, so that it neither blocks for ever nor dies of SIGPIPE.
+ * The record is written, and its byte counts are final. A daemonised child may go on writing: we
+ * read its pipe slowly and drop the bytes, so that it neither blocks for ever nor gets SIGPIPE.
  */
 void stream_discard(struct supervised_exec *x)
 {
