@@ -117,27 +117,37 @@ static void guest_dial_serve(struct dial *d)
     guest_conn_say(&d->conn, guest_put_done(&d->conn.out, &done));
 }
 
+static int guest_dial_connect(struct dial *d, const char *text, struct err *err)
+{
+    uint32_t port = 0;
+    int r;
+
+    r = parse_u32(text ? text : "", 1, UINT16_MAX, &port, err);
+    if (r < 0)
+        return r;
+    r = dial_inside((uint16_t)port, &d->sock, err);
+    if (r < 0)
+        return r;
+    if (fd_set_nonblock(d->sock, true) < 0)
+        return err_sys(err, errno, "prepare the connection");
+    return 0;
+}
+
 int guest_dial(char **argv, struct err *err)
 {
     struct dial d = {.sock = -1, .pending = BUF_INIT(GUEST_PAYLOAD_MAX)};
     _cleanup_err_ struct err why = ERR_INIT;
-    uint32_t port = 0;
     int r;
 
     r = guest_conn_open_async(&d.conn, err);
     if (r < 0)
         return r;
     guest_conn_say(&d.conn, guest_put_hello(&d.conn.out, (uint32_t)getpid()));
-    r = parse_u32(argv[0] ? argv[0] : "", 1, UINT16_MAX, &port, &why);
-    if (r >= 0)
-        r = dial_inside((uint16_t)port, &d.sock, &why);
-    if (r >= 0 && fd_set_nonblock(d.sock, true) < 0)
-        r = err_sys(&why, errno, "prepare the connection");
-    if (r >= 0)
-        guest_dial_serve(&d);
-    else
+    if (guest_dial_connect(&d, argv[0], &why) < 0)
         guest_conn_say(&d.conn, guest_put_failed(&d.conn.out, &why));
-    /* The last frames, however slow the reader. */
+    else
+        guest_dial_serve(&d);
+    /* Blocking, so that a slow reader gets the last frames too. */
     fd_set_nonblock(GUEST_CONN_OUT, false);
     guest_conn_flush(&d.conn);
     fd_close(d.sock);

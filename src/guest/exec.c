@@ -123,32 +123,37 @@ static void guest_exec_drop_secrets(struct guest_exec *x)
     free(TAKE_PTR(x->secrets));
 }
 
-static void guest_exec_tell_failed(struct guest_exec *x, const struct err *why)
+static void guest_exec_send_failed(struct guest_exec *x, const struct err *why)
 {
     guest_exec_drop_secrets(x);
     guest_conn_say(&x->conn, guest_put_failed(&x->conn.out, why));
     x->state = STATE_REPORTED;
 }
 
-static void guest_exec_start(struct guest_exec *x)
+static int guest_exec_start_child(struct guest_exec *x, struct err *err)
 {
-    _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_strv_ char **env = NULL;
     int r;
 
-    r = guest_get_spec(&x->fields, &x->spec, &err);
-    explicit_bzero(buf_data(&x->fields), x->fields.len); /* secrets were among them */
+    r = guest_get_spec(&x->fields, &x->spec, err);
+    explicit_bzero(buf_data(&x->fields), x->fields.len); /* they hold the secrets */
     buf_done(&x->fields);
-    if (r >= 0) {
-        counters_read(&x->before);
-        r = secrets_write(&x->spec, &x->secrets, &err);
-    }
-    if (r >= 0) {
-        env = child_env(&x->spec, x->secrets);
-        r = child_start(&x->spec, env, &x->child, &err);
-    }
-    if (r < 0) {
-        guest_exec_tell_failed(x, &err);
+    if (r < 0)
+        return r;
+    counters_read(&x->before);
+    r = secrets_write(&x->spec, &x->secrets, err);
+    if (r < 0)
+        return r;
+    env = child_env(&x->spec, x->secrets);
+    return child_start(&x->spec, env, &x->child, err);
+}
+
+static void guest_exec_start(struct guest_exec *x)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (guest_exec_start_child(x, &err) < 0) {
+        guest_exec_send_failed(x, &err);
         return;
     }
     x->state = STATE_STARTING;
@@ -214,7 +219,7 @@ static void guest_exec_resolve_start(struct guest_exec *x)
     if (r < 0) {
         for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
             x->streams[i].fd = fd_close(x->streams[i].fd);
-        guest_exec_tell_failed(x, &err);
+        guest_exec_send_failed(x, &err);
         return;
     }
     x->state = STATE_RUNNING;
@@ -248,7 +253,7 @@ static void guest_exec_take_kill(struct guest_exec *x, const struct guest_frame 
         return;
     }
     err_set(&err, ERR_CONFLICT, "the command was killed before it started");
-    guest_exec_tell_failed(x, &err);
+    guest_exec_send_failed(x, &err);
 }
 
 static bool guest_exec_take_signal(const struct guest_exec *x, const struct guest_frame *f)
@@ -529,15 +534,16 @@ int guest_exec(char **argv _unused_, struct err *err)
     int r;
 
     r = guest_conn_open_async(&x.conn, err);
-    if (r >= 0)
-        r = guest_exec_watch_children(&x, err);
+    if (r < 0)
+        return r;
+    r = guest_exec_watch_children(&x, err);
     if (r < 0)
         return r;
     guest_conn_say(&x.conn, guest_put_hello(&x.conn.out, (uint32_t)getpid()));
     guest_conn_flush(&x.conn);
     while (!x.conn.gone && !(x.state == STATE_REPORTED && !x.conn.out.len))
         guest_exec_turn(&x);
-    guest_exec_drop_secrets(&x); /* of one whose end could not be told */
+    guest_exec_drop_secrets(&x); /* if the end could not be reported */
     if (x.state != STATE_REPORTED && x.child.pid > 0)
         guest_exec_kill_all(&x, false);
     else

@@ -183,7 +183,7 @@ static int packages_tunnel_take_frame(struct relay *r, const struct guest_frame 
     return n;
 }
 
-static int packages_tunnel_on_first_word(struct relay *r, const struct guest_frame *f,
+static int packages_tunnel_on_first_frame(struct relay *r, const struct guest_frame *f,
                                          struct err *err)
 {
     struct packages_tunnel *p = &r->packages_tunnel;
@@ -205,12 +205,12 @@ static int packages_tunnel_on_frame(struct guest_stream *l, const struct guest_f
 {
     struct relay *r = relay_of_stream(l);
     int n = r->packages_tunnel.listening ? packages_tunnel_take_frame(r, f, err)
-                                         : packages_tunnel_on_first_word(r, f, err);
+                                         : packages_tunnel_on_first_frame(r, f, err);
 
-    if (n >= 0 && r->packages_tunnel.mux.choked)
-        n = err_set(err, ERR_LIMIT, "the guest does not read its answers");
     if (n < 0)
         return n;
+    if (r->packages_tunnel.mux.choked)
+        return err_set(err, ERR_LIMIT, "the guest does not read its answers");
     guest_stream_flush(l);
     return 1;
 }
