@@ -58,7 +58,7 @@ static const struct plan_field {
     FIELD(REQUIRED,       U32,  required,       UINT32_MAX),
     FIELD(NET_IFNAME,     STR,  net_ifname,     IFNAMSIZ - 1),
     FIELD(NET_HOST,       U32,  net_host,       UINT32_MAX),
-    FIELD(NET_BOX,        U32,  net_sandbox,        UINT32_MAX),
+    FIELD(NET_SANDBOX,        U32,  net_sandbox,        UINT32_MAX),
     FIELD(NET_MTU,        U32,  net_mtu,        65535),
     FIELD(RESOLV_CONF,    STR,  resolv_conf,    4096),
     FIELD(SUB_UID,        U32,  sub_uid,        UINT32_MAX - PLAN_ID_COUNT),

@@ -232,7 +232,7 @@ static void exec_child_build_env(struct exec_entry *e)
     if (!strv_env_get(e->env, "PATH"))
         strv_env_set(&e->env, "PATH", PATH_DEFAULT);
     if (e->handover->n_secrets)
-        strv_env_set(&e->env, SHIM_SECRETS_ENV, SECRETS_DIR);
+        strv_env_set(&e->env, HANDOVER_SECRETS_ENV, SECRETS_DIR);
     for (char **p = e->spec->env; p && *p; p++) {
         char *eq = strchr(*p, '=');
 
