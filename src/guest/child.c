@@ -97,7 +97,6 @@ _noreturn_ static void child_run(const struct guest_spec *spec, char **env, stru
 
 /* ---- in the guest ---- */
 
-/* *ours and *theirs: who reads, who writes. */
 static int child_make_pipe(int *read_end, int *write_end, struct err *err)
 {
     int p[2];
@@ -146,10 +145,12 @@ static int child_open_pipes(const struct guest_spec *spec, struct guest_child *c
 static int child_open_all(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
                           struct err *err)
 {
-    int r = child_make_pipe(&c->status, &e->status, err);
+    int r;
 
-    if (r >= 0)
-        r = e->tty ? child_open_terminal(spec, c, e, err) : child_open_pipes(spec, c, e, err);
+    r = child_make_pipe(&c->status, &e->status, err);
+    if (r < 0)
+        return r;
+    r = e->tty ? child_open_terminal(spec, c, e, err) : child_open_pipes(spec, c, e, err);
     if (r < 0)
         return r;
     if (fd_set_nonblock(c->status, true) < 0 || fd_set_nonblock(c->out, true) < 0 ||
@@ -177,21 +178,18 @@ static int child_fork_error(int errnum, struct err *err)
 
 int child_start(const struct guest_spec *spec, char **env, struct guest_child *ret, struct err *err)
 {
-    struct ends e = {-1, -1, -1, -1, spec->flags & GUEST_SPEC_TTY};
+    _cleanup_(child_close_ends) struct ends e = {-1, -1, -1, -1, spec->flags & GUEST_SPEC_TTY};
     pid_t self = getpid();
     int r;
 
     *ret = (struct guest_child)CHILD_INIT;
     r = child_open_all(spec, ret, &e, err);
-    if (r >= 0) {
-        ret->pid = fork();
-        if (ret->pid == 0)
-            child_run(spec, env, &e, self);
-        if (ret->pid < 0)
-            r = child_fork_error(errno, err);
-    }
-    child_close_ends(&e);
-    return r;
+    if (r < 0)
+        return r;
+    ret->pid = fork();
+    if (ret->pid == 0)
+        child_run(spec, env, &e, self);
+    return ret->pid < 0 ? child_fork_error(errno, err) : 0;
 }
 
 static int child_explain(const struct failure *f, const struct guest_spec *spec, struct err *err)

@@ -14,7 +14,7 @@
 #include "lib/os/confine.h"
 
 struct guest_copy {
-    struct guest_conn line;
+    struct guest_conn conn;
     struct guest_frame frame; /* in: what is being read */
     uint32_t at;
     bool ended;
@@ -27,7 +27,7 @@ static ssize_t guest_copy_read_frames(void *arg, void *data, size_t len)
     size_t n;
 
     while (c->at == c->frame.length && !c->ended) {
-        if (guest_conn_wait(&c->line, &c->frame, NULL) <= 0)
+        if (guest_conn_wait(&c->conn, &c->frame, NULL) <= 0)
             return -ECONNRESET;
         if (c->frame.type != GUEST_STDIN && c->frame.type != GUEST_STDIN_EOF)
             return -EPROTO;
@@ -44,11 +44,11 @@ static ssize_t guest_copy_read_frames(void *arg, void *data, size_t len)
 static int guest_copy_flush_gathered(struct guest_copy *c)
 {
     if (c->gathered.len)
-        guest_conn_say(&c->line, guest_put(&c->line.out, GUEST_STDOUT, buf_data(&c->gathered),
+        guest_conn_say(&c->conn, guest_put(&c->conn.out, GUEST_STDOUT, buf_data(&c->gathered),
                                            c->gathered.len));
     buf_clear(&c->gathered);
-    guest_conn_flush(&c->line);
-    return c->line.gone ? -EPIPE : 0;
+    guest_conn_flush(&c->conn);
+    return c->conn.gone ? -EPIPE : 0;
 }
 
 static int guest_copy_write_frames(void *arg, const void *data, size_t len)
@@ -90,14 +90,14 @@ static int guest_copy_pack(struct guest_copy *c, const char *path, struct tree_s
 static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const char *,
                                                    struct tree_stats *, struct err *))
 {
-    struct guest_copy c = {.line = GUEST_CONN_INIT, .gathered = BUF_INIT(GUEST_PAYLOAD_MAX)};
+    struct guest_copy c = {.conn = GUEST_CONN_INIT, .gathered = BUF_INIT(GUEST_PAYLOAD_MAX)};
     _cleanup_err_ struct err err = ERR_INIT;
     struct tree_stats stats = {0};
     struct guest_done done;
     int r;
 
-    guest_conn_say(&c.line, guest_put_hello(&c.line.out, (uint32_t)getpid()));
-    guest_conn_flush(&c.line);
+    guest_conn_say(&c.conn, guest_put_hello(&c.conn.out, (uint32_t)getpid()));
+    guest_conn_flush(&c.conn);
     if (!argv[0] || argv[0][0] != '/')
         r = err_set(&err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
     else
@@ -105,11 +105,11 @@ static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const ch
     if (r >= 0)
         r = work(&c, argv[0], &stats, &err);
     done = (struct guest_done){stats.entries, stats.bytes, stats.skipped};
-    guest_conn_say(&c.line, r < 0 ? guest_put_failed(&c.line.out, &err)
-                                  : guest_put_done(&c.line.out, &done));
-    guest_conn_flush(&c.line);
+    guest_conn_say(&c.conn, r < 0 ? guest_put_failed(&c.conn.out, &err)
+                                  : guest_put_done(&c.conn.out, &done));
+    guest_conn_flush(&c.conn);
     buf_done(&c.gathered);
-    guest_conn_done(&c.line);
+    guest_conn_done(&c.conn);
     return 0;
 }
 

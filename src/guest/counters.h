@@ -1,6 +1,6 @@
 /*
- * What the container's own cgroup files count: v2, or v1 as engines show it. GUEST_UNKNOWN for each
- * that cannot be read.
+ * Counters of the container's own cgroup files: v2, or v1 as engines mount it. GUEST_UNKNOWN for a
+ * counter that cannot be read.
  */
 #pragma once
 

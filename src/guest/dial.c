@@ -16,7 +16,7 @@
 #include "lib/os/dial.h"
 
 struct dial {
-    struct guest_conn line;
+    struct guest_conn conn;
     int sock;
     struct buf pending; /* for the service; while there is some, the relay is not read */
     bool in_eof;        /* the relay's side has ended */
@@ -58,90 +58,100 @@ static void guest_dial_pass_on(struct dial *d)
     struct guest_frame f;
     int r = 1;
 
-    while (r && !d->line.gone && !d->broken) {
+    while (r && !d->conn.gone && !d->broken) {
         guest_dial_write_service(d);
         if (d->pending.len)
             return;
-        r = guest_conn_next(&d->line, &f, NULL);
+        r = guest_conn_next(&d->conn, &f, NULL);
         if (r < 0 || (r && !guest_dial_take_frame(d, &f)))
-            d->line.gone = true;
+            d->conn.gone = true;
     }
 }
 
 static void guest_dial_read_service(struct dial *d)
 {
-    ssize_t n = guest_conn_forward(&d->line, GUEST_STDOUT, d->sock);
+    ssize_t n = guest_conn_forward(&d->conn, GUEST_STDOUT, d->sock);
 
     if (n > 0 || n == -EAGAIN || n == -EINTR)
         return;
     d->broken = n < 0;
     d->out_eof = true;
-    guest_conn_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
+    guest_conn_say(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
 }
 
 /* What is not wanted of the service is not polled: a hang-up would wake us for ever. That of the
  * relay is the end, also while its bytes wait. */
 static void guest_dial_turn(struct dial *d)
 {
-    bool hear = !d->pending.len, read = !d->out_eof && guest_conn_has_room(&d->line);
+    bool hear = !d->pending.len, read = !d->out_eof && guest_conn_has_room(&d->conn);
     bool write = d->pending.len;
     short events = (short)((read ? POLLIN : 0) | (write ? POLLOUT : 0));
     struct pollfd polls[] = {
         {.fd = GUEST_CONN_IN, .events = (short)(hear ? POLLIN : 0)},
-        {.fd = GUEST_CONN_OUT, .events = (short)(d->line.out.len ? POLLOUT : 0)},
+        {.fd = GUEST_CONN_OUT, .events = (short)(d->conn.out.len ? POLLOUT : 0)},
         {.fd = events ? d->sock : -1, .events = events},
     };
 
     if (poll(polls, ARRAY_SIZE(polls), -1) < 0)
         return;
     if (polls[1].revents & (POLLERR | POLLNVAL))
-        d->line.gone = true;
-    if (polls[0].revents && (!hear || !guest_conn_read(&d->line)))
-        d->line.gone = true;
+        d->conn.gone = true;
+    if (polls[0].revents && (!hear || !guest_conn_read(&d->conn)))
+        d->conn.gone = true;
     if (read && polls[2].revents & (POLLIN | POLLHUP | POLLERR))
         guest_dial_read_service(d);
     guest_dial_pass_on(d);
-    guest_conn_flush(&d->line);
+    guest_conn_flush(&d->conn);
 }
 
 static void guest_dial_serve(struct dial *d)
 {
     const struct guest_done done = {0};
 
-    guest_conn_say(&d->line, guest_put_u32(&d->line.out, GUEST_STARTED, 0));
-    guest_conn_flush(&d->line);
-    while (!d->line.gone && !d->broken && !(d->shut && d->out_eof))
+    guest_conn_say(&d->conn, guest_put_u32(&d->conn.out, GUEST_STARTED, 0));
+    guest_conn_flush(&d->conn);
+    while (!d->conn.gone && !d->broken && !(d->shut && d->out_eof))
         guest_dial_turn(d);
     if (!d->out_eof)
-        guest_conn_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
-    guest_conn_say(&d->line, guest_put_done(&d->line.out, &done));
+        guest_conn_say(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
+    guest_conn_say(&d->conn, guest_put_done(&d->conn.out, &done));
+}
+
+static int guest_dial_connect(struct dial *d, const char *text, struct err *err)
+{
+    uint32_t port = 0;
+    int r;
+
+    r = parse_u32(text ? text : "", 1, UINT16_MAX, &port, err);
+    if (r < 0)
+        return r;
+    r = dial_inside((uint16_t)port, &d->sock, err);
+    if (r < 0)
+        return r;
+    if (fd_set_nonblock(d->sock, true) < 0)
+        return err_sys(err, errno, "prepare the connection");
+    return 0;
 }
 
 int guest_dial(char **argv, struct err *err)
 {
     struct dial d = {.sock = -1, .pending = BUF_INIT(GUEST_PAYLOAD_MAX)};
     _cleanup_err_ struct err why = ERR_INIT;
-    uint32_t port = 0;
     int r;
 
-    r = guest_conn_open_async(&d.line, err);
+    r = guest_conn_open_async(&d.conn, err);
     if (r < 0)
         return r;
-    guest_conn_say(&d.line, guest_put_hello(&d.line.out, (uint32_t)getpid()));
-    r = parse_u32(argv[0] ? argv[0] : "", 1, UINT16_MAX, &port, &why);
-    if (r >= 0)
-        r = dial_inside((uint16_t)port, &d.sock, &why);
-    if (r >= 0 && fd_set_nonblock(d.sock, true) < 0)
-        r = err_sys(&why, errno, "prepare the connection");
-    if (r >= 0)
-        guest_dial_serve(&d);
+    guest_conn_say(&d.conn, guest_put_hello(&d.conn.out, (uint32_t)getpid()));
+    if (guest_dial_connect(&d, argv[0], &why) < 0)
+        guest_conn_say(&d.conn, guest_put_failed(&d.conn.out, &why));
     else
-        guest_conn_say(&d.line, guest_put_failed(&d.line.out, &why));
-    /* The last frames, however slow the reader. */
+        guest_dial_serve(&d);
+    /* Blocking, so that a slow reader gets the last frames too. */
     fd_set_nonblock(GUEST_CONN_OUT, false);
-    guest_conn_flush(&d.line);
+    guest_conn_flush(&d.conn);
     fd_close(d.sock);
     buf_done(&d.pending);
-    guest_conn_done(&d.line);
+    guest_conn_done(&d.conn);
     return 0;
 }

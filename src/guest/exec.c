@@ -44,7 +44,7 @@ enum guest_exec_state {
     STATE_STARTING, /* the status pipe has not ended */
     STATE_RUNNING,
     STATE_DRAINING, /* the main process has ended, a pipe is still open */
-    STATE_TOLD,     /* EXIT or FAILED is queued */
+    STATE_REPORTED, /* EXIT or FAILED is queued */
 };
 
 struct guest_output {
@@ -55,7 +55,7 @@ struct guest_output {
 };
 
 struct guest_exec {
-    struct guest_conn line;
+    struct guest_conn conn;
     enum guest_exec_state state;
     struct buf fields; /* of the spec, until RUN */
     struct guest_spec spec;
@@ -123,32 +123,37 @@ static void guest_exec_drop_secrets(struct guest_exec *x)
     free(TAKE_PTR(x->secrets));
 }
 
-static void guest_exec_tell_failed(struct guest_exec *x, const struct err *why)
+static void guest_exec_send_failed(struct guest_exec *x, const struct err *why)
 {
     guest_exec_drop_secrets(x);
-    guest_conn_say(&x->line, guest_put_failed(&x->line.out, why));
-    x->state = STATE_TOLD;
+    guest_conn_say(&x->conn, guest_put_failed(&x->conn.out, why));
+    x->state = STATE_REPORTED;
+}
+
+static int guest_exec_start_child(struct guest_exec *x, struct err *err)
+{
+    _cleanup_strv_ char **env = NULL;
+    int r;
+
+    r = guest_get_spec(&x->fields, &x->spec, err);
+    explicit_bzero(buf_data(&x->fields), x->fields.len); /* they hold the secrets */
+    buf_done(&x->fields);
+    if (r < 0)
+        return r;
+    counters_read(&x->before);
+    r = secrets_write(&x->spec, &x->secrets, err);
+    if (r < 0)
+        return r;
+    env = child_env(&x->spec, x->secrets);
+    return child_start(&x->spec, env, &x->child, err);
 }
 
 static void guest_exec_start(struct guest_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_strv_ char **env = NULL;
-    int r;
 
-    r = guest_get_spec(&x->fields, &x->spec, &err);
-    explicit_bzero(buf_data(&x->fields), x->fields.len); /* secrets were among them */
-    buf_done(&x->fields);
-    if (r >= 0) {
-        counters_read(&x->before);
-        r = secrets_write(&x->spec, &x->secrets, &err);
-    }
-    if (r >= 0) {
-        env = child_env(&x->spec, x->secrets);
-        r = child_start(&x->spec, env, &x->child, &err);
-    }
-    if (r < 0) {
-        guest_exec_tell_failed(x, &err);
+    if (guest_exec_start_child(x, &err) < 0) {
+        guest_exec_send_failed(x, &err);
         return;
     }
     x->state = STATE_STARTING;
@@ -173,8 +178,8 @@ static void guest_exec_taken(struct guest_exec *x, size_t n)
 /* Many small ones make one ACK while the relay does not listen. */
 static void guest_exec_acknowledge(struct guest_exec *x)
 {
-    if (x->to_ack && guest_conn_has_room(&x->line) && x->state != STATE_TOLD) {
-        guest_conn_say(&x->line, guest_put_u32(&x->line.out, GUEST_STDIN_ACK, x->to_ack));
+    if (x->to_ack && guest_conn_has_room(&x->conn) && x->state != STATE_REPORTED) {
+        guest_conn_say(&x->conn, guest_put_u32(&x->conn.out, GUEST_STDIN_ACK, x->to_ack));
         x->to_ack = 0;
     }
 }
@@ -183,7 +188,7 @@ static void guest_exec_acknowledge(struct guest_exec *x)
 static void guest_exec_close_stdin(struct guest_exec *x, bool by_command)
 {
     if (x->child.in >= 0 && by_command)
-        guest_conn_say(&x->line, guest_put(&x->line.out, GUEST_STDIN_CLOSED, NULL, 0));
+        guest_conn_say(&x->conn, guest_put(&x->conn.out, GUEST_STDIN_CLOSED, NULL, 0));
     x->child.in = fd_close(x->child.in);
     guest_exec_taken(x, x->pending.len);
 }
@@ -214,11 +219,11 @@ static void guest_exec_resolve_start(struct guest_exec *x)
     if (r < 0) {
         for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
             x->streams[i].fd = fd_close(x->streams[i].fd);
-        guest_exec_tell_failed(x, &err);
+        guest_exec_send_failed(x, &err);
         return;
     }
     x->state = STATE_RUNNING;
-    guest_conn_say(&x->line, guest_put_u32(&x->line.out, GUEST_STARTED, (uint32_t)x->child.pid));
+    guest_conn_say(&x->conn, guest_put_u32(&x->conn.out, GUEST_STARTED, (uint32_t)x->child.pid));
     guest_exec_feed_stdin(x); /* what has come meanwhile, be it only its end */
 }
 
@@ -248,7 +253,7 @@ static void guest_exec_take_kill(struct guest_exec *x, const struct guest_frame 
         return;
     }
     err_set(&err, ERR_CONFLICT, "the command was killed before it started");
-    guest_exec_tell_failed(x, &err);
+    guest_exec_send_failed(x, &err);
 }
 
 static bool guest_exec_take_signal(const struct guest_exec *x, const struct guest_frame *f)
@@ -302,11 +307,11 @@ static void guest_exec_listen_to_relay(struct guest_exec *x)
     struct guest_frame f;
     int r;
 
-    if (!guest_conn_read(&x->line))
-        x->line.gone = true;
-    while (!x->line.gone && x->state != STATE_TOLD && (r = guest_conn_next(&x->line, &f, NULL)))
+    if (!guest_conn_read(&x->conn))
+        x->conn.gone = true;
+    while (!x->conn.gone && x->state != STATE_REPORTED && (r = guest_conn_next(&x->conn, &f, NULL)))
         if (r < 0 || !guest_exec_take_frame(x, &f))
-            x->line.gone = true;
+            x->conn.gone = true;
 }
 
 /* ---- output and the end ---- */
@@ -314,7 +319,7 @@ static void guest_exec_listen_to_relay(struct guest_exec *x)
 /* A terminal's end is EIO. */
 static void guest_exec_pass_output(struct guest_exec *x, struct guest_output *s)
 {
-    ssize_t n = guest_conn_forward(&x->line, s->type, s->fd);
+    ssize_t n = guest_conn_forward(&x->conn, s->type, s->fd);
 
     if (n == -EAGAIN || n == -EINTR)
         return;
@@ -380,8 +385,8 @@ static void guest_exec_tell_exit(struct guest_exec *x)
         .pids_denied_before = x->before.pids_denied,
         .pids_denied = now.pids_denied,
     };
-    guest_conn_say(&x->line, guest_put_exit(&x->line.out, &e));
-    x->state = STATE_TOLD;
+    guest_conn_say(&x->conn, guest_put_exit(&x->conn.out, &e));
+    x->state = STATE_REPORTED;
 }
 
 /* An empty pipe settles it: somebody else may have read from it. */
@@ -413,9 +418,9 @@ static void guest_exec_fill_polls(const struct guest_exec *x, struct pollfd poll
     bool flows = x->state == STATE_RUNNING || x->state == STATE_DRAINING;
 
     polls[P_IN] = (struct pollfd){.fd = GUEST_CONN_IN,
-                                  .events = (short)(x->state == STATE_TOLD ? 0 : POLLIN)};
+                                  .events = (short)(x->state == STATE_REPORTED ? 0 : POLLIN)};
     polls[P_OUT] =
-        (struct pollfd){.fd = GUEST_CONN_OUT, .events = (short)(x->line.out.len ? POLLOUT : 0)};
+        (struct pollfd){.fd = GUEST_CONN_OUT, .events = (short)(x->conn.out.len ? POLLOUT : 0)};
     polls[P_SIGNALS] = (struct pollfd){.fd = x->signals, .events = POLLIN};
     polls[P_STATUS] = (struct pollfd){.fd = x->child.status, .events = POLLIN};
     polls[P_STDIN] =
@@ -423,7 +428,7 @@ static void guest_exec_fill_polls(const struct guest_exec *x, struct pollfd poll
                         .events = (short)(x->pending.len ? POLLOUT : 0)};
     for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
         polls[P_STREAM + i] = (struct pollfd){
-            .fd = flows && guest_conn_has_room(&x->line) ? x->streams[i].fd : -1, .events = POLLIN};
+            .fd = flows && guest_conn_has_room(&x->conn) ? x->streams[i].fd : -1, .events = POLLIN};
 }
 
 static void guest_exec_turn(struct guest_exec *x)
@@ -433,16 +438,16 @@ static void guest_exec_turn(struct guest_exec *x)
 
     guest_exec_fill_polls(x, polls);
     /* The grace is over, and the command's last words wait for room on the line. */
-    if (wait == 0 && !guest_conn_has_room(&x->line))
+    if (wait == 0 && !guest_conn_has_room(&x->conn))
         wait = -1;
     if (poll(polls, P_COUNT, wait) < 0)
         return;
     if (polls[P_SIGNALS].revents)
         guest_exec_take_signals(x);
     if (polls[P_OUT].revents & (POLLERR | POLLNVAL))
-        x->line.gone = true;
-    if (polls[P_IN].revents && x->state == STATE_TOLD)
-        x->line.gone = true;
+        x->conn.gone = true;
+    if (polls[P_IN].revents && x->state == STATE_REPORTED)
+        x->conn.gone = true;
     else if (polls[P_IN].revents)
         guest_exec_listen_to_relay(x);
     if (polls[P_STATUS].revents && x->state == STATE_STARTING)
@@ -456,7 +461,7 @@ static void guest_exec_turn(struct guest_exec *x)
             guest_exec_pass_output(x, &x->streams[i]);
     guest_exec_acknowledge(x);
     guest_exec_advance(x);
-    guest_conn_flush(&x->line);
+    guest_conn_flush(&x->conn);
 }
 
 /* ---- after the end ---- */
@@ -482,7 +487,7 @@ static void guest_exec_stay(struct guest_exec *x)
     static char io[GUEST_PAYLOAD_MAX];
 
     stdio_close();
-    guest_conn_done(&x->line);
+    guest_conn_done(&x->conn);
     guest_spec_done(&x->spec);
     buf_done(&x->pending);
     x->child.in = fd_close(x->child.in);
@@ -501,7 +506,7 @@ static void guest_exec_stay(struct guest_exec *x)
 
 static void guest_exec_part(struct guest_exec *x)
 {
-    guest_conn_part(&x->line);
+    guest_conn_part(&x->conn);
     guest_exec_stay(x);
 }
 
@@ -528,17 +533,18 @@ int guest_exec(char **argv _unused_, struct err *err)
         .pending = BUF_INIT(GUEST_CREDIT)};
     int r;
 
-    r = guest_conn_open_async(&x.line, err);
-    if (r >= 0)
-        r = guest_exec_watch_children(&x, err);
+    r = guest_conn_open_async(&x.conn, err);
     if (r < 0)
         return r;
-    guest_conn_say(&x.line, guest_put_hello(&x.line.out, (uint32_t)getpid()));
-    guest_conn_flush(&x.line);
-    while (!x.line.gone && !(x.state == STATE_TOLD && !x.line.out.len))
+    r = guest_exec_watch_children(&x, err);
+    if (r < 0)
+        return r;
+    guest_conn_say(&x.conn, guest_put_hello(&x.conn.out, (uint32_t)getpid()));
+    guest_conn_flush(&x.conn);
+    while (!x.conn.gone && !(x.state == STATE_REPORTED && !x.conn.out.len))
         guest_exec_turn(&x);
-    guest_exec_drop_secrets(&x); /* of one whose end could not be told */
-    if (x.state != STATE_TOLD && x.child.pid > 0)
+    guest_exec_drop_secrets(&x); /* if the end could not be reported */
+    if (x.state != STATE_REPORTED && x.child.pid > 0)
         guest_exec_kill_all(&x, false);
     else
         guest_exec_part(&x);

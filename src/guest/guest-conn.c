@@ -10,11 +10,13 @@
 
 int guest_conn_open_async(struct guest_conn *l, struct err *err)
 {
-    int r = fd_set_nonblock(GUEST_CONN_IN, true);
+    int r;
 
     *l = (struct guest_conn)GUEST_CONN_INIT;
-    if (r >= 0)
-        r = fd_set_nonblock(GUEST_CONN_OUT, true);
+    r = fd_set_nonblock(GUEST_CONN_IN, true);
+    if (r < 0)
+        return err_sys(err, -r, "prepare the connection to the relay");
+    r = fd_set_nonblock(GUEST_CONN_OUT, true);
     return r < 0 ? err_sys(err, -r, "prepare the connection to the relay") : 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The guest's line to the relay: frames on its stdin and stdout. `exec` and `dial` set both to
- * non-blocking and poll; the copies leave them blocking.
+ * The guest's connection to the relay: frames on its stdin and stdout. `exec`, `dial` and `listen`
+ * set both to non-blocking and poll; the copies leave them blocking.
  */
 #pragma once
 
@@ -14,15 +14,14 @@ enum {
     GUEST_CONN_IN_MAX = GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX,
     GUEST_CONN_OUT_MAX = 256 << 10,
     GUEST_CONN_PART_SEC = 5,
-    GUEST_CONN_OUT_FULL =
-        128 << 10, /* from here on output waits; the rest is for the small frames */
+    GUEST_CONN_OUT_FULL = 128 << 10, /* above it output waits; the rest is for small frames */
 };
 
 struct guest_conn {
-    struct buf in;  /* read, and not taken as frames yet */
-    struct buf out; /* frames that stdout has not taken yet */
-    size_t taken;   /* bytes of the frame that guest_conn_next() gave last */
-    bool gone;      /* the relay is: nothing more can be said */
+    struct buf in;  /* read, not yet taken as frames */
+    struct buf out; /* frames that are not written yet */
+    size_t taken;   /* bytes of the last frame of guest_conn_next() */
+    bool gone;      /* the relay is gone: nothing can be sent any more */
 };
 
 #define GUEST_CONN_INIT                                                                            \
@@ -34,23 +33,23 @@ struct guest_conn {
 int guest_conn_open_async(struct guest_conn *l, struct err *err);
 void guest_conn_done(struct guest_conn *l);
 
-/* Reads once, when there is room. False when the line has ended. */
+/* Reads once, if there is room. False if the connection has ended. */
 bool guest_conn_read(struct guest_conn *l);
 /* 1 and the next whole frame, valid until the next call; 0; -ERR_INVALID. */
 int guest_conn_next(struct guest_conn *l, struct guest_frame *ret, struct err *err);
-/* Blocking: 1 a frame, 0 at the end of the line, -ERR_INVALID. */
+/* Blocking: 1 and a frame, 0 at the end of the connection, -ERR_INVALID. */
 int guest_conn_wait(struct guest_conn *l, struct guest_frame *ret, struct err *err);
 
-/* Queued; written when the line takes it. A queue without room for a small frame is a relay that
- * does not read while it goes on asking: it counts as gone. */
+/* Takes the result of a guest_put_…() into `out`. If the queue had no room for a small frame, the
+ * relay keeps sending requests without reading answers: it then counts as gone. */
 void guest_conn_say(struct guest_conn *l, int put_result);
 static inline bool guest_conn_has_room(const struct guest_conn *l)
 {
     return l->out.len < GUEST_CONN_OUT_FULL;
 }
-/* Reads up to a frame's worth from fd into the queue: bytes, 0 at its end, or -errno. */
+/* Reads at most one frame's payload from fd into the queue: bytes, 0 at its end, or -errno. */
 ssize_t guest_conn_forward(struct guest_conn *l, enum guest_type type, int fd);
-/* Writes what the line takes (all of it when blocking). */
+/* Writes as much of the queue as possible (all of it when blocking). */
 void guest_conn_flush(struct guest_conn *l);
-/* All was said: waits until the relay hangs up, which it does when it has heard it. */
+/* After the last frame: waits until the relay closes the stream, which confirms the frame. */
 void guest_conn_part(const struct guest_conn *l);

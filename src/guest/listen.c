@@ -25,14 +25,14 @@
 enum { POLL_IN, POLL_OUT, POLL_SOCK, POLL_CHANNELS };
 
 struct guest_listener {
-    struct guest_conn line;
-    struct guest_mux set;
+    struct guest_conn conn;
+    struct guest_mux mux;
     int sock;
 };
 
 static void guest_listen_remove_channel(struct guest_listener *l, struct guest_channel *c)
 {
-    guest_mux_remove(&l->set, c);
+    guest_mux_remove(&l->mux, c);
     free(c);
 }
 
@@ -40,8 +40,8 @@ static void guest_listen_remove_channel(struct guest_listener *l, struct guest_c
 
 static bool guest_listen_takes_more(const struct guest_listener *l)
 {
-    return l->set.n < GUEST_MUX_CHANNELS_MAX && l->set.last < UINT32_MAX &&
-           guest_conn_has_room(&l->line);
+    return l->mux.n < GUEST_MUX_CHANNELS_MAX && l->mux.last < UINT32_MAX &&
+           guest_conn_has_room(&l->conn);
 }
 
 static void guest_listen_take_connection(struct guest_listener *l)
@@ -53,8 +53,8 @@ static void guest_listen_take_connection(struct guest_listener *l)
         return;
     /* A request's or an answer's last bytes must not wait for more. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-    id = guest_mux_add(&l->set, xnew0(struct guest_channel), fd);
-    guest_conn_say(&l->line, guest_put_u32(&l->line.out, GUEST_CALL_OPEN, id));
+    id = guest_mux_add(&l->mux, xnew0(struct guest_channel), fd);
+    guest_conn_say(&l->conn, guest_put_u32(&l->conn.out, GUEST_CALL_OPEN, id));
 }
 
 /* ---- what the relay says ---- */
@@ -64,19 +64,19 @@ static void guest_listen_take_frames(struct guest_listener *l)
     struct guest_frame f;
     int r = 1;
 
-    while (r > 0 && !l->line.gone) {
+    while (r > 0 && !l->conn.gone) {
         struct guest_channel *c = NULL;
 
-        r = guest_conn_next(&l->line, &f, NULL);
+        r = guest_conn_next(&l->conn, &f, NULL);
         if (r <= 0)
             break;
-        if (guest_mux_take(&l->set, &f, &c, NULL) < 0)
+        if (guest_mux_take(&l->mux, &f, &c, NULL) < 0)
             r = -ERR_INVALID;
         else if (c && c->over)
             guest_listen_remove_channel(l, c);
     }
     if (r < 0)
-        l->line.gone = true;
+        l->conn.gone = true;
 }
 
 /* ---- the loop ---- */
@@ -85,26 +85,26 @@ static void guest_listen_take_frames(struct guest_listener *l)
 static size_t guest_listen_fill_polls(struct guest_listener *l, struct pollfd *p)
 {
     p[POLL_IN] = (struct pollfd){.fd = GUEST_CONN_IN, .events = POLLIN};
-    p[POLL_OUT] = (struct pollfd){.fd = GUEST_CONN_OUT, .events = l->line.out.len ? POLLOUT : 0};
+    p[POLL_OUT] = (struct pollfd){.fd = GUEST_CONN_OUT, .events = l->conn.out.len ? POLLOUT : 0};
     p[POLL_SOCK] =
         (struct pollfd){.fd = guest_listen_takes_more(l) ? l->sock : -1, .events = POLLIN};
-    for (size_t i = 0; i < l->set.n; i++) {
-        const struct guest_channel *c = l->set.all[i];
-        short events = (short)((guest_channel_wants_read(&l->set, c) ? POLLIN : 0) |
+    for (size_t i = 0; i < l->mux.n; i++) {
+        const struct guest_channel *c = l->mux.all[i];
+        short events = (short)((guest_channel_wants_read(&l->mux, c) ? POLLIN : 0) |
                                (guest_channel_wants_write(c) ? POLLOUT : 0));
 
         p[POLL_CHANNELS + i] = (struct pollfd){.fd = events ? c->fd : -1, .events = events};
     }
-    return POLL_CHANNELS + l->set.n;
+    return POLL_CHANNELS + l->mux.n;
 }
 
 static void guest_listen_serve_channel(struct guest_listener *l, struct guest_channel *c,
                                        const struct pollfd *p)
 {
     if (p->events & POLLOUT && p->revents)
-        guest_channel_write(&l->set, c);
+        guest_channel_write(&l->mux, c);
     if (!c->over && p->events & POLLIN && p->revents)
-        guest_channel_read(&l->set, c);
+        guest_channel_read(&l->mux, c);
     if (c->over)
         guest_listen_remove_channel(l, c);
 }
@@ -118,51 +118,51 @@ static void guest_listen_turn(struct guest_listener *l)
     if (poll(polls, n, -1) < 0)
         return;
     if (polls[POLL_OUT].revents & (POLLERR | POLLNVAL))
-        l->line.gone = true;
+        l->conn.gone = true;
     for (size_t i = n; i-- > POLL_CHANNELS;)
-        guest_listen_serve_channel(l, l->set.all[i - POLL_CHANNELS], &polls[i]);
+        guest_listen_serve_channel(l, l->mux.all[i - POLL_CHANNELS], &polls[i]);
     if (polls[POLL_SOCK].revents)
         guest_listen_take_connection(l);
-    if (polls[POLL_IN].revents && !guest_conn_read(&l->line))
-        l->line.gone = true;
+    if (polls[POLL_IN].revents && !guest_conn_read(&l->conn))
+        l->conn.gone = true;
     guest_listen_take_frames(l);
-    l->line.gone = l->line.gone || l->set.choked;
-    guest_conn_flush(&l->line);
+    l->conn.gone = l->conn.gone || l->mux.choked;
+    guest_conn_flush(&l->conn);
 }
 
 static void guest_listen_serve(struct guest_listener *l)
 {
-    guest_conn_say(&l->line, guest_put_u32(&l->line.out, GUEST_STARTED, 0));
-    guest_conn_flush(&l->line);
-    while (!l->line.gone)
+    guest_conn_say(&l->conn, guest_put_u32(&l->conn.out, GUEST_STARTED, 0));
+    guest_conn_flush(&l->conn);
+    while (!l->conn.gone)
         guest_listen_turn(l);
-    while (l->set.n)
-        guest_listen_remove_channel(l, l->set.all[0]);
+    while (l->mux.n)
+        guest_listen_remove_channel(l, l->mux.all[0]);
 }
 
 int guest_listen(char **argv, struct err *err)
 {
-    struct guest_listener l = {.set.side = GUEST_SIDE_GUEST, .sock = -1};
+    struct guest_listener l = {.mux.side = GUEST_SIDE_GUEST, .sock = -1};
     _cleanup_err_ struct err why = ERR_INIT;
     uint32_t port = 0;
     int r;
 
-    r = guest_conn_open_async(&l.line, err);
+    r = guest_conn_open_async(&l.conn, err);
     if (r < 0)
         return r;
-    l.set.out = &l.line.out;
-    guest_conn_say(&l.line, guest_put_hello(&l.line.out, (uint32_t)getpid()));
+    l.mux.out = &l.conn.out;
+    guest_conn_say(&l.conn, guest_put_hello(&l.conn.out, (uint32_t)getpid()));
     r = parse_u32(argv[0] ? argv[0] : "", 1, UINT16_MAX, &port, &why);
     if (r >= 0)
         r = listen_inside((uint16_t)port, &l.sock, &why);
     if (r >= 0) {
         guest_listen_serve(&l);
     } else {
-        guest_conn_say(&l.line, guest_put_failed(&l.line.out, &why));
-        guest_conn_flush(&l.line);
-        guest_conn_part(&l.line);
+        guest_conn_say(&l.conn, guest_put_failed(&l.conn.out, &why));
+        guest_conn_flush(&l.conn);
+        guest_conn_part(&l.conn);
     }
     fd_close(l.sock);
-    guest_conn_done(&l.line);
+    guest_conn_done(&l.conn);
     return 0;
 }

@@ -62,8 +62,8 @@ static void guest_complain(const struct err *err)
 }
 
 /*
- * First of all nobody of the same user may look into this process, nor into what it forks: where
- * the program file cannot be read by that user, this has been so from the start.
+ * Called first: no process of the same user may inspect this process or its children. If that user
+ * cannot read the program file, this holds from the start.
  */
 static int guest_hide(struct err *err)
 {
@@ -72,24 +72,30 @@ static int guest_hide(struct err *err)
     return 0;
 }
 
-_noreturn_ void guest_main(char **argv)
+static int guest_run(char **argv, struct err *err)
 {
     const struct mode *mode = guest_find_mode(argv[0] ? argv[1] : NULL);
-    _cleanup_err_ struct err err = ERR_INIT;
     int r;
 
-    r = guest_hide(&err);
-    if (r >= 0 && !guest_stdio_is_open())
-        r = err_set(&err, ERR_SYSTEM, "open '/dev/null' inside");
-    if (r >= 0 && !mode)
-        r = err_set(&err, ERR_INVALID,
-                    "ripcord starts this program inside sandboxes; do not start it by hand");
-    if (r >= 0) {
-        umask(022);
-        signal(SIGPIPE, SIG_IGN);
-        r = mode->run(argv + 2, &err);
-    }
+    r = guest_hide(err);
     if (r < 0)
-        guest_complain(&err);
-    _exit(r < 0 ? err_code_exit(err.code) : 0);
+        return r;
+    if (!guest_stdio_is_open())
+        return err_set(err, ERR_SYSTEM, "open '/dev/null' inside");
+    if (!mode)
+        return err_set(err, ERR_INVALID,
+                       "ripcord starts this program inside sandboxes; do not start it by hand");
+    umask(022);
+    signal(SIGPIPE, SIG_IGN);
+    return mode->run(argv + 2, err);
+}
+
+_noreturn_ void guest_main(char **argv)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (guest_run(argv, &err) >= 0)
+        _exit(0);
+    guest_complain(&err);
+    _exit(err_code_exit(err.code));
 }

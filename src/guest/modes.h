@@ -1,12 +1,12 @@
 /*
- * The ways in which the guest is started (proto/guest.h). Each runs to its end; an error is one
- * that the relay could not be told by a frame.
+ * The modes of the guest (proto/guest.h). Each function runs its mode to the end. It returns only
+ * errors that it could not report to the relay in a frame.
  */
 #pragma once
 
 #include "lib/base/err.h"
 
-/* argv: what follows the mode's name, NULL-terminated. */
+/* argv: the arguments after the mode's name, NULL-terminated. */
 int guest_exec(char **argv, struct err *err);
 int guest_dial(char **argv, struct err *err);
 int guest_listen(char **argv, struct err *err);
@@ -15,7 +15,7 @@ int guest_copy_out(char **argv, struct err *err);
 int guest_reap(char **argv, struct err *err);
 int guest_init(char **argv, struct err *err);
 
-/* /dev/null, or nothing, in place of stdio: nobody listens any more. */
+/* Replaces stdio by /dev/null or closes it, because nobody reads it any more. */
 void stdio_close(void);
 
 _noreturn_ void guest_main(char **argv);

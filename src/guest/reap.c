@@ -27,19 +27,19 @@ static int reap_read_guests(char **argv, pid_t *guests, size_t *n, struct err *e
 int guest_reap(char **argv, struct err *err _unused_)
 {
     static pid_t guests[GUESTS_MAX];
-    struct guest_conn line = GUEST_CONN_INIT;
+    struct guest_conn conn = GUEST_CONN_INIT;
     _cleanup_err_ struct err why = ERR_INIT;
     size_t n, killed = 0;
     int r;
 
-    guest_conn_say(&line, guest_put_hello(&line.out, (uint32_t)getpid()));
+    guest_conn_say(&conn, guest_put_hello(&conn.out, (uint32_t)getpid()));
     r = reap_read_guests(argv, guests, &n, &why);
     if (r >= 0)
         r = proc_tree_kill_lost(guests, n, &killed, &why);
-    guest_conn_say(&line, r < 0
-                              ? guest_put_failed(&line.out, &why)
-                              : guest_put_done(&line.out, &(struct guest_done){.entries = killed}));
-    guest_conn_flush(&line);
-    guest_conn_done(&line);
+    guest_conn_say(&conn, r < 0
+                              ? guest_put_failed(&conn.out, &why)
+                              : guest_put_done(&conn.out, &(struct guest_done){.entries = killed}));
+    guest_conn_flush(&conn);
+    guest_conn_done(&conn);
     return 0;
 }

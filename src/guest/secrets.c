@@ -35,10 +35,25 @@ static int guest_secrets_check_place(struct err *err)
     return err_hint(err, "Stop the sandbox and start it again; that creates a new container.");
 }
 
+static int guest_secrets_fill(const struct guest_spec *spec, const char *folder, struct err *err)
+{
+    _cleanup_close_ int dirfd = -1;
+    int r;
+
+    r = dir_open(AT_FDCWD, folder, &dirfd, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < spec->n_secrets; i++) {
+        r = guest_secrets_write_one(dirfd, &spec->secrets[i], err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 int secrets_write(const struct guest_spec *spec, char **ret, struct err *err)
 {
     _cleanup_free_ char *folder = NULL;
-    _cleanup_close_ int dirfd = -1;
     int r;
 
     *ret = NULL;
@@ -50,17 +65,16 @@ int secrets_write(const struct guest_spec *spec, char **ret, struct err *err)
     folder = xstrdup(SECRETS_DIR "/XXXXXX");
     if (!mkdtemp(folder))
         return err_sys(err, errno, "create a folder in '%s'", SECRETS_DIR);
-    r = dir_open(AT_FDCWD, folder, &dirfd, err);
-    for (size_t i = 0; r >= 0 && i < spec->n_secrets; i++)
-        r = guest_secrets_write_one(dirfd, &spec->secrets[i], err);
-    if (r < 0)
+    r = guest_secrets_fill(spec, folder, err);
+    if (r < 0) {
         secrets_remove(spec, folder);
-    else
-        *ret = TAKE_PTR(folder);
-    return r;
+        return r;
+    }
+    *ret = TAKE_PTR(folder);
+    return 0;
 }
 
-/* What the command itself has put there is its own and goes with the container. */
+/* Files that the command itself has put there stay until the container is removed. */
 void secrets_remove(const struct guest_spec *spec, const char *folder)
 {
     _cleanup_close_ int dirfd = -1;

@@ -1,8 +1,8 @@
 /*
- * Thin contexts of builds: a tar of which files are left out but for what they hold: such an entry
- * has no bytes, and the digest of those that it would have had as an extended attribute. That is
- * enough to find a step that has been done before; for one that has not, the builder names the
- * digests that it wants, and is sent the context again with these.
+ * Digest-only build contexts: a tar whose file entries have no bytes, but the digest of their
+ * content as an extended attribute. That is enough to find a step in the build cache. For a step
+ * that is not there, the builder names the digests that it needs, and the client sends the context
+ * again with the content of these files.
  */
 #pragma once
 
@@ -16,10 +16,11 @@
 #define DIGEST_CONTEXT_XATTR "user.ripcord.content"
 enum { DIGEST_CONTEXT_VALUE_MAX = 20 + 1 + BLAKE2B_HEX };
 
-/* "SIZE DIGITS". */
+/* Formats the attribute's value, "SIZE DIGITS". */
 void digest_context_format(uint64_t size, const char *hex,
                            char ret[static DIGEST_CONTEXT_VALUE_MAX]);
-/* The same of what is left to read of a file, in pieces of `len` bytes. 0 or -errno. */
+/* The same for the rest of a file, which is read in pieces of `len` bytes. 0 or -errno. */
 int digest_context_read(int fd, char *piece, size_t len, char ret[static DIGEST_CONTEXT_VALUE_MAX]);
-/* Its digits, or NULL when it is none; borrowed of the value, which ends with a NUL. */
+/* The digits of a value, or NULL if it is not valid. Borrowed from the value, which is
+ * NUL-terminated. */
 const char *digest_context_digits(const char *value);

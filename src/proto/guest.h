@@ -1,81 +1,82 @@
 /*
- * What ripcord-relay and ripcord-guest say to each other through one hijacked exec stream of the
- * container engine: the guest's stdin and stdout. Its stderr stays empty; anything there, or
- * anything but HELLO first, is the engine's own error text.
+ * The guest protocol: frames between ripcord-relay and ripcord-guest, over one hijacked exec stream
+ * of the container engine, which is the guest's stdin and stdout. The guest writes nothing to
+ * stderr. Bytes on stderr, or a first frame other than HELLO, are the engine's own error text.
  *
  * A frame is u8 type, u32 big-endian length, payload (at most GUEST_PAYLOAD_MAX). Numbers are big
- * endian. Each type has its exact payload; one that is longer or shorter is refused, as is a type
- * of the other direction. The reader of either side meets bytes that hostile code may have made.
+ * endian. Each type has an exact payload; a reader refuses other lengths, and types of the other
+ * direction. Hostile code may have made the bytes that either side reads.
  *
  * The guest is started as
  *
- *   guest exec           one command of the sandbox
- *   guest dial PORT      a TCP connection to 127.0.0.1 (or ::1) inside
- *   guest listen PORT    takes connections on 127.0.0.1 inside and carries them out (guest-mux.h)
- *   guest copy-in PATH   unpacks a tar stream, as lib/base/tree.h
- *   guest copy-out PATH  sends one
- *   guest reap [PID]...  kills what has lost its guest: every process below pid 1, and the trees of
- *                        the guests given (dead or stopped from inside). Execs that live, jobs, and
- *                        those being started are not touched: their parent is the engine
- *   guest init           pid 1 of the container; speaks nothing
+ *   guest exec           runs one command of the sandbox
+ *   guest dial PORT      opens a TCP connection to 127.0.0.1 (or ::1) inside
+ *   guest listen PORT    accepts connections on 127.0.0.1 inside and forwards them (guest-mux.h)
+ *   guest copy-in PATH   unpacks a tar stream (lib/base/tree.h)
+ *   guest copy-out PATH  sends a tar stream
+ *   guest reap [PID]...  kills processes that have lost their guest: every process below pid 1, and
+ *                        the trees of the given guests (dead, or stopped from inside). It does not
+ *                        touch live execs, jobs and starting ones, whose parent is the engine
+ *   guest init           is pid 1 of the container; sends and receives nothing
  *
  *  relay -> guest
- *    SPEC         a piece of the spec's fields (below); as many frames as are needed
- *    RUN          empty: the spec is whole, start
+ *    SPEC         a piece of the spec's fields (below); repeated as needed
+ *    RUN          empty: the spec is complete, start the command
  *    STDIN        bytes; after RUN
- *    STDIN_EOF    empty: no more follow. With a terminal nothing happens
+ *    STDIN_EOF    empty: the end of stdin. Ignored with a terminal
  *    SIGNAL       u8 signal, 1 to 64: to the main process
  *    RESIZE       u16 rows, u16 cols
- *    KILL         u8 flags (enum guest_kill_flags): the command and every descendant of it.
- *                 Allowed at any time, also more than once
+ *    KILL         u8 flags (enum guest_kill_flags): kill the command and all its descendants.
+ *                 Allowed at any time, and more than once
  *    ANSWER_DATA, ANSWER_EOF, ANSWER_CLOSE, ANSWER_ACK   as CALL_… below, the other way
  *
  *  guest -> relay
  *    HELLO        "RIPGUEST", u16 major, u16 minor, u32 pid of the guest inside the container
  *    STARTED      u32 pid of the command inside (exec), or 0 (dial: connected)
- *    FAILED       it could not be started, or the copy failed: u32 enum err_code, u32 errno or 0,
- *                 u16 length of the message, message, hint (the rest, may be empty). Each at most
- *                 GUEST_TEXT_MAX bytes, no NUL. The last frame
- *    STDIN_ACK    u32: so many more bytes of STDIN have been taken (exec only)
- *    STDIN_CLOSED empty: the command's stdin is closed at its end, what follows is taken and
- *                 dropped. Once
+ *    FAILED       the start or the copy failed: u32 enum err_code, u32 errno or 0, u16 length of
+ *                 the message, message, hint (the rest, may be empty). Message and hint have at
+ *                 most GUEST_TEXT_MAX bytes each and no NUL. The last frame
+ *    STDIN_ACK    u32: this many more bytes of STDIN were taken (exec only)
+ *    STDIN_CLOSED empty: the command has closed its stdin; further STDIN is dropped. Once
  *    STDOUT       bytes
  *    STDERR       bytes
  *    STDOUT_EOF   empty (dial: the service has closed its sending side)
- *    EXIT         struct guest_exit, its fields in order, u32 status and flags, then u64s. The last
+ *    EXIT         struct guest_exit: its fields in order, u32 status and flags, then u64s. The last
  *                 frame of `exec`
- *    DONE         u64 entries, u64 bytes, u64 skipped: the last frame of the other modes (reap:
- *                 entries is the number of processes that were killed)
- *    CALL_OPEN    u32 id: somebody inside has connected. 1, 2, 3, …
+ *    DONE         u64 entries, u64 bytes, u64 skipped. The last frame of the other modes (reap:
+ *                 entries is the number of killed processes)
+ *    CALL_OPEN    u32 id: a process inside has connected. Ids are 1, 2, 3, …
  *    CALL_DATA    u32 id, bytes
- *    CALL_EOF     u32 id: no more bytes follow. Once
- *    CALL_CLOSE   u32 id: the connection broke; what the other side has not passed on is dropped
- *    CALL_ACK     u32 id, u32 bytes: so many more have been passed on
+ *    CALL_EOF     u32 id: the end of its bytes. Once
+ *    CALL_CLOSE   u32 id: the connection broke; the other side drops bytes that are not passed on
+ *    CALL_ACK     u32 id, u32 bytes: this many more bytes were passed on
  *
  *  exec      HELLO | SPEC… RUN | STARTED or FAILED | STDOUT, STDERR, STDIN_ACK… | EXIT
  *  dial      HELLO | STARTED or FAILED | STDOUT… STDOUT_EOF against STDIN… STDIN_EOF | DONE
- *  listen    HELLO | STARTED or FAILED | CALL_… against ANSWER_…, until the line ends
+ *  listen    HELLO | STARTED or FAILED | CALL_… against ANSWER_…, until the stream ends
  *  copy-in   HELLO | STDIN… STDIN_EOF | DONE or FAILED (may come before all of STDIN was read)
  *  copy-out  HELLO | STDOUT… | DONE or FAILED
  *  reap      HELLO | DONE or FAILED
  *
  * Credit. In `exec` the relay keeps at most GUEST_CREDIT bytes of STDIN unacknowledged, so that
- * SIGNAL and KILL are never stuck behind them; a relay that sends more is cut off. In `listen` each
- * connection has a window of its own, both ways (guest-mux.h). The other modes have no ACK: there
- * the stream's own back-pressure is enough.
+ * SIGNAL and KILL never wait behind them. A guest disconnects a relay that sends more. In `listen`
+ * each connection has a window in each direction (guest-mux.h). The other modes have no ACK: the
+ * back-pressure of the stream is enough.
  *
- * The program lies in the container as /.ripcord/guest, root's, mode 0111: what its user cannot
- * read is not dumpable from birth, so that nobody of the same uid can look into it or take its
- * descriptors. After EXIT the guest waits for the end of its stdin, which says that it was heard.
- * Then it may live on with its stdio closed, as the parent of daemonised children and the reader of
- * their pipes: the relay waits for no end of the stream then.
+ * Protection. The program is in the container as /.ripcord/guest, owned by root, mode 0111. A
+ * process whose user cannot read the program file is not dumpable from its start, so no process of
+ * the same uid can inspect it or take its descriptors.
  *
- * The relay never half-closes the stream. Its end at the guest's stdin, or an error at its stdout,
- * means that relay or engine are gone: the command and all its descendants are killed. A stream
- * that ends without EXIT, FAILED or DONE means that the guest was killed: nothing is known of the
- * command's end, and its processes may live on (`guest reap`).
+ * The end. After EXIT the guest waits for the end of its stdin, which confirms that the relay has
+ * read EXIT. Then the guest may live on with its stdio closed, as the parent of daemonised children
+ * and the reader of their pipes; the relay does not wait for the end of the stream.
  *
- * Pure code, no I/O: shared by guest and relay.
+ * The relay never half-closes the stream. The end of the guest's stdin, or an error at its stdout,
+ * means that the relay or the engine is gone: the guest then kills the command and all its
+ * descendants. A stream that ends without EXIT, FAILED or DONE means that the guest was killed: the
+ * command's end is unknown, and its processes may still run (`guest reap`).
+ *
+ * This code does no I/O; guest and relay share it.
  */
 #pragma once
 
@@ -99,9 +100,9 @@ enum {
     GUEST_DATA_HEAD = GUEST_HEAD_SIZE + 4, /* of CALL_DATA and ANSWER_DATA, with the id */
 };
 
-#define GUEST_UNKNOWN UINT64_MAX /* of a counter that could not be read */
+#define GUEST_UNKNOWN UINT64_MAX /* a counter that could not be read */
 
-/* The high bit says who speaks; no text in ASCII starts like a frame of the guest. */
+/* The high bit marks frames of the guest, so no ASCII text starts like a frame of the guest. */
 enum guest_type {
     GUEST_SPEC = 0x01,
     GUEST_RUN,
@@ -114,7 +115,7 @@ enum guest_type {
     GUEST_ANSWER_EOF,
     GUEST_ANSWER_CLOSE,
     GUEST_ANSWER_ACK,
-    GUEST_RELAY_END, /* first that the relay does not say */
+    GUEST_RELAY_END, /* one more than the last type of the relay */
 
     GUEST_HELLO = 0x81,
     GUEST_STARTED,
@@ -137,8 +138,9 @@ enum guest_type {
 enum guest_side { GUEST_SIDE_RELAY, GUEST_SIDE_GUEST };
 
 /*
- * No other exec lives in the container. Then descendants that keep ahead of the search for them are
- * met by a signal to every process at once, daemonised children of earlier execs included.
+ * ALONE: no other exec is live in the container. If descendants fork faster than the guest finds
+ * them, the guest may then signal every process at once, including daemonised children of earlier
+ * execs.
  */
 enum guest_kill_flags { GUEST_KILL_ALONE = 1 << 0 };
 
@@ -150,29 +152,30 @@ struct guest_frame {
     const char *data; /* borrowed from the bytes given to guest_parse() */
 };
 
-/* 1 and *ret, the frame being the first *used bytes; 0 when more is needed; -ERR_INVALID. `from` is
- * who wrote the bytes. Lengths are checked; what is inside is for the functions below. */
+/* 1 and *ret, the frame in the first *used bytes; 0 if more bytes are needed; -ERR_INVALID. `from`
+ * is the side that wrote the bytes. Lengths are checked here, payloads by the functions below. */
 int guest_parse(const char *data, size_t len, enum guest_side from, struct guest_frame *ret,
                 size_t *used, struct err *err);
 
-/* One frame; -ERR_LIMIT when it is too large, or the buffer full. */
+/* Appends one frame; -ERR_LIMIT if it is too large or the buffer is full. */
 int guest_put(struct buf *b, enum guest_type type, const void *data, size_t len) _must_check_;
 
-/* The head alone, for those who send the payload from where it lies. */
+/* Only the head, for callers that send the payload without copying it. */
 void guest_put_head(char p[static GUEST_HEAD_SIZE], enum guest_type type, uint32_t length);
 
 /* ---- relay -> guest ---- */
 
 enum guest_spec_flags {
-    GUEST_SPEC_STDIN = 1 << 0,     /* else it is /dev/null */
+    GUEST_SPEC_STDIN = 1 << 0,     /* else stdin is /dev/null */
     GUEST_SPEC_TTY = 1 << 1,       /* a terminal; STDOUT carries all output */
-    GUEST_SPEC_ENV_CLEAR = 1 << 2, /* only `env`, nothing of what the engine gives (HOME, ENV) */
+    GUEST_SPEC_ENV_CLEAR = 1 << 2, /* only `env`, without the engine's variables (HOME, ENV) */
 };
 
 /*
- * What to run. On the wire: fields of u8 tag, u32 length, value, one behind the other and cut into
- * SPEC frames anywhere. ARG and ENV repeat, in order; CWD, FLAGS (u32) and SIZE (u16, u16) come at
- * most once. SECRET is a name, NUL and the value. Strings hold no NUL; an unknown tag is refused.
+ * The command to run. On the wire: fields of u8 tag, u32 length, value, in sequence and cut into
+ * SPEC frames at any byte. ARG and ENV repeat, in order; CWD, FLAGS (u32) and SIZE (u16, u16) come
+ * at most once. SECRET is a name, NUL and the value. Strings contain no NUL. An unknown tag is an
+ * error.
  */
 enum guest_spec_tag {
     GUEST_TAG_ARG = 1, /* the first one is the command; at least one, not empty */
@@ -198,11 +201,13 @@ struct guest_spec {
 };
 
 void guest_spec_done(struct guest_spec *s);
-/* All SPEC frames and RUN. The buffer needs GUEST_SPEC_WIRE_MAX of room. -ERR_LIMIT with words. */
+/* Appends all SPEC frames and RUN. The buffer needs room for GUEST_SPEC_WIRE_MAX bytes. -ERR_LIMIT
+ * if the spec is too large. */
 int guest_put_spec(struct buf *b, const struct guest_spec *s, struct err *err);
 enum { GUEST_SPEC_WIRE_MAX = GUEST_SPEC_MAX + 64 * GUEST_HEAD_SIZE };
 
-/* The other side: collect the payloads of SPEC frames (fails over GUEST_SPEC_MAX), at RUN read. */
+/* The guest's side: collects the payloads of SPEC frames (at most GUEST_SPEC_MAX bytes), and parses
+ * them at RUN. */
 int guest_collect_spec(struct buf *fields, const struct guest_frame *f, struct err *err);
 int guest_get_spec(const struct buf *fields, struct guest_spec *ret, struct err *err);
 
@@ -228,27 +233,27 @@ int guest_put_u32(struct buf *b, enum guest_type type, uint32_t v) _must_check_;
 uint32_t guest_get_u32(const struct guest_frame *f); /* STARTED, STDIN_ACK; the id of CALL_… */
 
 int guest_put_failed(struct buf *b, const struct err *why) _must_check_;
-/* *why is filled from the frame (0); -ERR_INVALID and *why says so, when it is malformed. */
+/* 0: *why holds the error of the frame. -ERR_INVALID: the frame is malformed, and *why says so. */
 int guest_get_failed(const struct guest_frame *f, struct err *why);
 
 enum guest_exit_flags {
-    GUEST_EXIT_DRAINED = 1 << 0, /* not: a daemonised child held a pipe when the grace was over */
+    GUEST_EXIT_DRAINED = 1 << 0, /* all output was read; else a daemonised child held a pipe */
 };
 
 /*
- * The end of a command. Counters are the container's own cgroup files, read before the command was
- * started and after it ended, GUEST_UNKNOWN where that was not possible: an exec that was alone may
- * call the difference its own.
+ * The end of a command. Counters come from the container's own cgroup files, read before the
+ * command started and after it ended; GUEST_UNKNOWN if that was not possible. The difference belongs
+ * to the exec only if it ran alone.
  */
 struct guest_exit {
-    uint32_t status; /* as of waitpid(2) */
+    uint32_t status; /* as waitpid(2) returns it */
     uint32_t flags;
-    uint64_t stdout_bytes, stderr_bytes; /* all that was sent in frames */
+    uint64_t stdout_bytes, stderr_bytes; /* sent in frames */
     uint64_t cpu_usec;                   /* of all processes that were waited for */
     uint64_t max_rss;                    /* bytes; of the largest of them */
     uint64_t io_read, io_write;          /* bytes */
     uint64_t memory_peak_before, memory_peak;
-    uint64_t memory_limit; /* GUEST_UNKNOWN also when there is none */
+    uint64_t memory_limit; /* GUEST_UNKNOWN also without a limit */
     uint64_t oom_kills_before, oom_kills;
     uint64_t pids_denied_before, pids_denied;
 };

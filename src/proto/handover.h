@@ -1,9 +1,8 @@
 /*
- * What goes to a command beside its words and is never written down: the bytes for its stdin and
- * its secrets. Daemon and supervisor pass it as a sealed memfd beside EXEC_FED, so that the command
- * gets all of it whatever becomes of the daemon. The memfd holds fields as of supervisor.h: INPUT
- * at most once, SECRET as often as there are secrets, and SECRET_PLACE behind one that is not to be
- * where all are.
+ * The handover: the input and the secrets of a command, which are never written to disk. The daemon
+ * sends it to the supervisor as a sealed memfd with EXEC_FED, so that the command gets all of it
+ * even if the daemon dies. The memfd holds fields of supervisor.h: INPUT at most once, one SECRET
+ * per secret, and SECRET_PLACE after a secret that has a target of its own.
  */
 #pragma once
 
@@ -19,35 +18,35 @@ enum {
     HANDOVER_SECRETS_SIZE = 64 << 10, /* names and values together */
 };
 
-/* Tells a command that has secrets the folder that holds them. */
-#define SHIM_SECRETS_ENV "RIPCORD_SECRETS"
+/* The variable with the path of the secrets' folder, for commands with secrets. */
+#define HANDOVER_SECRETS_ENV "RIPCORD_SECRETS"
 
 struct handover_secret {
-    const char *name; /* as of parse_secret_name() */
+    const char *name; /* valid for parse_secret_name() */
     const char *value;
     size_t len;
-    const char *target;       /* absolute: the file it is to be; NULL: its name, where all are */
-    bool has_owner, has_mode; /* else the user's, and 0400 */
+    const char *target;       /* absolute path of its file; NULL: its name in the secrets' folder */
+    bool has_owner, has_mode; /* false: the command's user, and mode 0400 */
     uint32_t uid, gid, mode;
 };
 
 /* ---- the daemon's side ---- */
 
-/* input NULL: the command's stdin is none of ours. *ret is the memfd. */
+/* input NULL: the handover does not provide stdin. *ret is the memfd. */
 int handover_make(const void *input, size_t input_len, const struct handover_secret *secrets,
                   size_t n_secrets, int *ret, struct err *err);
 
 /* ---- the supervisor's side ---- */
 
 struct handover {
-    void *map; /* owned; NULL: there is nothing */
+    void *map; /* owned; NULL: the handover is empty */
     size_t size;
-    const char *input; /* borrowed from the map, as are the secrets; NULL: none */
+    const char *input; /* borrowed from the map, as are the secrets; NULL: no input */
     size_t input_len;
     struct handover_secret secrets[HANDOVER_SECRETS_MAX];
     size_t n_secrets;
 };
 
-/* Checks all of it. The descriptor stays the caller's. */
+/* Checks the whole handover. The caller keeps the descriptor. */
 int handover_read(int fd, struct handover *ret, struct err *err);
 void handover_done(struct handover *h);

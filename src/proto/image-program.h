@@ -1,11 +1,12 @@
 /*
- * ripcord-image: what changes the image store or packs its layers, in a process of its own, as it
- * clones children and the daemon has threads.
+ * ripcord-image: changes the image store and packs its layers. It is a process of its own, because
+ * it clones children and the daemon has threads.
  *
- *   ripcord-image STORE IDS import [NAME [PLATFORM]]   an archive on stdin
- *   ripcord-image STORE IDS export NAME FORM   an archive on IMAGE_FD_OUT (image/archive/export.h)
- *   ripcord-image STORE IDS rm NAME         in use: ids of images on stdin, one on a line
- *   ripcord-image STORE IDS prune           likewise
+ *   ripcord-image STORE IDS import [NAME [PLATFORM]]   reads an archive from stdin
+ *   ripcord-image STORE IDS export NAME FORM           writes an archive to IMAGE_FD_OUT
+ *                                                      (image/archive/export.h)
+ *   ripcord-image STORE IDS rm NAME                    stdin: ids of images in use, one per line
+ *   ripcord-image STORE IDS prune                      the same on stdin
  *
  * IDS is "own", "range" or "sub:UID:GID" (image/archive/confined.h). One line of JSON on stdout:
  * the result, or {"error": …} and exit status 1.

@@ -58,7 +58,7 @@ static const struct plan_field {
     FIELD(REQUIRED,       U32,  required,       UINT32_MAX),
     FIELD(NET_IFNAME,     STR,  net_ifname,     IFNAMSIZ - 1),
     FIELD(NET_HOST,       U32,  net_host,       UINT32_MAX),
-    FIELD(NET_BOX,        U32,  net_sandbox,        UINT32_MAX),
+    FIELD(NET_SANDBOX,        U32,  net_sandbox,        UINT32_MAX),
     FIELD(NET_MTU,        U32,  net_mtu,        65535),
     FIELD(RESOLV_CONF,    STR,  resolv_conf,    4096),
     FIELD(SUB_UID,        U32,  sub_uid,        UINT32_MAX - PLAN_ID_COUNT),
@@ -197,10 +197,12 @@ static int proto_plan_check_mounts(const struct plan *p, struct err *err)
         return err_set(err, ERR_LIMIT, "plan: too many mounts (%zu, at most %d)", p->n_mounts,
                        PLAN_MOUNTS_MAX);
     for (size_t i = 0; i < p->n_mounts; i++) {
-        int r = proto_plan_check_path("mount source", p->mounts[i].source, err);
+        int r;
 
-        if (r >= 0)
-            r = proto_plan_check_path("mount target", p->mounts[i].target, err);
+        r = proto_plan_check_path("mount source", p->mounts[i].source, err);
+        if (r < 0)
+            return r;
+        r = proto_plan_check_path("mount target", p->mounts[i].target, err);
         if (r < 0)
             return r;
         if (STREQ(p->mounts[i].target, "/"))
@@ -394,13 +396,17 @@ static void proto_plan_put_caches(struct sup_writer *w, const struct plan *p)
 
 int plan_encode(const struct plan *p, struct buf *b, struct err *err)
 {
-    struct sup_writer w = {.buf = BUF_INIT(SUP_PLAN_MAX)};
-    int r = proto_plan_check(p, err);
+    _cleanup_(sup_writer_done) struct sup_writer w = {.buf = BUF_INIT(SUP_PLAN_MAX)};
+    int r;
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(fields); i++)
-        r = proto_plan_put_field(&w, p, &fields[i], err);
+    r = proto_plan_check(p, err);
     if (r < 0)
-        goto done;
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        r = proto_plan_put_field(&w, p, &fields[i], err);
+        if (r < 0)
+            return r;
+    }
     proto_plan_put_mounts(&w, p);
     proto_plan_put_caches(&w, p);
     for (size_t i = 0; i < p->n_layers; i++)
@@ -410,10 +416,8 @@ int plan_encode(const struct plan *p, struct buf *b, struct err *err)
     if (p->seccomp_len)
         sup_put_bytes(&w, PLAN_TAG_SECCOMP, p->seccomp, p->seccomp_len);
     if (w.overflow || buf_append(b, buf_data(&w.buf), w.buf.len) < 0)
-        r = err_set(err, ERR_LIMIT, "plan: exceeds %d bytes", SUP_PLAN_MAX);
-done:
-    sup_writer_done(&w);
-    return r;
+        return err_set(err, ERR_LIMIT, "plan: exceeds %d bytes", SUP_PLAN_MAX);
+    return 0;
 }
 
 int plan_write(const struct plan *p, int *ret_fd, struct err *err)
@@ -526,17 +530,18 @@ static int proto_plan_take_value(struct plan *p, const struct sup_value *v, stru
         if (p->n_layers == PLAN_LAYERS_MAX)
             return err_set(err, ERR_LIMIT, "plan: more than %d layers", PLAN_LAYERS_MAX);
         r = proto_plan_take_string(&text, v, "layer", NAME_MAX, err);
-        if (r >= 0) {
-            strv_push(&p->layers, text);
-            p->n_layers++;
-        }
-        return r;
+        if (r < 0)
+            return r;
+        strv_push(&p->layers, text);
+        p->n_layers++;
+        return 0;
     }
     if (v->tag == PLAN_TAG_ENV) {
         r = proto_plan_take_string(&text, v, "env", SUP_PLAN_MAX, err);
-        if (r >= 0)
-            strv_push(&p->env, text);
-        return r;
+        if (r < 0)
+            return r;
+        strv_push(&p->env, text);
+        return 0;
     }
     if (v->tag == PLAN_TAG_SECCOMP && !p->seccomp && v->length) {
         p->seccomp = xmemdup(v->data, v->length);
@@ -548,22 +553,22 @@ static int proto_plan_take_value(struct plan *p, const struct sup_value *v, stru
 int plan_decode(const void *data, size_t len, struct plan *ret, struct err *err)
 {
     struct sup_reader r = {.p = data, .end = (const char *)data + len};
-    struct plan p = PLAN_INIT;
+    _cleanup_(plan_done) struct plan p = PLAN_INIT;
     struct sup_value v;
     int n;
 
     while ((n = sup_next(&r, &v, err)) > 0) {
         n = proto_plan_take_value(&p, &v, err);
         if (n < 0)
-            break;
+            return n;
     }
-    if (n >= 0)
-        n = proto_plan_check(&p, err);
-    if (n < 0) {
-        plan_done(&p);
+    if (n < 0)
         return n;
-    }
+    n = proto_plan_check(&p, err);
+    if (n < 0)
+        return n;
     *ret = p;
+    p = (struct plan)PLAN_INIT;
     return 0;
 }
 
@@ -584,21 +589,19 @@ int plan_read(int fd, struct plan *ret, struct err *err)
     return plan_decode(data, (size_t)n, ret, err);
 }
 
-/* ---- the way from daemon to shim ---- */
+/* ---- from the daemon to the shim ---- */
 
 int plan_give(int control, const int fds[], size_t n, struct err *err)
 {
-    struct sup_writer w;
+    _cleanup_(sup_writer_done) struct sup_writer w;
     int r;
 
     sup_begin(&w, SUP_PLAN, 0);
     r = sup_finish(&w, err);
-    if (r >= 0) {
-        r = fd_send(control, buf_data(&w.buf), w.buf.len, fds, n, 0);
-        r = r < 0 ? err_sys(err, -r, "send the plan") : 0;
-    }
-    sup_writer_done(&w);
-    return r;
+    if (r < 0)
+        return r;
+    r = fd_send(control, buf_data(&w.buf), w.buf.len, fds, n, 0);
+    return r < 0 ? err_sys(err, -r, "send the plan") : 0;
 }
 
 int plan_take(int control, int fds[static PLAN_FDS], struct err *err)

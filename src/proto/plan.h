@@ -1,28 +1,28 @@
 /*
- * The plan: what the daemon wants the shim to build, as one flat list of fields in a sealed memfd
- * that comes with the first message on the shim's line (PLAN). Same encoding as the messages of
- * supervisor.h (struct sup_field, padded to 8 bytes; unknown tags are skipped), without a message
- * header.
+ * The plan: the daemon's description of the sandbox that a shim builds, as one flat list of fields
+ * in a sealed memfd. It comes with the first message to the shim (PLAN). The encoding is that of
+ * the messages of supervisor.h (struct sup_field, padded to 8 bytes; unknown tags are skipped),
+ * without a message header.
  *
  * The daemon fills a struct plan and calls plan_write(); the shim calls plan_read(). Strings in a
- * struct plan are owned (plan_done). Everything is checked on both sides: a plan that plan_write()
- * accepts is one that plan_read() accepts.
+ * struct plan are owned (plan_done). Both sides check everything in the same way: plan_read()
+ * accepts every plan that plan_write() accepts.
  *
- * Folders. The engine makes run_dir, data_dir, exec_dir and lower_dir (0700, its own); the shim
- * makes what it needs below data_dir when missing: root/{upper,work} and home/{upper,work}, the
- * overlays' own layers (an ephemeral sandbox has no home/). So a re-create removes data_dir/root
- * and keeps data_dir/home. In run_dir the shim makes only `shim.sock`. An exec's journals go to
- * exec_dir/<exec id>/, made by the shim.
+ * Folders. The engine makes run_dir, data_dir, exec_dir and lower_dir (mode 0700). Below data_dir
+ * the shim makes the missing layers of the overlays: root/{upper,work} and home/{upper,work} (an
+ * ephemeral sandbox has no home/). So a re-create removes data_dir/root and keeps data_dir/home. In
+ * run_dir the shim makes only `shim.sock`. The shim makes exec_dir/<exec id>/ for an exec's
+ * journals.
  *
- * Package caches. The base, which holds nothing but `cache`, is one more layer below the root, so
- * /cache is a part of the root and costs no mount; a re-create takes root/upper/cache over. What a
- * single tool has otherwise lies over it, in data_dir/caches/<tool>/{upper,work}.
+ * Package caches. The base holds only the folder `cache`. It is one more layer below the root, so
+ * /cache is a part of the root and needs no mount. A re-create takes over root/upper/cache. A cache
+ * that belongs to a single tool is mounted over it, from data_dir/caches/<tool>/{upper,work}.
  *
- * With disk_image the overlays' layers lie in that image instead, which the shim mounts for
- * itself; it also removes root/ there when the plan's hash is not the one that root/ was made for.
+ * With disk_image the overlays' layers are in that image, which the shim mounts. The shim also
+ * removes root/ there if root/ was made for another hash than the plan's.
  *
- * Ownership on disk is 0-based when id_base is not 0 (the skeleton's /home/agent belongs to
- * 1000:1000, the rest to 0:0); with id_base 0 what we make belongs to the caller's own id.
+ * Owners on disk. If id_base is not 0, ids on disk start at 0: the skeleton's /home/agent belongs
+ * to 1000:1000, the rest to 0:0. With id_base 0, all files that we make belong to the caller.
  */
 #pragma once
 
@@ -69,7 +69,7 @@ enum plan_tag {
     PLAN_TAG_REQUIRED,       /* u64: enum limit_bit bits */
     PLAN_TAG_NET_IFNAME,     /* string */
     PLAN_TAG_NET_HOST,       /* u64 */
-    PLAN_TAG_NET_BOX,        /* u64 */
+    PLAN_TAG_NET_SANDBOX,    /* u64 */
     PLAN_TAG_NET_MTU,        /* u64 */
     PLAN_TAG_RESOLV_CONF,    /* string */
     PLAN_TAG_SUB_UID,        /* u64 */
@@ -88,20 +88,20 @@ enum plan_tag {
 
 enum plan_image {
     PLAN_IMAGE_HOST,   /* lower_dir is the skeleton, and the machine's /usr and /opt are bound
-                          read-only; or it holds `layers`, of which the lowest is the skeleton, and
-                          /usr is bound: /opt is then the image's own */
-    PLAN_IMAGE_ROOTFS, /* lower_dir is a whole root file system, or holds `layers`, which are one */
+                          read-only. With `layers` (below lower_dir, the lowest is the skeleton)
+                          only /usr is bound, and /opt comes from the image */
+    PLAN_IMAGE_ROOTFS, /* lower_dir is a whole root file system, or `layers` make up one */
 };
 
 enum plan_network { PLAN_NETWORK_NONE, PLAN_NETWORK_PACKAGES, PLAN_NETWORK_OPEN };
 
-/* What a tool's cache is when it is not just a folder below /cache. */
+/* The kinds of caches that are more than a folder below /cache. */
 enum plan_cache_kind {
-    PLAN_CACHE_HIDDEN,   /* nothing: an empty folder that cannot be written */
+    PLAN_CACHE_HIDDEN,   /* an empty folder that cannot be written */
     PLAN_CACHE_PRIVATE,  /* the sandbox's own, without the base */
-    PLAN_CACHE_SHARED,   /* `source`, for writing */
-    PLAN_CACHE_LAYERED,  /* the base's folder of that tool below, the sandbox's own above */
-    PLAN_CACHE_READONLY, /* the same, and what is above is empty at each start */
+    PLAN_CACHE_SHARED,   /* `source`, writable */
+    PLAN_CACHE_LAYERED,  /* an overlay: the base's folder of the tool, the sandbox's own above it */
+    PLAN_CACHE_READONLY, /* the same, and the upper layer is empty at each start */
     PLAN_CACHE_KINDS
 };
 
@@ -139,7 +139,7 @@ struct plan {
     char *sandbox_id; /* 16 hex digits */
     char *root_id;    /* 16 hex digits */
     char *name;       /* also the host name inside */
-    char *hash;       /* config hash, "" when none; told back in HELLO */
+    char *hash;       /* config hash, or ""; HELLO returns it */
 
     char *run_dir, *data_dir, *exec_dir, *lower_dir; /* absolute */
     enum plan_image image;
@@ -148,41 +148,41 @@ struct plan {
     struct plan_mount *mounts;
     size_t n_mounts;
 
-    uint32_t id_base; /* first host id of the range; 0: rootless, own uid is 1000 inside */
-    uint32_t sub_uid,
-        sub_gid; /* rootless, with others' ids from here (lib/os/submap.h); 0: without */
+    uint32_t id_base; /* first host id of the range; 0: rootless, the caller is 1000 inside */
+    /* Rootless: first subordinate ids (lib/os/submap.h); 0: without. */
+    uint32_t sub_uid, sub_gid;
 
     uint64_t memory;    /* bytes; 0: no limit, also below */
     uint32_t cpu_milli; /* thousandths of a CPU */
     uint32_t pids;
     uint32_t nofile;
-    uint32_t required; /* enum limit_bit bits that the user asked for: refused when not possible;
-                          the others are told as unenforced in READY */
-    uint64_t tmp_size, run_size, scratch_size, shm_size; /* tmpfs; 0: that one is not mounted
-                                                            (/dev/shm: 64 MiB) */
+    /* enum plan_limit bits of limits that the user requested: the start fails if one cannot be
+     * enforced. READY reports the others as unenforced. */
+    uint32_t required;
+    /* Sizes of tmpfs; 0: not mounted (/dev/shm: 64 MiB). */
+    uint64_t tmp_size, run_size, scratch_size, shm_size;
 
     char *user;    /* "agent", "1000", "1000:1000" */
     char *workdir; /* absolute inside */
-    char **env;    /* the whole environment of an exec but for its own additions */
+    char **env;    /* the environment of every exec; an exec may add to it */
 
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */
-    bool ephemeral;          /* ends by itself when its first exec has ended */
+    bool ephemeral;          /* the sandbox stops when its first exec has ended */
     bool strict;             /* every exec in a Landlock domain of its own */
-    bool bare;               /* a step of a build: nothing is added to the image's own files */
+    bool bare;               /* a build step: nothing is added to the image's own files */
     char *cgroup_parent;     /* first folder below each hierarchy's root; NULL: "ripcord" */
     enum plan_network network;
-    char *net_ifname; /* with `open`, else NULL: the host's end of the veth pair; inside it is eth0
-                       */
+    char *net_ifname; /* `open`: the host's end of the veth pair (inside: eth0); else NULL */
     uint32_t net_host, net_sandbox; /* IPv4 addresses of the two ends, host byte order: a /31 */
     uint32_t net_mtu;               /* 0: the kernel's default */
-    char *resolv_conf;              /* text of /etc/resolv.conf; NULL: as the image has it */
+    char *resolv_conf;              /* text of /etc/resolv.conf; NULL: the image's file */
 
-    char *cache_base;     /* absolute: holds cache/<tool>, only ever read; NULL: no /cache */
-    uint32_t cache_owner; /* id inside of whose the caches are */
+    char *cache_base;     /* absolute: holds cache/<tool>, read-only; NULL: no /cache */
+    uint32_t cache_owner; /* id inside that owns the caches */
     struct plan_cache *caches;
     size_t n_caches;
 
-    char *disk_image; /* absolute: an ext4 image that takes the place of data_dir, or NULL */
+    char *disk_image; /* absolute: an ext4 image that replaces data_dir, or NULL */
 
     void *seccomp;      /* array of struct sock_filter, or NULL */
     size_t seccomp_len; /* bytes */
@@ -195,19 +195,19 @@ struct plan {
 
 void plan_done(struct plan *p);
 
-/* Checks the plan and puts it into a new sealed memfd (O_CLOEXEC, offset 0), owned by the caller.
- */
+/* Checks the plan and writes it to a new sealed memfd (O_CLOEXEC, offset 0), owned by the caller. */
 int plan_write(const struct plan *p, int *ret_fd, struct err *err);
 /* Reads and checks; the descriptor stays open. *ret is untouched on failure. */
 int plan_read(int fd, struct plan *ret, struct err *err);
 
-/* The first message on the line of a shim, with the descriptors of enum plan_fd. A lease is only
- * held: it lies open in the shim. */
+/* Sends PLAN, the first message to a shim, with the descriptors of enum plan_fd. The shim only keeps
+ * the id lease open. */
 enum plan_fd { PLAN_FD_PLAN, PLAN_FD_LOG, PLAN_FD_LEASE, PLAN_FDS };
 int plan_give(int control, const int fds[], size_t n, struct err *err);
-/* Waits for it. 0: the line has ended instead; else how many came, at least PLAN_FD_LOG. */
+/* Waits for PLAN. Returns the number of descriptors (at least PLAN_FD_LOG + 1), or 0 if the daemon
+ * closed the socket. */
 int plan_take(int control, int fds[static PLAN_FDS], struct err *err);
 
-/* The same on memory: for tests and the fuzzer. */
+/* The same in memory, for tests and the fuzzer. */
 int plan_encode(const struct plan *p, struct buf *b, struct err *err);
 int plan_decode(const void *data, size_t len, struct plan *ret, struct err *err);

@@ -187,13 +187,19 @@ static int relay_plan_take_member(struct relay_plan *p, const struct member *m, 
 static int relay_plan_from_json(const json_t *doc, struct relay_plan *p, struct err *err)
 {
     const json_t *env = json_object_get(doc, "env");
-    int r = json_is_array(env) ? 0 : err_set(err, ERR_INVALID, "relay plan: env is missing");
+    int r;
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(members); i++)
+    if (!json_is_array(env))
+        return err_set(err, ERR_INVALID, "relay plan: env is missing");
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
         r = relay_plan_take_member(p, &members[i], json_object_get(doc, members[i].name), err);
-    if (r >= 0)
-        r = json_read_strv(env, "env", &p->env, err);
-    return r < 0 ? r : relay_plan_check(p, err);
+        if (r < 0)
+            return r;
+    }
+    r = json_read_strv(env, "env", &p->env, err);
+    if (r < 0)
+        return r;
+    return relay_plan_check(p, err);
 }
 
 static int relay_plan_read_text(int fd, char **ret, size_t *ret_len, struct err *err)
@@ -217,21 +223,23 @@ static int relay_plan_read_text(int fd, char **ret, size_t *ret_len, struct err 
 
 int relay_plan_read(int fd, struct relay_plan *ret, struct err *err)
 {
-    struct relay_plan p = RELAY_PLAN_INIT;
+    _cleanup_(relay_plan_done) struct relay_plan p = RELAY_PLAN_INIT;
     _cleanup_free_ char *text = NULL;
     json_t *doc = NULL;
     size_t len = 0;
-    int r = relay_plan_read_text(fd, &text, &len, err);
+    int r;
 
-    if (r >= 0)
-        r = json_parse("the plan", text, len, &doc, err);
-    if (r >= 0)
-        r = relay_plan_from_json(doc, &p, err);
-    json_decref(doc);
-    if (r < 0) {
-        relay_plan_done(&p);
+    r = relay_plan_read_text(fd, &text, &len, err);
+    if (r < 0)
         return r;
-    }
+    r = json_parse("the plan", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    r = relay_plan_from_json(doc, &p, err);
+    json_decref(doc);
+    if (r < 0)
+        return r;
     *ret = p;
+    p = (struct relay_plan)RELAY_PLAN_INIT;
     return 0;
 }

@@ -58,7 +58,7 @@ static const struct supervisor_ops ops = {
     .signal = relay_exec_signal,
     .kill = relay_exec_kill,
     .terminal = relay_exec_terminal,
-    .has_company = relay_exec_has_company,
+    .has_survivors = relay_exec_has_survivors,
     .fill = relay_exec_fill,
     .over = relay_exec_over,
     .readable = relay_exec_readable,
@@ -97,9 +97,9 @@ static struct relay_exec *exec_new(struct relay *r)
     base->next = r->sup.execs;
     r->sup.execs = base;
     relay_exec_attach(x, r);
-    x->line.state = GUEST_STREAM_GREETING;
-    x->line.next = r->lines;
-    r->lines = &x->line;
+    x->stream.state = GUEST_STREAM_GREETING;
+    x->stream.next = r->guest_streams;
+    r->guest_streams = &x->stream;
     return x;
 }
 
@@ -113,23 +113,23 @@ static void run(const uint8_t *data, size_t size, size_t step, struct outcome *r
     r.sup.state = SUP_RUNNING;
     losses = 0;
     x = exec_new(&r);
-    for (size_t pos = 0; pos < size && x->line.state != GUEST_STREAM_CLOSED; pos += step) {
+    for (size_t pos = 0; pos < size && x->stream.state != GUEST_STREAM_CLOSED; pos += step) {
         size_t have = MIN(size - pos, step);
         char *copy = fuzz_copy(data + pos, have);
 
-        guest_stream_take(&x->line, copy, have);
+        guest_stream_take(&x->stream, copy, have);
         free(copy);
     }
     *ret = (struct outcome){
         .state = x->exec.state,
         .losses = losses,
-        .told = x->told,
+        .told = x->exit_known,
         .wait_status = x->exec.wait_status,
         .bytes = {x->exec.streams[0].dropped, x->exec.streams[1].dropped},
     };
     MUST(ret->state != EXEC_DRAINING);
-    MUST(!r.lines == (x->line.state == GUEST_STREAM_CLOSED));
-    MUST((ret->state == EXEC_OVER) == (x->line.state == GUEST_STREAM_CLOSED));
+    MUST(!r.guest_streams == (x->stream.state == GUEST_STREAM_CLOSED));
+    MUST((ret->state == EXEC_OVER) == (x->stream.state == GUEST_STREAM_CLOSED));
     MUST(!(ret->told && ret->losses) && ret->losses <= 1);
     MUST(ret->told || !ret->wait_status);
     supervisor_done(&r.sup);

@@ -43,7 +43,7 @@ class InputOfTheDead(TestCase):
         """By the record too, however long before its line the kernel closes the dead daemon's pipe."""
         self.root.ok("up", "a")
         for _ in range(10):
-            self.assertIn("input was cut", self.cut()["message"] or "")
+            self.assertIn("input was truncated", self.cut()["message"] or "")
 
     def cut(self):
         with self.root.popen("exec", "a", "-i", "--", "sh", "-c", "cat; echo end", stdin=subprocess.PIPE) as p:

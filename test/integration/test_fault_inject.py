@@ -45,7 +45,7 @@ def possible():
 
 def is_whole(done):
     """The status is the command's own; what did not come in or out is told beside it."""
-    return done.code == 0 and not any(words in done.err for words in (b"input was cut", b"input ends here", b"output are lost"))
+    return done.code == 0 and not any(words in done.err for words in (b"input was truncated", b"input ends here", b"output were lost"))
 
 
 class Covered:

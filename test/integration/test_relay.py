@@ -351,7 +351,7 @@ class EngineLost(Case):
         e.kill()
         self.assert_end(x.end(), "engine_lost", exit_code=None, signal=None)
         e.restart()
-        self.assertTrue(settle(lambda: "is back" in box.log(), 90), box.log())
+        self.assertTrue(settle(lambda: "the engine answers again" in box.log(), 90), box.log())
         self.assertTrue(settle(lambda: not box.processes()), box.processes())
         y = box.exec("echo", "again")
         self.assert_end(y.end(), "exited", exit_code="0")

@@ -1,7 +1,7 @@
 /*
  * The guards that paths meet while a sandbox is built, each seen to stand and its test to fail
  * without it: a shim built for this leaves out those that a sandbox's variable names
- * (supervisor/shim/guard.h). What lies outside is a folder of the test's own and open to everybody,
+ * (lib/base/guard.h). What lies outside is a folder of the test's own and open to everybody,
  * so that nothing but the guard keeps the sandbox from it.
  */
 #include <fcntl.h>

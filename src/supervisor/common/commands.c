@@ -1,11 +1,11 @@
 /*
- * What a daemon may ask, one function a message. Each finds its fields in `struct supervisor_request_fields`, answers
- * with RESULT or its own message, and touches nothing on error.
+ * The requests of a daemon, one function per message. Each function gets its fields in `struct
+ * supervisor_request_fields`, answers with RESULT or with its own message, and changes nothing on
+ * error.
  */
-
 #include "lib/base/cleanup.h"
 #include "lib/base/macro.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { STOP_GRACE_MAX_SEC = 3600 };
 
@@ -17,7 +17,7 @@ struct supervisor_request_fields {
     struct supervised_exec *exec; /* live, or NULL */
     uint64_t signal, cause, rows, cols, grace, port, direction, flags;
     const char *path;
-    int fd; /* came with the message, or -1 */
+    int fd; /* descriptor that came with the message, or -1 */
     uint64_t offsets[JOURNAL_STREAMS];
 };
 
@@ -47,7 +47,7 @@ static void commands_put_offsets(struct sup_writer *w, const struct supervised_e
     sup_put_u64(w, SUP_TAG_STDERR_START, x->streams[JOURNAL_STDERR].journal.start);
 }
 
-/* 1: has answered by itself. */
+/* All return as struct supervisor_ops describes: 0, 1 (has answered) or an error. */
 static int commands_do_attach(const struct supervisor_request_fields *q, struct err *err)
 {
     struct sup_writer w;
@@ -80,7 +80,7 @@ static int commands_do_ack(const struct supervisor_request_fields *q, struct err
     struct attachment *a = q->exec ? attachment_find(q->exec, q->peer) : NULL;
 
     if (!a)
-        return 1; /* it ended meanwhile */
+        return 1; /* the exec has ended meanwhile */
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         a->ack[i] = MIN(MAX(a->ack[i], q->offsets[i]), q->exec->streams[i].journal.end);
     a->in_flight = false;
@@ -143,7 +143,8 @@ static int commands_do_stop(const struct supervisor_request_fields *q, struct er
     return 1;
 }
 
-/* Also when it is so already, as far as we know: others may pause and resume a container too. */
+/* Called even if the state seems right already: other programs may pause and resume a container
+ * too. */
 static int commands_freeze(const struct supervisor_request_fields *q, bool on, struct err *err)
 {
     struct supervisor *s = q->sup;
@@ -172,7 +173,7 @@ static int commands_do_stats(const struct supervisor_request_fields *q, struct e
     return q->sup->ops->stats(q->peer, q->seq, err);
 }
 
-/* Both answer when the work inside is done. */
+/* DIAL and COPY are answered when the work inside is done. */
 static int commands_do_dial(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->port < 1 || q->port > UINT16_MAX)
@@ -272,7 +273,7 @@ static void commands_take_field(struct supervisor_request_fields *q, const struc
     case SUP_TAG_DIRECTION:
         q->direction = v->u64;
         break;
-    default: /* newer than us */
+    default: /* a field of a newer daemon */
         break;
     }
 }

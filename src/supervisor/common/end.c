@@ -1,7 +1,7 @@
 /*
- * The end of an exec: its wait status, the pipes drained, then the record. Nothing here is guessed
- * from an exit code: `oom` needs the owner to have seen the kernel's own counter of kills rise,
- * `timeout` and `killed` need us to have sent the signal.
+ * The end of an exec: its wait status, the rest of its output, then the end record. An exit status
+ * becomes a cause in supervisor_end_decide(). No cause is guessed from an exit code: `oom` needs a
+ * rise of the kernel's counter of OOM kills, `timeout` and `killed` need a signal that we sent.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,11 +12,11 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/log.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum {
-    DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still say something */
-    DRAIN_STRAY_USEC = 100000,  /* no process of the exec is left, but someone has its pipe */
+    DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still write */
+    DRAIN_STRAY_USEC = 100000,  /* no process of the exec is left, but another one has its pipe */
 };
 
 static bool supervisor_end_was_killed_hard(const struct supervised_exec *x)
@@ -57,13 +57,13 @@ static void supervisor_end_fill_streams(struct supervised_exec *x, struct end_re
         snprintf(rec->message, sizeof(rec->message),
                  "%llu bytes of output were lost (cannot store them: %s)", (unsigned long long)lost,
                  strerror(out->lost_errno ? out->lost_errno : err->lost_errno));
-    peers_note_input(x); /* of a dead daemon the kernel may close that pipe before the line to us */
+    peers_note_input(x); /* the kernel may close a dead daemon's pipe before its socket to us */
     if (x->input_lost && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
                  "the input was truncated (the daemon ended before it had sent everything)");
 }
 
-static void supervisor_end_tell_ended(struct supervised_exec *x, const struct end_record *rec)
+static void supervisor_end_send_ended(struct supervised_exec *x, const struct end_record *rec)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(16 << 10);
     struct sup_writer w;
@@ -95,7 +95,7 @@ static void supervisor_end_conclude(struct supervised_exec *x, struct end_record
     rec->wall_usec = time_mono() - x->started_mono;
     if (x->dirfd >= 0 && end_record_write(x->dirfd, rec, &err) < 0)
         log_warn("exec %s: cannot save the end record: %s", x->id, err.msg);
-    supervisor_end_tell_ended(x, rec);
+    supervisor_end_send_ended(x, rec);
     supervisor_end_release(x);
     if (x->sup->ephemeral)
         stop_begin(x->sup, 0);
@@ -109,7 +109,7 @@ void exec_try_finish(struct supervised_exec *x)
         return;
     if (!streams_drained(x) && !deadline_passed(&x->drain_by))
         return;
-    streams_last_words(x);
+    streams_read_rest(x);
     if (WIFEXITED(x->wait_status))
         rec.exit_code = WEXITSTATUS(x->wait_status);
     else
@@ -125,11 +125,11 @@ void exec_main_ended(struct supervised_exec *x)
     struct supervisor *s = x->sup;
 
     x->state = EXEC_DRAINING;
-    /* Of an ephemeral sandbox nothing outlives its command; that also ends every other holder of
-     * the pipes. */
+    /* An ephemeral sandbox ends with its command; that also ends every other holder of the pipes.
+     */
     if (s->ephemeral)
         stop_begin(s, 0);
-    x->drain_by = deadline_in(s->ops->has_company(x) ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
+    x->drain_by = deadline_in(s->ops->has_survivors(x) ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
     exec_try_finish(x);
 }
 
@@ -149,12 +149,12 @@ bool exec_is_late(const struct supervised_exec *x)
 {
     const struct supervisor *s = x->sup;
 
-    if (s->ephemeral) /* has no next start */
+    if (s->ephemeral) /* there is no next start */
         return false;
     return s->state == SUP_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
 }
 
-static void supervisor_end_tell_failed(struct supervised_exec *x, const struct err *why, bool late)
+static void supervisor_end_send_failed(struct supervised_exec *x, const struct err *why, bool late)
 {
     struct sup_writer w;
 
@@ -168,16 +168,16 @@ static void supervisor_end_tell_failed(struct supervised_exec *x, const struct e
     peer_send(x->starter, &w, -1);
 }
 
-void exec_tell_refused(struct supervised_exec *x, const struct err *why)
+void exec_send_refused(struct supervised_exec *x, const struct err *why)
 {
-    supervisor_end_tell_failed(x, why, exec_is_late(x));
+    supervisor_end_send_failed(x, why, exec_is_late(x));
 }
 
-/* It was not begun because the sandbox died under it: as if it had never come, so that it can come
- * again. Something in its folder would be a trace of it. */
+/* The sandbox died before the command began: we forget the exec, so that the daemon can send it
+ * again. True if that worked; a folder that is not empty shows that the command had begun. */
 static bool supervisor_end_give_back(struct supervised_exec *x, const struct err *why)
 {
-    /* ESRCH: the kernel's word for a pid 1 that is dying, a moment before its pidfd says so. */
+    /* ESRCH: pid 1 is dying; its pidfd becomes readable a moment later. */
     bool late = exec_is_late(x) || (!x->sup->ephemeral && why->errnum == ESRCH);
 
     if (!x->starter || !late || x->entrusted ||
@@ -185,7 +185,7 @@ static bool supervisor_end_give_back(struct supervised_exec *x, const struct err
         return false;
     x->fed = false;
     streams_close(x);
-    supervisor_end_tell_failed(x, why, true);
+    supervisor_end_send_failed(x, why, true);
     supervisor_end_release(x);
     return true;
 }
@@ -201,7 +201,7 @@ void exec_fail_start(struct supervised_exec *x, const struct err *why)
     snprintf(rec.hint, sizeof(rec.hint), "%s", why->hint ? why->hint : "");
     x->fed = false;
     streams_close(x);
-    supervisor_end_tell_failed(x, why, false);
+    supervisor_end_send_failed(x, why, false);
     supervisor_end_conclude(x, &rec);
 }
 

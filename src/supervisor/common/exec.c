@@ -1,7 +1,7 @@
 /*
- * Execs: the daemon's message is checked, the exec gets its folder, and the owner launches it. That
- * is events too, so that a start that hangs (the sandbox is frozen in the middle of it) holds up
- * nobody else.
+ * Starting execs: the request is checked, the exec gets its folder, and the owner launches it. The
+ * launch continues with events, so that a start that hangs (because the sandbox is frozen during
+ * it) does not block other execs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 /* ---- looking up, counting, freeing ---- */
 
@@ -75,7 +75,7 @@ static int supervisor_exec_take_field(struct supervised_exec *x, const struct su
 {
     switch (v->tag) {
     case SUP_TAG_EXEC:
-        if (!v->length || v->length > SUPERVISE_ID_MAX ||
+        if (!v->length || v->length > SUPERVISOR_ID_MAX ||
             strspn(v->data, "0123456789abcdefghijklmnopqrstuvwxyz") != v->length)
             return err_set(err, ERR_INVALID, "'%.32s' is not an exec id", v->data);
         memcpy(x->id, v->data, v->length + 1);
@@ -111,7 +111,7 @@ static int supervisor_exec_take_field(struct supervised_exec *x, const struct su
     case SUP_TAG_COLS:
         x->spec.cols = (uint16_t)MIN(v->u64, UINT16_MAX);
         break;
-    default: /* newer than us */
+    default: /* a field of a newer daemon */
         break;
     }
     return 0;
@@ -131,8 +131,8 @@ static int supervisor_exec_check_spec(const struct supervised_exec *x, struct er
         return err_set(err, ERR_INVALID, "the timeout is too long");
     if (x->sup->state != SUP_RUNNING && x->sup->state != SUP_PAUSED)
         return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
-    if (execs_live(x->sup) >= SUPERVISE_EXECS_MAX)
-        return err_set(err, ERR_LIMIT, "this sandbox already runs %d execs", SUPERVISE_EXECS_MAX);
+    if (execs_live(x->sup) >= SUPERVISOR_EXECS_MAX)
+        return err_set(err, ERR_LIMIT, "this sandbox already runs %d execs", SUPERVISOR_EXECS_MAX);
     return 0;
 }
 
@@ -185,7 +185,7 @@ void exec_started(struct supervised_exec *x, int fd)
         input_begin(x, TAKE_FD(in));
     else
         input_close(x);
-    if (x->starter) { /* else it has gone: its command goes on, with its stdin at its end */
+    if (x->starter) { /* else the daemon has gone: the command runs on, and its stdin ends */
         sup_begin(&w, SUP_STARTED, x->seq);
         sup_put_str(&w, SUP_TAG_EXEC, x->id);
         sup_put_u64(&w, SUP_TAG_PID, (uint64_t)x->pid);
@@ -195,14 +195,14 @@ void exec_started(struct supervised_exec *x, int fd)
     streams_notify(x);
 }
 
-/* An exec is alone when no other one's life overlaps with its own. */
+/* An exec is alone if no other exec runs at any time of its life. */
 static void supervisor_exec_mark_alone(struct supervisor *s, struct supervised_exec *x)
 {
     x->alone = true;
     for (struct supervised_exec *other = s->execs; other; other = other->next) {
         if (other == x)
             continue;
-        other->alone = false; /* a daemonised child of an ended exec counts as company */
+        other->alone = false; /* a daemonised child of an ended exec counts too */
         x->alone = false;
     }
 }
@@ -221,8 +221,8 @@ static int supervisor_exec_read_request(struct supervised_exec *x, struct sup_re
     return n;
 }
 
-/* Without an id of its own it cannot be recorded, and one that may come again must not be: the
- * answer is all there is. */
+/* Refuses an exec without making a record: one without an id of its own cannot have a record, and
+ * one that the daemon may send again must not have one. */
 static bool supervisor_exec_refuse(struct supervised_exec *x, struct err *err)
 {
     if (*x->id && exec_find(x->sup, x->id))
@@ -235,17 +235,33 @@ static bool supervisor_exec_refuse(struct supervised_exec *x, struct err *err)
         return false;
     else if (!err->code)
         err_set(err, ERR_INVALID, "the request has no exec id");
-    exec_tell_refused(x, err);
+    exec_send_refused(x, err);
     exec_free(x);
     return true;
 }
 
-void exec_start(struct supervisor_peer *p, struct sup_reader *reader, int fd)
+static int supervisor_exec_launch(struct supervised_exec *x, struct err *err)
 {
     static const uint64_t from_start[JOURNAL_STREAMS] = {0, 0};
+    int r;
+
+    r = supervisor_exec_check_spec(x, err);
+    if (r < 0)
+        return r;
+    supervisor_exec_mark_alone(x->sup, x);
+    r = supervisor_exec_make_folder(x, err);
+    if (r < 0)
+        return r;
+    if (x->spec.flags & SUP_EXEC_ATTACH)
+        attachment_add(x, x->starter, from_start);
+    return x->sup->ops->launch(x, err);
+}
+
+void exec_start(struct supervisor_peer *p, struct sup_reader *reader, int fd)
+{
     _cleanup_err_ struct err err = ERR_INIT;
-    struct supervisor *s = p->sup;
     struct supervised_exec *x = supervisor_exec_new(p, reader->head.seq);
+    struct supervisor *s = p->sup;
     int r;
 
     r = supervisor_exec_read_request(x, reader, &err);
@@ -258,15 +274,10 @@ void exec_start(struct supervisor_peer *p, struct sup_reader *reader, int fd)
     x->next = s->execs;
     s->execs = x;
     if (r >= 0)
-        r = supervisor_exec_check_spec(x, &err);
+        r = supervisor_exec_launch(x, &err);
     if (r >= 0)
-        supervisor_exec_mark_alone(s, x);
-    if (supervisor_exec_make_folder(x, r >= 0 ? &err : NULL) < 0 && r >= 0)
-        r = -ERR_SYSTEM;
-    if (r >= 0 && x->spec.flags & SUP_EXEC_ATTACH)
-        attachment_add(x, p, from_start);
-    if (r >= 0)
-        r = s->ops->launch(x, &err);
-    if (r < 0)
-        exec_fail_start(x, &err);
+        return;
+    if (x->dirfd < 0) /* the record of the failure needs the folder too */
+        supervisor_exec_make_folder(x, NULL);
+    exec_fail_start(x, &err);
 }

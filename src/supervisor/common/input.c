@@ -1,13 +1,14 @@
 /*
- * A command's stdin out of its handover: written as fast as the command reads, then closed. It is
- * the supervisor that does it, so that a payload arrives whole when the daemon dies.
+ * Writes the input of a handover to the command's stdin as fast as the command reads, then closes
+ * it. The supervisor does it and not the daemon, so that the input arrives whole even if the daemon
+ * dies.
  */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "lib/base/fd.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { INPUT_PIECE = 64 << 10 };
 
@@ -17,7 +18,7 @@ void input_close(struct supervised_exec *x)
     handover_done(&x->handover);
 }
 
-/* An error, or a reader that has gone: the rest is wanted by nobody. */
+/* After an error nobody reads stdin any more, so the rest of the input is dropped. */
 static void input_on_room(struct loop_source *src, uint32_t events _unused_)
 {
     struct supervised_exec *x = container_of(src, struct supervised_exec, input);

@@ -1,6 +1,6 @@
 /*
- * The event loop: epoll, one event a turn. Slower than batches by one system call an event, and in
- * exchange no handler can meet a source that another has just closed.
+ * The event loop: epoll, one event per turn. This costs one more system call per event than
+ * batches; in return no handler can meet a source that another handler has just closed.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/memory-release.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { IDLE_MS = 1000 };
 
@@ -31,9 +31,7 @@ void source_set(struct supervisor *s, struct loop_source *src, uint32_t events)
 
     if (src->fd < 0 || src->events == events)
         return;
-    /*
-     * A source that wants nothing is taken out: epoll would go on telling of its hang-up for ever.
-     */
+    /* A source without events is removed, because epoll would report its hang-up for ever. */
     if (!events)
         epoll_ctl(s->epoll, EPOLL_CTL_DEL, src->fd, NULL);
     else
@@ -41,8 +39,7 @@ void source_set(struct supervisor *s, struct loop_source *src, uint32_t events)
     src->events = events;
 }
 
-/* Taken out by hand: another process may hold the same open file, and then close() is not enough.
- */
+/* Removes the source explicitly: if another process holds the same open file, close() does not. */
 void source_close(struct supervisor *s, struct loop_source *src)
 {
     if (src->fd < 0)
@@ -57,23 +54,23 @@ char *supervisor_io(struct supervisor *s)
 
     if (s->io)
         return s->io;
-    p = mmap(NULL, SUPERVISE_IO_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    p = mmap(NULL, SUPERVISOR_IO_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        abort(); /* as xmalloc() does: no memory */
+        abort(); /* out of memory, as in xmalloc() */
     s->io = p;
     return s->io;
 }
 
-/* At rest the buffer is given back: a sandbox that does nothing should cost next to nothing. */
+/* Gives the buffer back while no exec is live: an idle sandbox should cost very little. */
 static void supervisor_loop_rest(struct supervisor *s)
 {
     if (!s->io || execs_live(s))
         return;
-    munmap(s->io, SUPERVISE_IO_SIZE);
+    munmap(s->io, SUPERVISOR_IO_SIZE);
     s->io = NULL;
 }
 
-/* Frees what ended while its own handler ran. */
+/* Frees peers and execs that ended in their own handler. */
 static void supervisor_loop_sweep(struct supervisor *s)
 {
     bool left = false;
@@ -103,7 +100,7 @@ static void supervisor_loop_sweep(struct supervisor *s)
     }
 }
 
-/* Waits for one event; after a while without any, program text is not kept in memory either. */
+/* Waits for one event. After a second without one, the program's pages are released too. */
 static int supervisor_loop_wait_event(struct supervisor *s, struct epoll_event *ev)
 {
     int n = epoll_wait(s->epoll, ev, 1, execs_live(s) ? -1 : IDLE_MS);

@@ -1,7 +1,6 @@
 /*
- * The daemons at the other end: connections, greeting, sending. A peer that does not read is
- * queued for up to SUPERVISE_QUEUE_MAX bytes and then cut off: it can come back and ask for the
- * state.
+ * The daemons at the other end: connections, HELLO, sending. Up to SUPERVISOR_QUEUE_MAX bytes wait
+ * for a peer that does not read. Then we disconnect it; it can connect again and ask for the state.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +13,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { SHORT_USEC = 1000 };
 
@@ -36,7 +35,7 @@ static void peers_enqueue(struct supervisor_peer *p, const struct buf *b, int fd
 {
     struct supervisor_packet *k;
 
-    if (p->queued + b->len > SUPERVISE_QUEUE_MAX) {
+    if (p->queued + b->len > SUPERVISOR_QUEUE_MAX) {
         log_warn("a daemon does not read its messages; its connection is closed");
         p->dead = true;
         fd_close(fd);
@@ -51,14 +50,14 @@ static void peers_enqueue(struct supervisor_peer *p, const struct buf *b, int fd
     source_set(p->sup, &p->src, EPOLLIN | EPOLLOUT);
 }
 
-/* 0 sent, -EAGAIN, or the peer is dead. A kernel short of memory is no end of the line: a daemon
- * would take the sandbox for lost. */
+/* 0 sent, -EAGAIN, or the peer is dead. A kernel that is short of memory must not end the
+ * connection: the daemon would take the sandbox for lost. */
 static int peers_send_packet(struct supervisor_peer *p, const void *data, size_t len, int fd)
 {
     int r = fd_send(p->src.fd, data, len, &fd, fd >= 0, MSG_DONTWAIT);
 
     if (fd_send_is_short(r)) {
-        usleep(SHORT_USEC); /* the loop comes back at once: there is room on the line */
+        usleep(SHORT_USEC); /* the socket stays writable, so the loop returns here at once */
         r = -EAGAIN;
     }
     if (r < 0 && r != -EAGAIN)
@@ -120,8 +119,8 @@ void peer_hang_up(int fd)
 {
     char byte;
 
-    /* A unix socket that is closed with unread data resets its peer, and what we sent last is lost
-     * to it: take in nothing more, and empty what is there. */
+    /* Closing a unix socket with unread data resets the peer, which then loses our last messages.
+     * So we stop receiving and read what has arrived. */
     shutdown(fd, SHUT_RD);
     while (recv(fd, &byte, 1, MSG_DONTWAIT) > 0)
         ;
@@ -159,16 +158,17 @@ static void peers_greet(struct supervisor_peer *p)
     peer_send(p, &w, -1);
 }
 
-/* What a daemon has not handed over of a command's input goes with it: the command sees an end of
- * file that is none, which must be told. */
+/* If a daemon ends before it has sent all of a command's input, the command sees an early end of
+ * file. The end record must say so. */
 static void supervisor_peers_note_input(struct supervised_exec *x, const struct supervisor_peer *p)
 {
     if (!x->input_whole && (x->starter == p || attachment_find(x, p)))
         x->input_lost = true;
 }
 
-/* The kernel closes what a process had one by one, with milliseconds between a command's stdin and
- * the line to us. Its memory goes before all of that: 0 pages are those of one that ends. */
+/* The kernel closes the descriptors of a dying process one by one, with milliseconds between a
+ * command's stdin and the socket to us. It releases the memory first: 0 pages mean that the process
+ * is ending. */
 static bool peers_is_ending(const struct supervisor_peer *p)
 {
     struct ucred who;
@@ -193,12 +193,12 @@ static bool peers_has_hung_up(const struct supervisor_peer *p)
 void peers_note_input(struct supervised_exec *x)
 {
     for (const struct supervisor_peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next)
-        if (p->dead || peers_is_ending(p) ||
-            peers_has_hung_up(p)) /* in this order: it may be over meanwhile */
+        /* In this order, because the process may end between the two checks. */
+        if (p->dead || peers_is_ending(p) || peers_has_hung_up(p))
             supervisor_peers_note_input(x, p);
 }
 
-/* Nobody's attachments and answers may point at a peer that has gone. */
+/* Removes all references to a peer that has gone. */
 static void peers_forget(struct supervisor_peer *p)
 {
     for (struct supervised_exec *x = p->sup->execs; x; x = x->next) {
@@ -241,7 +241,7 @@ static int peers_check_hello(struct supervisor_peer *p, struct sup_reader *r, st
     return 0;
 }
 
-/* Takes the fd that came along, or -1. */
+/* Takes the fd that came with the packet, or -1. */
 static void peers_handle(struct supervisor_peer *p, const char *packet, size_t len, int fd)
 {
     _cleanup_close_ int came = fd;
@@ -254,9 +254,7 @@ static void peers_handle(struct supervisor_peer *p, const char *packet, size_t l
         command_run(p, &r, TAKE_FD(came));
         return;
     }
-    if (n >= 0)
-        n = peers_check_hello(p, &r, &err);
-    if (n < 0) {
+    if (n < 0 || peers_check_hello(p, &r, &err) < 0) {
         peer_result(p, 0, &err);
         p->dead = true;
     }
@@ -309,11 +307,11 @@ int peer_add(struct supervisor *s, int fd, struct err *err)
     if (r < 0)
         return r;
     peers_greet(s->peers);
-    return r;
+    return 0;
 }
 
-/* The sandbox must be there for all that is not the start of a command. */
-static bool peers_comes_early(int fd)
+/* True if the next message may be handled before the sandbox is up: only the start of a command. */
+static bool peers_next_is_early(int fd)
 {
     struct sup_msg head;
 
@@ -325,13 +323,13 @@ int peer_early(struct supervisor *s, int fd, struct err *err)
 {
     int r = s->peers ? 0 : peer_new(s, fd, true, err);
 
-    if (r < 0 || s->peers->dead || !peers_comes_early(fd))
+    if (r < 0 || s->peers->dead || !peers_next_is_early(fd))
         return r;
     peers_on_peer(&s->peers->src, EPOLLIN);
     return 1;
 }
 
-/* What was held goes behind the greeting and the news of the sandbox. */
+/* The held messages follow HELLO and the news. */
 void peer_release(struct supervisor_peer *p, struct sup_writer *news)
 {
     struct supervisor_packet *held = TAKE_PTR(p->first);
@@ -348,7 +346,7 @@ void peer_release(struct supervisor_peer *p, struct sup_writer *news)
     source_set(p->sup, &p->src, p->first ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
-/* The folder is 0700 and the socket 0600; the kernel's word on who connects comes on top. */
+/* The folder has mode 0700 and the socket 0600; in addition we check the peer's credentials. */
 static bool peers_may_connect(const struct supervisor *s, int fd)
 {
     struct ucred who;
@@ -357,7 +355,7 @@ static bool peers_may_connect(const struct supervisor *s, int fd)
 
     for (const struct supervisor_peer *p = s->peers; p; p = p->next)
         n++;
-    return n < SUPERVISE_PEERS_MAX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+    return n < SUPERVISOR_PEERS_MAX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
            (who.uid == 0 || who.uid == geteuid());
 }
 
@@ -386,5 +384,5 @@ int peers_listen(struct supervisor *s, struct err *err)
     if (r < 0)
         return r;
     TAKE_FD(fd);
-    return r;
+    return 0;
 }

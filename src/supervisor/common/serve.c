@@ -1,5 +1,5 @@
 /*
- * A supervisor's life from its first descriptor to its last message.
+ * A supervisor's life: opening, serving and failing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { TERM_GRACE_SEC = 5 };
 
-/* SIGTERM comes when the machine goes down: the sandbox ends in order, with true records. */
+/* SIGTERM comes when the machine shuts down: the sandbox stops in order, with complete records. */
 static void supervisor_serve_on_signal(struct loop_source *src, uint32_t events _unused_)
 {
     struct supervisor *s = container_of(src, struct supervisor, signals);
@@ -41,7 +41,7 @@ static int supervisor_serve_watch_signals(struct supervisor *s, struct err *err)
     return source_add(s, &s->signals, fd, EPOLLIN, supervisor_serve_on_signal, err);
 }
 
-/* Code here relies on descriptors above 2 for itself: 0 to 2 must be taken. */
+/* Our code expects its own descriptors above 2, so 0 to 2 must be in use. */
 void supervisor_hold_fds(void)
 {
     int fd;
@@ -82,15 +82,21 @@ void supervisor_init(struct supervisor *s, const struct supervisor_ops *ops)
 int supervisor_open(struct supervisor *s, const char *run_dir, const char *exec_dir,
                     struct err *err)
 {
-    int r = supervisor_serve_make_loop(s, err);
+    int r;
 
-    if (r >= 0)
-        r = supervisor_serve_watch_signals(s, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, run_dir, &s->run_dirfd, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, exec_dir, &s->exec_dirfd, err);
-    return r < 0 ? r : peers_listen(s, err);
+    r = supervisor_serve_make_loop(s, err);
+    if (r < 0)
+        return r;
+    r = supervisor_serve_watch_signals(s, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, run_dir, &s->run_dirfd, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, exec_dir, &s->exec_dirfd, err);
+    if (r < 0)
+        return r;
+    return peers_listen(s, err);
 }
 
 void supervisor_fail(struct supervisor *s, const struct err *err)
@@ -135,7 +141,7 @@ void execs_drop(struct supervisor *s)
     }
 }
 
-/* The kernel would take it all back; freed by hand, so that a real leak shows. */
+/* The kernel would free all of this; we do it so that leak checkers show only real leaks. */
 void supervisor_done(struct supervisor *s)
 {
     while (s->peers) {

@@ -1,13 +1,13 @@
 /*
- * The end of a sandbox, for whatever reason: told to stop, ephemeral and done, pid 1 gone. SIGTERM
- * to the commands, a grace, then the owner ends all that is inside. The sandbox is over when
- * nothing is left there and every exec has its end record.
+ * The end of a sandbox, for any reason: a request, the end of an ephemeral sandbox's command, the
+ * death of pid 1. The commands get SIGTERM and a grace period; then the owner ends every process
+ * inside. The sandbox is over when no process is left and every exec has its end record.
  */
 #include <signal.h>
 #include <unistd.h>
 
 #include "lib/base/macro.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { FLUSH_WAIT_SEC = 1 };
 
@@ -16,7 +16,7 @@ void stop_begin(struct supervisor *s, uint64_t grace_usec)
     bool again = s->state == SUP_STOPPING;
     struct deadline by = deadline_in(grace_usec);
 
-    /* A second, shorter order counts. */
+    /* A second request can only shorten the grace. */
     s->stop_by.at = again ? MIN(s->stop_by.at, by.at) : by.at;
     if (again)
         return;

@@ -1,9 +1,9 @@
 /*
- * Output: from the command's pipes into the journals, and word of it to the daemons that follow.
+ * Output: from the command's pipes into the journals, with OUTPUT messages to the attached daemons.
  *
- * The budget. With nobody attached the command is never held up: the oldest segments go. A reader
- * that is attached and falls a whole budget behind holds the command up, as a pipe would: the pipe
- * is not read until it has caught up or gone.
+ * The budget. Without an attached reader the command never waits: the oldest segments are dropped.
+ * An attached reader that falls a whole budget behind makes the command wait, as a full pipe would:
+ * we do not read the pipe until the reader has caught up or gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,13 +16,13 @@
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum {
-    STREAM_READS = 8,           /* a turn: one flood must not starve the rest */
-    STREAM_WIDEN_AT = 64 << 10, /* a default pipe, found full */
+    STREAM_READS = 8,           /* per turn: one busy stream must not starve the others */
+    STREAM_WIDEN_AT = 64 << 10, /* the size of a default pipe: it was full */
     STREAM_PIPE_SIZE = 1 << 20,
-    STREAM_DISCARD_USEC = 100000, /* between two reads of what nobody will see */
+    STREAM_DISCARD_USEC = 100000, /* between two reads of output that is dropped */
 };
 
 /* ---- attachments ---- */
@@ -48,8 +48,8 @@ int attachment_add(struct supervised_exec *x, struct supervisor_peer *p,
         x->attached = a;
     }
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        a->told[i] = x->streams[i].journal.end; /* ATTACHED says so */
-        a->ack[i] = MIN(ack[i], a->told[i]);
+        a->announced[i] = x->streams[i].journal.end; /* ATTACHED carries these offsets */
+        a->ack[i] = MIN(ack[i], a->announced[i]);
     }
     a->in_flight = false;
     return 0;
@@ -69,7 +69,7 @@ void attachments_remove(struct supervised_exec *x, const struct supervisor_peer 
     }
 }
 
-/* The lowest offset that a follower has not read yet; UINT64_MAX with nobody attached. */
+/* The lowest offset that an attached peer has not read yet; UINT64_MAX without any. */
 static uint64_t streams_lowest_ack(const struct supervised_exec *x, int stream)
 {
     uint64_t low = UINT64_MAX;
@@ -84,20 +84,21 @@ static void streams_send_output(struct supervised_exec *x, struct attachment *a)
     struct sup_writer w;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
-        a->told[i] = x->streams[i].journal.end;
+        a->announced[i] = x->streams[i].journal.end;
     a->in_flight = true;
     sup_begin(&w, SUP_OUTPUT, 0);
     sup_put_str(&w, SUP_TAG_EXEC, x->id);
-    sup_put_u64(&w, SUP_TAG_STDOUT, a->told[JOURNAL_STDOUT]);
-    sup_put_u64(&w, SUP_TAG_STDERR, a->told[JOURNAL_STDERR]);
+    sup_put_u64(&w, SUP_TAG_STDOUT, a->announced[JOURNAL_STDOUT]);
+    sup_put_u64(&w, SUP_TAG_STDERR, a->announced[JOURNAL_STDERR]);
     peer_send(a->peer, &w, -1);
 }
 
 void streams_notify(struct supervised_exec *x)
 {
     for (struct attachment *a = x->attached; a; a = a->next)
-        if (!a->in_flight && (a->told[JOURNAL_STDOUT] < x->streams[JOURNAL_STDOUT].journal.end ||
-                              a->told[JOURNAL_STDERR] < x->streams[JOURNAL_STDERR].journal.end))
+        if (!a->in_flight &&
+            (a->announced[JOURNAL_STDOUT] < x->streams[JOURNAL_STDOUT].journal.end ||
+             a->announced[JOURNAL_STDERR] < x->streams[JOURNAL_STDERR].journal.end))
             streams_send_output(x, a);
 }
 
@@ -159,7 +160,7 @@ bool stream_feed(struct supervised_exec *x, enum journal_stream which, const voi
     return !streams_reader_too_far_behind(st);
 }
 
-/* A writer that fills its pipe gets a larger one: fewer, larger reads. Others never pay for it. */
+/* A command that fills its pipe gets a larger one, which means fewer and larger reads. */
 static void streams_widen(struct exec_stream *st, size_t got)
 {
     if (st->widened || got < STREAM_WIDEN_AT)
@@ -168,11 +169,11 @@ static void streams_widen(struct exec_stream *st, size_t got)
     fcntl(st->src.fd, F_SETPIPE_SZ, STREAM_PIPE_SIZE);
 }
 
-/* 1 something came, 0 nothing there, -1 the end. A terminal's end is EIO. */
+/* 1: got data, 0: no data now, -1: the end. A terminal ends with EIO. */
 static int streams_read_some(struct exec_stream *st)
 {
     char *io = supervisor_io(st->exec->sup);
-    ssize_t n = read(st->src.fd, io, SUPERVISE_IO_SIZE);
+    ssize_t n = read(st->src.fd, io, SUPERVISOR_IO_SIZE);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
@@ -186,8 +187,8 @@ static int streams_read_some(struct exec_stream *st)
 }
 
 /*
- * The exec is over, a child of it still writes. One read, then a rest: at full speed a flood that
- * nobody will ever see would cost us a processor outside the sandbox's limits.
+ * The exec is over, but one of its children still writes. We read once and then pause: reading at
+ * full speed would use a processor outside the sandbox's limits for output that is dropped.
  */
 static void streams_discard_some(struct exec_stream *st)
 {
@@ -227,11 +228,10 @@ static void streams_on_stream(struct loop_source *src, uint32_t events _unused_)
 }
 
 /*
- * The time for draining is over, and someone still holds a pipe. What lies in it was written before
- * that, however late we come to look, and belongs to the output; what is written from now on does
- * not.
+ * The time for draining is over, and a process still holds a pipe. The bytes that are in the pipe
+ * now belong to the output; bytes that are written later do not.
  */
-void streams_last_words(struct supervised_exec *x)
+void streams_read_rest(struct supervised_exec *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         struct exec_stream *st = &x->streams[i];
@@ -258,18 +258,16 @@ static int streams_open_one(struct supervised_exec *x, enum journal_stream which
     return source_add(x->sup, &x->streams[which].src, fd, EPOLLIN, streams_on_stream, err);
 }
 
-/* Takes the descriptors that it has put under watch: those are then in streams[].src. */
+/* Takes each descriptor that it watches; it is then in streams[].src. */
 int streams_open(struct supervised_exec *x, int out, int err_fd, struct err *err)
 {
-    int r = 0;
+    if (out >= 0) {
+        int r = streams_open_one(x, JOURNAL_STDOUT, out, err);
 
-    if (out >= 0)
-        r = streams_open_one(x, JOURNAL_STDOUT, out, err);
-    if (r < 0)
-        return r;
-    if (err_fd >= 0)
-        r = streams_open_one(x, JOURNAL_STDERR, err_fd, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return err_fd >= 0 ? streams_open_one(x, JOURNAL_STDERR, err_fd, err) : 0;
 }
 
 bool streams_drained(const struct supervised_exec *x)
@@ -279,8 +277,8 @@ bool streams_drained(const struct supervised_exec *x)
 }
 
 /*
- * The record is written and its byte counts stand. A daemonised child may go on writing: its pipe
- * is read and forgotten, slowly, so that it neither blocks for ever nor dies of SIGPIPE.
+ * The record is written, and its byte counts are final. A daemonised child may go on writing: we
+ * read its pipe slowly and drop the bytes, so that it neither blocks for ever nor gets SIGPIPE.
  */
 void stream_discard(struct supervised_exec *x)
 {

@@ -1,12 +1,12 @@
 /*
- * All deadlines on one timerfd (CLOCK_BOOTTIME: goes on in suspend, does not follow the wall
- * clock): it is set to the earliest, and on expiry each owner looks for itself.
+ * All deadlines share one timerfd, which is set to the earliest. When it expires, each object checks
+ * its own deadline. CLOCK_BOOTTIME continues in suspend and does not follow the wall clock.
  */
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "lib/base/macro.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 static uint64_t timers_exec_timeout_at(const struct supervised_exec *x)
 {
@@ -70,7 +70,7 @@ void timers_on_expiry(struct loop_source *src, uint32_t events _unused_)
 
     if (read(src->fd, &count, sizeof(count)) < 0)
         return;
-    s->timer_at = 0; /* it has fired: to be set anew */
+    s->timer_at = 0; /* it has fired and must be set again */
     now = time_mono();
     if (now >= s->ops->timer_at(s))
         s->ops->timer(s, now);

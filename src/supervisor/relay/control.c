@@ -193,12 +193,12 @@ static int relay_control_end_container(const struct relay *r, const struct deadl
                                        struct err *err)
 {
     _cleanup_err_ struct err first = ERR_INIT;
-    struct relay_container box;
-    int n = call_inspect(r, by, &box, err);
+    struct relay_container container;
+    int n = call_inspect(r, by, &container, err);
 
-    if (n < 0 || box.life == LIFE_GONE)
+    if (n < 0 || container.life == LIFE_GONE)
         return n;
-    if (box.life == LIFE_PAUSED)
+    if (container.life == LIFE_PAUSED)
         n = relay_control_post(r, "unpause", DOCKER_NOT_PAUSED, by, err);
     if (n < 0)
         return n;
@@ -211,11 +211,11 @@ static void relay_control_run_stop(struct relay_work *w)
 {
     struct relay_control *c = container_of(w, struct relay_control, work);
     struct deadline by = deadline_in(STOP_TIMEOUT);
-    struct relay_container box;
+    struct relay_container container;
 
     if (relay_control_end_container(w->relay, &by, &w->err) >= 0 &&
-        call_inspect(w->relay, &by, &box, &w->err) >= 0)
-        c->gone = box.life == LIFE_GONE;
+        call_inspect(w->relay, &by, &container, &w->err) >= 0)
+        c->gone = container.life == LIFE_GONE;
 }
 
 /* What cannot be stopped is not said to be: its execs are lost, and the daemon will find the

@@ -40,8 +40,8 @@ void relay_exec_over(struct supervised_exec *base)
 {
     struct relay_exec *x = relay_exec_of(base);
 
-    if (x->line.relay)
-        guest_stream_done(&x->line);
+    if (x->stream.relay)
+        guest_stream_done(&x->stream);
     loss_forget(x);
     relay_exec_close_input(x);
     x->kill_by = x->end_by = DEADLINE_NEVER;
@@ -56,7 +56,7 @@ void relay_exec_done(struct supervised_exec *base)
 
 static void relay_exec_watch_input(struct relay_exec *x)
 {
-    bool room = x->credit && x->line.out.len < INPUT_QUEUE && x->line.state == GUEST_STREAM_UP;
+    bool room = x->credit && x->stream.out.len < INPUT_QUEUE && x->stream.state == GUEST_STREAM_UP;
 
     source_set(x->exec.sup, &x->input, room ? EPOLLIN : 0);
 }
@@ -72,14 +72,14 @@ static void relay_exec_on_input(struct loop_source *src, uint32_t events _unused
         return;
     if (n > 0) {
         x->credit -= (uint32_t)n;
-        r = guest_put(&x->line.out, GUEST_STDIN, io, (size_t)n);
+        r = guest_put(&x->stream.out, GUEST_STDIN, io, (size_t)n);
     } else {
         relay_exec_close_input(x);
-        r = guest_put(&x->line.out, GUEST_STDIN_EOF, NULL, 0);
+        r = guest_put(&x->stream.out, GUEST_STDIN_EOF, NULL, 0);
     }
     if (r < 0) /* the queue is kept far below its maximum */
         relay_exec_close_input(x);
-    guest_stream_flush(&x->line);
+    guest_stream_flush(&x->stream);
     relay_exec_watch_input(x);
 }
 
@@ -142,7 +142,7 @@ static bool relay_exec_tells_user(const char *variable)
  * engine. */
 static char **relay_exec_make_env(const struct relay_exec *x)
 {
-    const struct relay *r = x->line.relay;
+    const struct relay *r = x->stream.relay;
     bool other = !STREQ(x->user, r->plan.user);
     char **env = NULL;
 
@@ -172,7 +172,7 @@ static void relay_exec_add_secrets(struct guest_spec *spec, const struct handove
 
 static void relay_exec_on_greeted(struct guest_stream *l)
 {
-    struct relay_exec *x = container_of(l, struct relay_exec, line);
+    struct relay_exec *x = container_of(l, struct relay_exec, stream);
     const struct exec_spec *asked = &x->exec.spec;
     _cleanup_strv_ char **env = relay_exec_make_env(x);
     _cleanup_err_ struct err err = ERR_INIT;
@@ -250,17 +250,17 @@ static int relay_exec_on_exit_frame(struct relay_exec *x, const struct guest_fra
 
     if (r < 0)
         return r;
-    x->told = true;
+    x->exit_known = true;
     base->wait_status = (int)x->exit.status;
     base->fed = false;
-    guest_stream_close(&x->line);
+    guest_stream_close(&x->stream);
     exec_main_ended(base);
     return 1;
 }
 
 static int relay_exec_on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
-    struct relay_exec *x = container_of(l, struct relay_exec, line);
+    struct relay_exec *x = container_of(l, struct relay_exec, stream);
     bool running = x->exec.state == EXEC_RUNNING;
     unsigned type = f->type;
 
@@ -285,13 +285,13 @@ static int relay_exec_on_frame(struct guest_stream *l, const struct guest_frame 
 
 static void relay_exec_on_drained(struct guest_stream *l)
 {
-    relay_exec_watch_input(container_of(l, struct relay_exec, line));
+    relay_exec_watch_input(container_of(l, struct relay_exec, stream));
 }
 
 /* Before RUN was sent there is nothing of it inside: only the reason is to be told. */
 static void relay_exec_on_ended(struct guest_stream *l, struct err *err)
 {
-    struct relay_exec *x = container_of(l, struct relay_exec, line);
+    struct relay_exec *x = container_of(l, struct relay_exec, stream);
 
     if (x->exec.state == EXEC_STARTING && !l->guest_pid)
         exec_fail_start(&x->exec, err);
@@ -314,7 +314,7 @@ void relay_exec_attach(struct relay_exec *x, struct relay *r)
     x->exec.tty = spec->flags & SUP_EXEC_TTY;
     x->exec.fed = true;
     x->exec.awaited = true;
-    guest_stream_init(&x->line, r, &exec_stream_ops);
+    guest_stream_init(&x->stream, r, &exec_stream_ops);
 }
 
 int relay_exec_launch(struct supervised_exec *base, struct err *err)
@@ -326,20 +326,20 @@ int relay_exec_launch(struct supervised_exec *base, struct err *err)
     if (n < 0)
         return n;
     relay_exec_attach(x, relay_of(base->sup));
-    guest_stream_open(&x->line, x->user, args);
+    guest_stream_open(&x->stream, x->user, args);
     return 0;
 }
 
 void relay_exec_readable(struct supervised_exec *base)
 {
-    guest_stream_resume(&relay_exec_of(base)->line);
+    guest_stream_resume(&relay_exec_of(base)->stream);
 }
 
 /* ---- orders ---- */
 
 int relay_exec_signal(struct supervised_exec *base, int sig, struct err *err)
 {
-    struct guest_stream *l = &relay_exec_of(base)->line;
+    struct guest_stream *l = &relay_exec_of(base)->stream;
 
     if (l->state != GUEST_STREAM_UP)
         return 0; /* it is ending already */
@@ -351,7 +351,7 @@ int relay_exec_signal(struct supervised_exec *base, int sig, struct err *err)
 
 int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols, struct err *err)
 {
-    struct guest_stream *l = &relay_exec_of(base)->line;
+    struct guest_stream *l = &relay_exec_of(base)->stream;
 
     if (l->state != GUEST_STREAM_UP)
         return 0;
@@ -371,8 +371,8 @@ static void relay_exec_await_end(struct relay_exec *x)
 void relay_exec_kill(struct supervised_exec *base)
 {
     struct relay_exec *x = relay_exec_of(base);
-    struct guest_stream *l = &x->line;
-    bool alone = l->relay->lines == l && !l->next;
+    struct guest_stream *l = &x->stream;
+    bool alone = l->relay->guest_streams == l && !l->next;
 
     if (l->state == GUEST_STREAM_OPENING || l->state == GUEST_STREAM_GREETING) {
         _cleanup_err_ struct err err = ERR_INIT;
@@ -392,7 +392,7 @@ void relay_exec_kill(struct supervised_exec *base)
 
 /* ---- the record ---- */
 
-bool relay_exec_has_company(const struct supervised_exec *base _unused_)
+bool relay_exec_has_survivors(const struct supervised_exec *base _unused_)
 {
     return false; /* the guest has waited for it */
 }
@@ -414,11 +414,11 @@ static uint64_t relay_exec_risen(uint64_t before, uint64_t after)
 void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec)
 {
     const struct relay_exec *x = container_of(base, const struct relay_exec, exec);
-    const struct relay *r = x->line.relay;
+    const struct relay *r = x->stream.relay;
     const struct guest_exit *e = &x->exit;
 
     rec->memory_limit = r->plan.unenforced & LIMIT_MEMORY ? 0 : r->plan.memory;
-    if (!x->told)
+    if (!x->exit_known)
         return;
     rec->drained = e->flags & GUEST_EXIT_DRAINED;
     rec->cpu_usec = relay_exec_known(e->cpu_usec);
@@ -453,12 +453,12 @@ static void relay_exec_expire(struct relay_exec *x, uint64_t now)
 {
     if (now >= x->end_by) {
         x->end_by = DEADLINE_NEVER;
-        guest_stream_close(&x->line);
+        guest_stream_close(&x->stream);
         loss_forget(x); /* the engine need not be asked */
         loss_begin(x, NULL);
     } else if (now >= x->kill_by) {
         x->kill_by = DEADLINE_NEVER;
-        guest_stream_close(&x->line);
+        guest_stream_close(&x->stream);
         loss_begin(x, NULL);
     }
 }

@@ -25,7 +25,7 @@ enum {
 
 struct opening {
     struct relay_work work;
-    struct guest_stream *line; /* NULL: it was closed meanwhile */
+    struct guest_stream *stream; /* NULL: it was closed meanwhile */
     char *user;
     char **args;
     struct opened opened;
@@ -51,7 +51,7 @@ void guest_stream_init(struct guest_stream *l, struct relay *r, const struct gue
 
 static void guest_stream_unlink_line(struct guest_stream *l)
 {
-    struct guest_stream **at = &l->relay->lines;
+    struct guest_stream **at = &l->relay->guest_streams;
 
     while (*at != l)
         at = &(*at)->next;
@@ -71,7 +71,7 @@ void guest_stream_close(struct guest_stream *l)
     l->greet_by = DEADLINE_NEVER;
     if (l->opening) { /* its result will find nobody */
         l->opening->dropped = true;
-        container_of(l->opening, struct opening, work)->line = NULL;
+        container_of(l->opening, struct opening, work)->stream = NULL;
     }
     l->opening = NULL;
 }
@@ -269,11 +269,11 @@ static bool guest_stream_is_dead(const struct relay *r)
 
     for (int i = 0; i < DEAD_LOOKS; i++) {
         _cleanup_err_ struct err err = ERR_INIT;
-        struct relay_container box;
+        struct relay_container container;
 
-        if (call_inspect(r, &by, &box, &err) < 0)
+        if (call_inspect(r, &by, &container, &err) < 0)
             return false;
-        if (box.life == LIFE_GONE)
+        if (container.life == LIFE_GONE)
             return true;
         poll(NULL, 0, DEAD_LOOK_MS);
     }
@@ -325,7 +325,7 @@ static void guest_stream_connected(struct guest_stream *l, struct opening *o)
 static void guest_stream_opening_done(struct relay_work *w)
 {
     struct opening *o = container_of(w, struct opening, work);
-    struct guest_stream *l = o->line;
+    struct guest_stream *l = o->stream;
 
     if (l)
         l->opening = NULL;
@@ -349,14 +349,14 @@ static struct opening *guest_stream_opening_new(struct guest_stream *l, const ch
                                   .kind = WORK_OPEN,
                                   .run = guest_stream_run_opening,
                                   .done = guest_stream_opening_done};
-    o->line = l;
+    o->stream = l;
     o->user = xstrdup(user);
     o->args = strv_copy((char *const *)args);
     o->opened.stream.fd = -1;
     l->opening = &o->work;
     l->state = GUEST_STREAM_OPENING;
-    l->next = l->relay->lines;
-    l->relay->lines = l;
+    l->next = l->relay->guest_streams;
+    l->relay->guest_streams = l;
     return o;
 }
 
@@ -375,20 +375,20 @@ void guest_stream_open_now(struct guest_stream *l, const char *user, const char 
 
 /* ---- time ---- */
 
-uint64_t lines_next(const struct relay *r)
+uint64_t guest_streams_next(const struct relay *r)
 {
     uint64_t at = DEADLINE_NEVER;
 
-    for (const struct guest_stream *l = r->lines; l; l = l->next)
+    for (const struct guest_stream *l = r->guest_streams; l; l = l->next)
         at = MIN(at, l->greet_by);
     return at;
 }
 
-void lines_expire(struct relay *r, uint64_t now)
+void guest_streams_expire(struct relay *r, uint64_t now)
 {
     struct guest_stream *next;
 
-    for (struct guest_stream *l = r->lines; l; l = next) {
+    for (struct guest_stream *l = r->guest_streams; l; l = next) {
         _cleanup_err_ struct err err = ERR_INIT;
 
         next = l->next;

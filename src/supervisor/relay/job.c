@@ -27,7 +27,7 @@ enum job_kind { JOB_DIAL, JOB_COPY_IN, JOB_COPY_OUT };
 struct relay_job {
     struct relay_job *next;
     enum job_kind kind;
-    struct guest_stream line;
+    struct guest_stream stream;
     struct supervisor_peer *peer; /* who waits for RESULT; NULL: nobody (any more) */
     uint64_t seq;
     struct loop_source local;
@@ -44,13 +44,13 @@ struct relay_job {
 
 static void relay_job_free(struct relay_job *j)
 {
-    struct relay_job **at = &j->line.relay->jobs;
+    struct relay_job **at = &j->stream.relay->jobs;
 
     while (*at != j)
         at = &(*at)->next;
     *at = j->next;
-    guest_stream_done(&j->line);
-    source_close(&j->line.relay->sup, &j->local);
+    guest_stream_done(&j->stream);
+    source_close(&j->stream.relay->sup, &j->local);
     fd_close(j->tar_fd);
     buf_done(&j->out);
     err_done(&j->err);
@@ -94,7 +94,7 @@ static void relay_job_fail(struct relay_job *j, struct err *err)
     if (!j->err.code)
         err_move(&j->err, err);
     j->over = true;
-    guest_stream_close(&j->line);
+    guest_stream_close(&j->stream);
 }
 
 /* ---- the local side ---- */
@@ -102,13 +102,14 @@ static void relay_job_fail(struct relay_job *j, struct err *err)
 static void relay_job_watch_local(struct relay_job *j)
 {
     uint32_t events = j->out.len ? EPOLLOUT : 0;
-    bool reads = j->kind != JOB_COPY_OUT && !j->local_read_done && j->line.state == GUEST_STREAM_UP;
+    bool reads =
+        j->kind != JOB_COPY_OUT && !j->local_read_done && j->stream.state == GUEST_STREAM_UP;
 
-    if (reads && j->line.out.len < JOB_QUEUE)
+    if (reads && j->stream.out.len < JOB_QUEUE)
         events |= EPOLLIN;
     if (j->kind == JOB_DIAL && j->local_read_done)
         events |= EPOLLPRI; /* never comes, but with it the hang-up is told */
-    source_set(&j->line.relay->sup, &j->local, events);
+    source_set(&j->stream.relay->sup, &j->local, events);
 }
 
 static void relay_job_local_lost(struct relay_job *j, int errnum)
@@ -138,12 +139,12 @@ static void relay_job_write_local(struct relay_job *j)
     if (!j->out.len && j->guest_done && j->kind == JOB_DIAL)
         shutdown(j->local.fd, SHUT_WR);
     if (j->out.len < JOB_QUEUE)
-        guest_stream_resume(&j->line);
+        guest_stream_resume(&j->stream);
 }
 
 static void relay_job_read_local(struct relay_job *j)
 {
-    char *io = supervisor_io(&j->line.relay->sup);
+    char *io = supervisor_io(&j->stream.relay->sup);
     ssize_t n = read(j->local.fd, io, JOB_CHUNK);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -153,10 +154,10 @@ static void relay_job_read_local(struct relay_job *j)
         return;
     }
     j->local_read_done = n == 0;
-    if (guest_put(&j->line.out, n ? GUEST_STDIN : GUEST_STDIN_EOF, io, (size_t)n) < 0)
+    if (guest_put(&j->stream.out, n ? GUEST_STDIN : GUEST_STDIN_EOF, io, (size_t)n) < 0)
         relay_job_local_lost(j, ENOBUFS);
     else
-        guest_stream_flush(&j->line);
+        guest_stream_flush(&j->stream);
 }
 
 static void relay_job_on_local(struct loop_source *src, uint32_t events)
@@ -184,7 +185,7 @@ static void relay_job_set_local(struct relay_job *j, int fd)
 
 static void relay_job_on_greeted(struct guest_stream *l)
 {
-    struct relay_job *j = container_of(l, struct relay_job, line);
+    struct relay_job *j = container_of(l, struct relay_job, stream);
 
     if (j->kind != JOB_DIAL)
         relay_job_set_local(j, TAKE_FD(j->tar_fd));
@@ -212,7 +213,7 @@ static int relay_job_on_output(struct relay_job *j, const struct guest_frame *f,
 
 static int relay_job_on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
-    struct relay_job *j = container_of(l, struct relay_job, line);
+    struct relay_job *j = container_of(l, struct relay_job, stream);
     bool dialled = j->kind == JOB_DIAL && j->local.fd >= 0;
     unsigned type = f->type;
 
@@ -238,7 +239,7 @@ static int relay_job_on_frame(struct guest_stream *l, const struct guest_frame *
 
 static void relay_job_on_drained(struct guest_stream *l)
 {
-    struct relay_job *j = container_of(l, struct relay_job, line);
+    struct relay_job *j = container_of(l, struct relay_job, stream);
 
     relay_job_watch_local(j);
 }
@@ -246,7 +247,7 @@ static void relay_job_on_drained(struct guest_stream *l)
 /* Also after the last frame: the engine ends the stream. */
 static void relay_job_on_ended(struct guest_stream *l, struct err *err)
 {
-    struct relay_job *j = container_of(l, struct relay_job, line);
+    struct relay_job *j = container_of(l, struct relay_job, stream);
     _cleanup_err_ struct err none = ERR_INIT;
 
     if (!j->over && !err)
@@ -257,7 +258,7 @@ static void relay_job_on_ended(struct guest_stream *l, struct err *err)
 
 static void relay_job_on_settle(struct guest_stream *l)
 {
-    relay_job_settle(container_of(l, struct relay_job, line));
+    relay_job_settle(container_of(l, struct relay_job, stream));
 }
 
 static const struct guest_stream_ops job_stream_ops = {
@@ -295,8 +296,8 @@ static int relay_job_start(struct supervisor_peer *p, uint64_t seq, enum job_kin
     j->out = (struct buf)BUF_INIT(JOB_QUEUE_MAX);
     j->next = r->jobs;
     r->jobs = j;
-    guest_stream_init(&j->line, r, &job_stream_ops);
-    guest_stream_open(&j->line, r->plan.user, args);
+    guest_stream_init(&j->stream, r, &job_stream_ops);
+    guest_stream_open(&j->stream, r->plan.user, args);
     return 1;
 }
 

@@ -25,7 +25,7 @@ struct loss {
     char *exec_id, user[RELAY_USER_MAX + 1];
     uint32_t guest_pid;
     /* what was found out; work.err: nothing */
-    struct relay_container box;
+    struct relay_container container;
     int status; /* of the guest, or -1 */
     struct err status_err, reap_err;
 };
@@ -48,14 +48,14 @@ static void loss_free(struct loss *l)
 
 /* Whether it has gone, or goes in the next moment. */
 static bool loss_await_gone(const struct relay *r, const struct deadline *by,
-                            struct relay_container *box, struct err *err)
+                            struct relay_container *container, struct err *err)
 {
     struct deadline soon = deadline_in(LOSS_GONE_TIMEOUT);
 
     do {
-        if (call_inspect(r, by, box, err) < 0)
+        if (call_inspect(r, by, container, err) < 0)
             return true;
-        if (box->life == LIFE_GONE)
+        if (container->life == LIFE_GONE)
             return true;
         poll(NULL, 0, LOSS_GONE_POLL_MS);
     } while (!deadline_passed(&soon));
@@ -67,12 +67,12 @@ static void loss_run(struct relay_work *w)
     struct loss *l = container_of(w, struct loss, work);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT), soon;
 
-    if (call_inspect(w->relay, &by, &l->box, &w->err) < 0 || l->box.life == LIFE_GONE)
+    if (call_inspect(w->relay, &by, &l->container, &w->err) < 0 || l->container.life == LIFE_GONE)
         return;
-    if (l->box.life == LIFE_RUNNING)
+    if (l->container.life == LIFE_RUNNING)
         call_reap(w->relay, l->user, l->guest_pid, &by, &l->reap_err);
     /* When a container dies, its streams end some time before the engine says so. */
-    if (l->reap_err.code && loss_await_gone(w->relay, &by, &l->box, &w->err))
+    if (l->reap_err.code && loss_await_gone(w->relay, &by, &l->container, &w->err))
         return;
     soon = deadline_in(LOSS_STATUS_TIMEOUT);
     if (l->exec_id)
@@ -158,11 +158,11 @@ static void loss_done(struct relay_work *w)
     struct loss *l = container_of(w, struct loss, work);
     struct relay_exec *x = l->x;
 
-    bool gone = w->relay->sup.gone || (!w->err.code && l->box.life == LIFE_GONE);
+    bool gone = w->relay->sup.gone || (!w->err.code && l->container.life == LIFE_GONE);
 
     if (x)
         x->loss = NULL;
-    if (!gone && (w->err.code || l->reap_err.code || l->box.life == LIFE_PAUSED))
+    if (!gone && (w->err.code || l->reap_err.code || l->container.life == LIFE_PAUSED))
         loss_orphan_add(l);
     if (x && gone)
         loss_ended_with_container(w->relay, x);
@@ -184,7 +184,7 @@ static struct loss *loss_new(const char *user, uint32_t guest_pid)
 
 void loss_begin(struct relay_exec *x, const struct err *why)
 {
-    struct relay *r = x->line.relay;
+    struct relay *r = x->stream.relay;
     struct loss *l;
 
     if (x->loss)
@@ -193,12 +193,12 @@ void loss_begin(struct relay_exec *x, const struct err *why)
         loss_ended_with_container(r, x);
         return;
     }
-    l = loss_new(x->user, x->line.guest_pid);
+    l = loss_new(x->user, x->stream.guest_pid);
     l->x = x;
     if (why)
         err_copy(&l->why, why);
-    if (x->line.exec_id)
-        l->exec_id = xstrdup(x->line.exec_id);
+    if (x->stream.exec_id)
+        l->exec_id = xstrdup(x->stream.exec_id);
     x->loss = &l->work;
     work_submit(r, &l->work);
 }

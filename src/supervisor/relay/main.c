@@ -17,7 +17,8 @@ static void relay_finish(struct supervisor *sup)
     packages_tunnel_end(relay_of(sup));
 }
 
-/* Not one of the codes that a supervisor without any door answers with: this one says why. */
+/* The error code must differ from ERR_UNSUPPORTED, which means a supervisor without this request:
+ * here the message has the reason. */
 static int relay_packages_listener(struct supervisor *sup, struct err *err)
 {
     struct relay *r = relay_of(sup);
@@ -35,14 +36,14 @@ static uint64_t relay_timer_at(const struct supervisor *sup)
     const struct relay *r = container_of(sup, const struct relay, sup);
 
     return MIN(MIN(MIN(r->stop_at, r->orphans_at), packages_tunnel_next(r)),
-               MIN(lines_next(r), relay_execs_next(r)));
+               MIN(guest_streams_next(r), relay_execs_next(r)));
 }
 
 static void relay_timer(struct supervisor *sup, uint64_t now)
 {
     struct relay *r = relay_of(sup);
 
-    lines_expire(r, now);
+    guest_streams_expire(r, now);
     relay_execs_expire(r, now);
     packages_tunnel_expire(r, now);
     if (now >= r->stop_at)
@@ -66,7 +67,7 @@ static const struct supervisor_ops relay_ops = {
     .terminal = relay_exec_terminal,
     .resize = relay_exec_resize,
     .stdin_close = relay_exec_stdin_close,
-    .has_company = relay_exec_has_company,
+    .has_survivors = relay_exec_has_survivors,
     .fill = relay_exec_fill,
     .over = relay_exec_over,
     .readable = relay_exec_readable,
@@ -127,24 +128,26 @@ static int relay_find_container(struct relay *r, struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
-    struct relay_container box;
+    struct relay_container container;
     int n;
 
     n = docker_endpoint_parse(r->plan.endpoint, &endpoint, err);
-    if (n >= 0)
-        n = docker_open(&endpoint, &by, &r->docker, err);
-    if (n >= 0)
-        n = call_inspect(r, &by, &box, err);
     if (n < 0)
         return n;
-    if (box.life == LIFE_GONE)
+    n = docker_open(&endpoint, &by, &r->docker, err);
+    if (n < 0)
+        return n;
+    n = call_inspect(r, &by, &container, err);
+    if (n < 0)
+        return n;
+    if (container.life == LIFE_GONE)
         return err_set(err, ERR_ENGINE, "the container ended immediately after its start");
-    r->sup.pid = box.pid;
-    r->sup.state = box.life == LIFE_PAUSED ? SUP_PAUSED : SUP_RUNNING;
+    r->sup.pid = container.pid;
+    r->sup.state = container.life == LIFE_PAUSED ? SUP_PAUSED : SUP_RUNNING;
     return 0;
 }
 
-/* The plan says what the daemon believes of the engine's machine; what is found here decides. */
+/* The plan holds the daemon's assumption about the engine's machine; the check here decides. */
 static int relay_open_near(struct relay *r, struct err *err)
 {
     if (r->plan.packages_inside)
@@ -153,8 +156,8 @@ static int relay_open_near(struct relay *r, struct err *err)
                                   &r->packages_listener, err);
 }
 
-/* A container without it is as good as one of network `none`: whoever asks is told why. Before the
- * first thread is started, and before any command could take the port. */
+/* A container without the listener behaves as one of network `none`, and LISTENER is answered with
+ * the reason. Called before the first thread starts and before any command could take the port. */
 static void relay_open_packages_listener(struct relay *r)
 {
     _cleanup_err_ struct err near = ERR_INIT;
@@ -172,19 +175,22 @@ static void relay_open_packages_listener(struct relay *r)
 
 static int relay_bring_up(struct relay *r, struct err *err)
 {
-    int n = relay_read_plan(r, err);
+    int n;
 
-    if (n >= 0)
-        n = supervisor_open(&r->sup, r->plan.run_dir, r->plan.exec_dir, err);
-    if (n >= 0)
-        n = works_open(r, err);
-    if (n >= 0)
-        n = relay_find_container(r, err);
-    if (n >= 0)
-        relay_open_packages_listener(r);
-    if (n >= 0)
-        n = watch_start(r, err);
-    return n;
+    n = relay_read_plan(r, err);
+    if (n < 0)
+        return n;
+    n = supervisor_open(&r->sup, r->plan.run_dir, r->plan.exec_dir, err);
+    if (n < 0)
+        return n;
+    n = works_open(r, err);
+    if (n < 0)
+        return n;
+    n = relay_find_container(r, err);
+    if (n < 0)
+        return n;
+    relay_open_packages_listener(r);
+    return watch_start(r, err);
 }
 
 static int relay_run(struct relay *r)
@@ -203,12 +209,12 @@ static int relay_run(struct relay *r)
 }
 
 /*
- * Threads may still sit in a call to an engine that hangs: they hold nothing that must be put away,
- * and nobody waits for them.
+ * Threads may still be in a call to an engine that hangs. They hold nothing that needs cleanup, so
+ * we exit without waiting for them.
  */
 int relay_main(int argc _unused_, char **argv _unused_)
 {
-    static struct relay r; /* threads may see it until the very end */
+    static struct relay r; /* static, because threads may use it until the process ends */
     int status;
 
     json_need_memory();

@@ -37,7 +37,7 @@ static int packages_listener_namespaces_to_enter(pid_t pid, int *ret, struct err
     return 0;
 }
 
-/* The child's whole life. */
+/* In the child: enters the namespaces, listens, sends the socket or the error, exits. */
 _noreturn_ static void packages_listener_go_in(int pidfd, int flags, uint16_t port, int sock)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -90,7 +90,7 @@ static int packages_listener_send_in(int pidfd, int flags, uint16_t port, int *r
         return err_sys(err, errno, "fork");
     if (child == 0)
         packages_listener_go_in(pidfd, flags, port, theirs);
-    theirs = fd_close(theirs); /* its end is then the child's */
+    theirs = fd_close(theirs); /* so that our end sees the child's exit */
     r = packages_listener_receive(ours, ret_fd, err);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
@@ -104,12 +104,15 @@ int packages_listener_open(const char *container, pid_t pid, uint16_t port, int 
     int flags = 0, r;
 
     r = pidfd_open_pid(pid, &pidfd, err);
-    if (r >= 0 && !pidfd_in_cgroup(pidfd, pid, container))
-        r = err_set(
-            err, ERR_ENGINE,
-            "process %d is not in the container on this machine (the engine reported this pid)",
-            (int)pid);
-    if (r >= 0)
-        r = packages_listener_namespaces_to_enter(pid, &flags, err);
-    return r < 0 ? r : packages_listener_send_in(pidfd, flags, port, ret_fd, err);
+    if (r < 0)
+        return r;
+    if (!pidfd_in_cgroup(pidfd, pid, container))
+        return err_set(err, ERR_ENGINE,
+                       "process %d is not in the container on this machine (the engine reported "
+                       "this pid)",
+                       (int)pid);
+    r = packages_listener_namespaces_to_enter(pid, &flags, err);
+    if (r < 0)
+        return r;
+    return packages_listener_send_in(pidfd, flags, port, ret_fd, err);
 }

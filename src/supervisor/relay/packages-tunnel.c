@@ -42,7 +42,7 @@ static struct carried *packages_tunnel_carried_of(struct guest_channel *c)
 
 static struct relay *relay_of_stream(struct guest_stream *l)
 {
-    return container_of(l, struct relay, packages_tunnel.line);
+    return container_of(l, struct relay, packages_tunnel.stream);
 }
 
 void packages_tunnel_init(struct relay *r)
@@ -55,21 +55,21 @@ void packages_tunnel_init(struct relay *r)
 static void packages_tunnel_watch(struct relay *r, struct carried *c)
 {
     source_set(&r->sup, &c->src,
-               (guest_channel_wants_read(&r->packages_tunnel.set, &c->channel) ? EPOLLIN : 0) |
+               (guest_channel_wants_read(&r->packages_tunnel.mux, &c->channel) ? EPOLLIN : 0) |
                    (guest_channel_wants_write(&c->channel) ? EPOLLOUT : 0));
 }
 
 static void packages_tunnel_drop(struct relay *r, struct carried *c)
 {
     source_set(&r->sup, &c->src, 0);
-    guest_mux_remove(&r->packages_tunnel.set, &c->channel);
+    guest_mux_remove(&r->packages_tunnel.mux, &c->channel);
     free(c);
 }
 
 static void packages_tunnel_drop_all(struct relay *r)
 {
-    while (r->packages_tunnel.set.n)
-        packages_tunnel_drop(r, packages_tunnel_carried_of(r->packages_tunnel.set.all[0]));
+    while (r->packages_tunnel.mux.n)
+        packages_tunnel_drop(r, packages_tunnel_carried_of(r->packages_tunnel.mux.all[0]));
 }
 
 static void packages_tunnel_update(struct relay *r, struct carried *c)
@@ -122,7 +122,7 @@ static void packages_tunnel_break_stream(struct relay *r, enum err_code code, co
 {
     err_done(&r->packages_tunnel.err);
     err_set(&r->packages_tunnel.err, code, "%s", why);
-    guest_stream_close(&r->packages_tunnel.line);
+    guest_stream_close(&r->packages_tunnel.stream);
     packages_tunnel_lost(r);
 }
 
@@ -132,7 +132,7 @@ static void packages_tunnel_on_channel(struct loop_source *src, uint32_t events 
 {
     struct carried *c = container_of(src, struct carried, src);
     struct relay *r = c->relay;
-    struct guest_mux *s = &r->packages_tunnel.set;
+    struct guest_mux *s = &r->packages_tunnel.mux;
     uint32_t wanted = src->events;
 
     if (wanted & EPOLLOUT)
@@ -143,13 +143,13 @@ static void packages_tunnel_on_channel(struct loop_source *src, uint32_t events 
     if (s->choked)
         packages_tunnel_break_stream(r, ERR_LIMIT, "the guest does not read its answers");
     else
-        guest_stream_flush(&r->packages_tunnel.line);
+        guest_stream_flush(&r->packages_tunnel.stream);
 }
 
 /* A registry that takes no more has a full queue, which is no reason to wait: who asked is told. */
 static int packages_tunnel_take_call(struct relay *r, uint32_t id, struct err *err)
 {
-    struct guest_mux *s = &r->packages_tunnel.set;
+    struct guest_mux *s = &r->packages_tunnel.mux;
     struct carried *c;
     int fd = -1;
 
@@ -177,13 +177,13 @@ static int packages_tunnel_take_frame(struct relay *r, const struct guest_frame 
 
     if (f->type == GUEST_CALL_OPEN)
         return packages_tunnel_take_call(r, guest_get_u32(f), err);
-    n = guest_mux_take(&r->packages_tunnel.set, f, &c, err);
+    n = guest_mux_take(&r->packages_tunnel.mux, f, &c, err);
     if (c && n >= 0)
         packages_tunnel_update(r, packages_tunnel_carried_of(c));
     return n;
 }
 
-static int packages_tunnel_on_first_word(struct relay *r, const struct guest_frame *f,
+static int packages_tunnel_on_first_frame(struct relay *r, const struct guest_frame *f,
                                          struct err *err)
 {
     struct packages_tunnel *p = &r->packages_tunnel;
@@ -205,12 +205,12 @@ static int packages_tunnel_on_frame(struct guest_stream *l, const struct guest_f
 {
     struct relay *r = relay_of_stream(l);
     int n = r->packages_tunnel.listening ? packages_tunnel_take_frame(r, f, err)
-                                         : packages_tunnel_on_first_word(r, f, err);
+                                         : packages_tunnel_on_first_frame(r, f, err);
 
-    if (n >= 0 && r->packages_tunnel.set.choked)
-        n = err_set(err, ERR_LIMIT, "the guest does not read its answers");
     if (n < 0)
         return n;
+    if (r->packages_tunnel.mux.choked)
+        return err_set(err, ERR_LIMIT, "the guest does not read its answers");
     guest_stream_flush(l);
     return 1;
 }
@@ -219,8 +219,8 @@ static void packages_tunnel_on_drained(struct guest_stream *l)
 {
     struct relay *r = relay_of_stream(l);
 
-    for (size_t i = 0; i < r->packages_tunnel.set.n; i++)
-        packages_tunnel_watch(r, packages_tunnel_carried_of(r->packages_tunnel.set.all[i]));
+    for (size_t i = 0; i < r->packages_tunnel.mux.n; i++)
+        packages_tunnel_watch(r, packages_tunnel_carried_of(r->packages_tunnel.mux.all[i]));
 }
 
 static void packages_tunnel_on_greeted(struct guest_stream *l _unused_)
@@ -244,10 +244,10 @@ static void packages_tunnel_begin(struct relay *r, void (*open)(struct guest_str
     const char *const args[] = {"listen", port, NULL};
 
     snprintf(port, sizeof(port), "%u", r->plan.packages_port);
-    guest_stream_init(&p->line, r, &packages_tunnel_ops);
-    p->set = (struct guest_mux){.side = GUEST_SIDE_RELAY, .out = &p->line.out};
+    guest_stream_init(&p->stream, r, &packages_tunnel_ops);
+    p->mux = (struct guest_mux){.side = GUEST_SIDE_RELAY, .out = &p->stream.out};
     p->at = time_mono() + RELAY_CALL_TIMEOUT + RELAY_GREET_TIMEOUT;
-    open(&p->line, PACKAGES_TUNNEL_USER, args);
+    open(&p->stream, PACKAGES_TUNNEL_USER, args);
 }
 
 /* There is no loop yet: its one event is looked for by hand. */
@@ -255,14 +255,14 @@ static void packages_tunnel_await_listener(struct packages_tunnel *p)
 {
     struct deadline by = deadline_in(RELAY_GREET_TIMEOUT);
 
-    while (!p->listening && p->line.state != GUEST_STREAM_CLOSED) {
-        struct pollfd in = {.fd = p->line.src.fd, .events = POLLIN};
+    while (!p->listening && p->stream.state != GUEST_STREAM_CLOSED) {
+        struct pollfd in = {.fd = p->stream.src.fd, .events = POLLIN};
         int n = poll(&in, 1, deadline_ms(&by));
 
         if (n == 0)
             return;
         if (n > 0)
-            p->line.src.ready(&p->line.src, EPOLLIN);
+            p->stream.src.ready(&p->stream.src, EPOLLIN);
     }
 }
 
@@ -283,7 +283,7 @@ int packages_tunnel_open(struct relay *r, int *ret_fd, struct err *err)
         *ret_fd = TAKE_FD(fd);
         return 0;
     }
-    if (p->line.state != GUEST_STREAM_CLOSED)
+    if (p->stream.state != GUEST_STREAM_CLOSED)
         packages_tunnel_break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
     packages_tunnel_end(r);
     unlinkat(r->sup.run_dirfd, PACKAGES_TUNNEL_SOCKET, 0);
@@ -297,8 +297,8 @@ void packages_tunnel_end(struct relay *r)
     p->kept = false;
     p->at = DEADLINE_NEVER;
     packages_tunnel_drop_all(r);
-    if (p->line.relay)
-        guest_stream_done(&p->line);
+    if (p->stream.relay)
+        guest_stream_done(&p->stream);
 }
 
 uint64_t packages_tunnel_next(const struct relay *r)
@@ -314,12 +314,12 @@ void packages_tunnel_expire(struct relay *r, uint64_t now)
     if (now < p->at)
         return;
     p->at = DEADLINE_NEVER;
-    if (p->line.state != GUEST_STREAM_CLOSED)
+    if (p->stream.state != GUEST_STREAM_CLOSED)
         packages_tunnel_break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
     else if (packages_tunnel_is_wanted(r) && r->sup.state == SUP_PAUSED)
         p->at = now + p->pause_ms * USEC_PER_MSEC;
     else if (packages_tunnel_is_wanted(r)) {
-        guest_stream_done(&p->line);
+        guest_stream_done(&p->stream);
         packages_tunnel_begin(r, guest_stream_open);
     }
 }

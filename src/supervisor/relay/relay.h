@@ -1,5 +1,5 @@
 /*
- * The relay's own structures: the supervisor (supervisor/common/supervise.h) of one running Docker
+ * The relay's own structures: the supervisor (supervisor/common/supervisor.h) of one running Docker
  * or Podman sandbox. Only the files of this folder include this header.
  *
  * One loop, one thread touches these objects. Calls of the Engine API block, so each runs as a
@@ -25,7 +25,7 @@
 #include "proto/guest-mux.h"
 #include "proto/guest.h"
 #include "proto/relay-plan.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum {
     RELAY_JOBS_MAX = 64,   /* copies and dials */
@@ -88,7 +88,7 @@ enum guest_stream_state {
 };
 
 struct guest_stream {
-    struct guest_stream *next; /* of relay->lines while not CLOSED */
+    struct guest_stream *next; /* of relay->guest_streams while not CLOSED */
     struct relay *relay;
     const struct guest_stream_ops *ops;
     enum guest_stream_state state;
@@ -121,8 +121,8 @@ void guest_stream_flush(struct guest_stream *l);
 /* Bytes of the engine's stream, cut anywhere; at most GUEST_STREAM_CHUNK. Called by the line itself. */
 enum { GUEST_STREAM_CHUNK = 64 << 10 };
 void guest_stream_take(struct guest_stream *l, const char *data, size_t len);
-uint64_t lines_next(const struct relay *r); /* earliest greet_by */
-void lines_expire(struct relay *r, uint64_t now);
+uint64_t guest_streams_next(const struct relay *r); /* earliest greet_by */
+void guest_streams_expire(struct relay *r, uint64_t now);
 
 /* ---- calls.c: straight-line, on threads ---- */
 
@@ -135,9 +135,9 @@ int call_open(const struct relay *r, const char *user, const char *const *args,
               const struct deadline *by, struct opened *ret, enum docker_reason *ret_reason,
               struct err *err);
 
-enum box_life { LIFE_RUNNING, LIFE_PAUSED, LIFE_GONE };
+enum container_life { LIFE_RUNNING, LIFE_PAUSED, LIFE_GONE };
 struct relay_container {
-    enum box_life life;
+    enum container_life life;
     int pid; /* of its pid 1, seen from the engine's machine */
 };
 int call_inspect(const struct relay *r, const struct deadline *by, struct relay_container *ret,
@@ -152,8 +152,8 @@ int call_reap(const struct relay *r, const char *user, uint32_t guest_pid,
 /* ---- exec.c ---- */
 
 struct relay_exec {
-    struct supervised_exec exec; /* first: supervise/ allocates and frees it */
-    struct guest_stream line;
+    struct supervised_exec exec; /* first: supervisor/common allocates and frees it */
+    struct guest_stream stream;
     char user[RELAY_USER_MAX + 1];
     struct loop_source input; /* what the daemon writes to stdin */
     int input_end;           /* its other end: until handed over; with a tty, as long as it lives */
@@ -162,7 +162,7 @@ struct relay_exec {
     uint64_t end_by;         /* the container has gone: the stream must end until then */
     struct relay_work *loss; /* finding out how it ended */
     struct guest_exit exit;
-    bool told; /* exit is what the guest said */
+    bool exit_known; /* `exit` holds the guest's report */
 };
 
 void relay_exec_init(struct supervised_exec *base);
@@ -175,7 +175,7 @@ int relay_exec_terminal(struct supervised_exec *base);
 int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols, struct err *err);
 int relay_exec_stdin_close(struct supervised_exec *base, struct err *err);
 void relay_exec_readable(struct supervised_exec *base);
-bool relay_exec_has_company(const struct supervised_exec *base);
+bool relay_exec_has_survivors(const struct supervised_exec *base);
 void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec);
 void relay_exec_over(struct supervised_exec *base);
 uint64_t relay_execs_next(const struct relay *r);
@@ -225,8 +225,8 @@ int watch_start(struct relay *r, struct err *err);
  * the line says where a connection leads to.
  */
 struct packages_tunnel {
-    struct guest_stream line;
-    struct guest_mux set;
+    struct guest_stream stream;
+    struct guest_mux mux;
     bool listening;    /* the guest says so */
     bool kept;         /* it has once: a line that breaks is opened again */
     struct err err;    /* of the last try */
@@ -258,7 +258,7 @@ struct relay {
     struct err packages_err;
     struct packages_tunnel packages_tunnel;
 
-    struct guest_stream *lines;
+    struct guest_stream *guest_streams;
     struct relay_job *jobs;
     struct relay_control *controls;
     struct orphan *orphans; /* guests that could not be reaped yet */

@@ -137,13 +137,13 @@ static bool watch_look(struct relay_watcher *w)
 {
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
     _cleanup_err_ struct err err = ERR_INIT;
-    struct relay_container box;
+    struct relay_container container;
 
-    if (call_inspect(w->relay, &by, &box, &err) < 0) {
+    if (call_inspect(w->relay, &by, &container, &err) < 0) {
         watch_rest(w);
         return watch_still_hopes(w, &err);
     }
-    if (box.life == LIFE_GONE) {
+    if (container.life == LIFE_GONE) {
         watch_tell(w, NEWS_GONE, NULL);
         return false;
     }

@@ -17,7 +17,7 @@ enum { LAYER_PATH_MAX = NAME_MAX + 32 };
 
 /* ---- on the disk ---- */
 
-/* Without a range of ids all that we make is the caller's own, which is the agent inside. */
+/* Without a range of ids every file that we make belongs to the caller, who is the agent inside. */
 static uint32_t shim_caches_owner_of(const struct plan *plan)
 {
     return plan->id_base ? plan->cache_owner : 0;
@@ -45,24 +45,29 @@ static int shim_caches_make_overlay(const struct plan *plan, int dir, const char
 }
 
 /*
- * The base's folders belong to the agent, and tools do not use a cache that is not their user's
- * (pip as root least of all). Where the sandbox's user is another, each tool's folder is made anew
- * above the base's; what the base has in it still shows, and everybody may write to a copy of it.
+ * The base's folders belong to the agent, and tools refuse a cache of another user (pip as root,
+ * for example). If the sandbox has another user, we make each tool's folder again in the upper
+ * layer. The base's content still shows through, and every user may write to a copy of it.
  */
 static int shim_caches_own_tools(const struct plan *plan, int upper, struct err *err)
 {
     char base[PATH_MAX];
     _cleanup_closedir_ DIR *d = NULL;
-    int r = 0;
 
     snprintf(base, sizeof(base), "%s/cache", plan->cache_base);
     d = opendir(base);
     if (!d)
         return err_sys(err, errno, "read '%s'", base);
-    for (const struct dirent *e; r >= 0 && (e = readdir(d));)
-        if (e->d_name[0] != '.')
-            r = layers_folder(upper, e->d_name, 0755, shim_caches_owner_of(plan), err);
-    return r;
+    for (const struct dirent *e; (e = readdir(d));) {
+        int r;
+
+        if (e->d_name[0] == '.')
+            continue;
+        r = layers_folder(upper, e->d_name, 0755, shim_caches_owner_of(plan), err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int shim_caches_prepare_main(const struct plan *plan, int dir, struct err *err)
@@ -73,44 +78,47 @@ static int shim_caches_prepare_main(const struct plan *plan, int dir, struct err
     if (!plan->id_base || plan->cache_owner == PLAN_AGENT_ID)
         return 0;
     r = layers_folder(dir, "root/upper/cache", 0755, shim_caches_owner_of(plan), err);
-    if (r >= 0)
-        r = dir_open(dir, "root/upper/cache", &fd, err);
-    return r < 0 ? r : shim_caches_own_tools(plan, fd, err);
-}
-
-/* Elsewhere than on a disk of its own the daemon has thrown it away: it can do so as every user. */
-static int shim_caches_renew(const struct plan *plan, int dir, const char *tool, struct err *err)
-{
-    char path[LAYER_PATH_MAX];
-
-    snprintf(path, sizeof(path), "caches/%s", tool);
-    return plan->disk_image ? rmtree(dir, path, err) : 0;
+    if (r < 0)
+        return r;
+    r = dir_open(dir, "root/upper/cache", &fd, err);
+    if (r < 0)
+        return r;
+    return shim_caches_own_tools(plan, fd, err);
 }
 
 static int shim_caches_prepare_one(const struct plan *plan, const struct plan_cache *c, int dir,
                                    struct err *err)
 {
-    int r = 0;
+    char path[LAYER_PATH_MAX];
 
     if (c->kind == PLAN_CACHE_HIDDEN || c->kind == PLAN_CACHE_SHARED)
         return 0;
-    if (c->kind == PLAN_CACHE_READONLY)
-        r = shim_caches_renew(plan, dir, c->tool, err);
-    return r < 0 ? r : shim_caches_make_overlay(plan, dir, c->tool, err);
+    /* A read-only cache starts empty each time. Without a disk image the daemon has already deleted
+     * the old one, because it can act as every user. */
+    if (c->kind == PLAN_CACHE_READONLY && plan->disk_image) {
+        int r;
+
+        snprintf(path, sizeof(path), "caches/%s", c->tool);
+        r = rmtree(dir, path, err);
+        if (r < 0)
+            return r;
+    }
+    return shim_caches_make_overlay(plan, dir, c->tool, err);
 }
 
 int caches_prepare(const struct plan *plan, int dir, struct err *err)
 {
-    int r = plan->cache_base ? shim_caches_prepare_main(plan, dir, err) : 0;
-
-    for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
-        r = shim_caches_prepare_one(plan, &plan->caches[i], dir, err);
-    return r < 0 ? err_wrap(err, "prepare the package caches") : 0;
+    if (plan->cache_base && shim_caches_prepare_main(plan, dir, err) < 0)
+        return err_wrap(err, "prepare the package caches");
+    for (size_t i = 0; i < plan->n_caches; i++)
+        if (shim_caches_prepare_one(plan, &plan->caches[i], dir, err) < 0)
+            return err_wrap(err, "prepare the package caches");
+    return 0;
 }
 
 /* ---- inside ---- */
 
-/* An overlay also where nothing is to be below: the mount table then shows no path of the host. */
+/* An overlay even if the lower layer is empty: the mount table then shows no path of the host. */
 static int shim_caches_mount_layered(const struct plan_cache *c, int *ret, struct err *err)
 {
     char lower[LAYER_PATH_MAX] = "none", upper[LAYER_PATH_MAX], work[LAYER_PATH_MAX];
@@ -149,18 +157,21 @@ static int shim_caches_mount_one(const struct plan_cache *c, int shared, int sca
         r = shim_caches_mount_nothing(scaffold, &fd, err);
     else if (c->kind != PLAN_CACHE_SHARED)
         r = shim_caches_mount_layered(c, &fd, err);
-    if (r >= 0)
-        r = mount_point_mount(root_fd, c->target, MOUNT_POINT_FOLDER, fd < 0 ? shared : fd, err);
+    if (r < 0)
+        return err_wrap(err, "mount the cache of '%s'", c->tool);
+    r = mount_point_mount(root_fd, c->target, MOUNT_POINT_FOLDER, fd < 0 ? shared : fd, err);
     return r < 0 ? err_wrap(err, "mount the cache of '%s'", c->tool) : 0;
 }
 
 int caches_mount(const struct plan *plan, const struct layers *layers, int scaffold, int root_fd,
                  struct err *err)
 {
-    int r = 0;
+    for (size_t i = 0; i < plan->n_caches; i++) {
+        int r = shim_caches_mount_one(&plan->caches[i], layers->fd[LAYER_CACHES + i], scaffold,
+                                      root_fd, err);
 
-    for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
-        r = shim_caches_mount_one(&plan->caches[i], layers->fd[LAYER_CACHES + i], scaffold, root_fd,
-                                  err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * Package caches inside a sandbox: /cache, and what single tools have instead of a folder in it.
- * proto/plan.h says what lies where.
+ * Package caches inside a sandbox: /cache, and mounts for single tools that replace a folder in it.
+ * proto/plan.h describes the kinds of caches and their paths.
  */
 #pragma once
 
@@ -8,11 +8,10 @@
 #include "proto/plan.h"
 #include "supervisor/shim/layers.h"
 
-/* Makes what is missing below the data folder `dir`, and empties what is to be new at each start.
- * By the shim. */
+/* Called by the shim: creates missing folders below the data folder `dir`, and empties the caches
+ * that start empty each time. */
 int caches_prepare(const struct plan *plan, int dir, struct err *err);
 
-/* Mounts what lies over /cache, or elsewhere, in the root that is being built. By pid 1, which
- * stands in the scaffold. */
+/* Called by pid 1, with the scaffold as working folder: mounts the caches into the new root. */
 int caches_mount(const struct plan *plan, const struct layers *layers, int scaffold, int root_fd,
                  struct err *err);

@@ -1,7 +1,7 @@
 /*
- * The disk of a sandbox that has a limit: an ext4 image, mounted by the shim through a loop device.
- * Both are anonymous (a detached mount, autoclear): they vanish with the sandbox's processes, also
- * when all of us are killed, and there is nothing to undo.
+ * The disk of a sandbox with a disk limit: an ext4 image that the shim mounts through a loop
+ * device. The mount is detached and the loop device has autoclear, so both disappear with the
+ * sandbox's processes, even if the daemon and the shim are killed. No cleanup is needed.
  */
 #pragma once
 
@@ -9,12 +9,12 @@
 
 #include "lib/base/err.h"
 
-/* The mount, detached, nosuid and nodev, not id-mapped yet. Waits while an earlier run still has
- * the image. throw_away: nothing on it need survive a crash of the machine. */
-int disk_mount(const char *image, bool throw_away, int *ret, struct err *err);
+/* *ret: the mount, detached, nosuid and nodev, not id-mapped yet. Waits while a previous run still
+ * uses the image. ephemeral: the content need not survive a crash of the machine. */
+int disk_mount(const char *image, bool ephemeral, int *ret, struct err *err);
 
 /*
- * What lies on the disk belongs to the spec with this hash: when that has changed, the root layer
- * goes; /home/agent and /cache stay. dirfd is the mount's root.
+ * Deletes the root layer if the disk was written for a spec with another hash; /home/agent and
+ * /cache stay. dirfd is the mount's root.
  */
 int disk_renew(int dirfd, const char *hash, struct err *err);

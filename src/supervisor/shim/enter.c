@@ -10,9 +10,9 @@
 #include "lib/os/ns.h"
 #include "supervisor/shim/shim.h"
 
-/* The user namespace comes first, as the right to join the others comes with it; the mounts last,
- * as the host's /proc goes with them. The cgroup namespace is not among them: pid 1 makes its own
- * only later. */
+/* The user namespace comes first, because it gives the right to join the others. The mounts come
+ * last, because the host's /proc disappears with them. The cgroup namespace is not in this list:
+ * pid 1 makes it later. */
 static const struct {
     const char *name;
     int flag;
@@ -71,14 +71,18 @@ int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct er
     if (s->plan.id_base)
         return ns_enter(s->init.fd, namespaces, err);
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        int r = 0;
+        int r;
 
-        if (namespaces & kinds[i].flag)
+        if (namespaces & kinds[i].flag) {
             r = ns_enter(s->namespaces[i], kinds[i].flag, err);
-        if (r >= 0 && i == 0 && ret_mark && namespaces & CLONE_NEWCGROUP)
+            if (r < 0)
+                return r;
+        }
+        if (i == 0 && ret_mark && namespaces & CLONE_NEWCGROUP) {
             r = enter_make_mark(ret_mark, err);
-        if (r < 0)
-            return r;
+            if (r < 0)
+                return r;
+        }
     }
     return 0;
 }
@@ -92,14 +96,12 @@ int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_
         *ret_mounts = s->namespaces[KIND_MOUNTS];
         return enter_sandbox(s, namespaces & ~CLONE_NEWNS, ret_mark, err);
     }
-    /* Once in the sandbox's user namespace we have no right to look at pid 1 any more. */
+    /* Now, because in the sandbox's user namespace we may not open files of pid 1 any more. */
     r = enter_open_one(s, KIND_MOUNTS, ret_mounts, err);
     if (r < 0)
         return r;
     r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
     if (r < 0)
         return r;
-    if (GUARD("cgroup namespace"))
-        r = enter_unshare_cgroup(err);
-    return r;
+    return GUARD("cgroup namespace") ? enter_unshare_cgroup(err) : 0;
 }

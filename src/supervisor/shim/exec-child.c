@@ -1,9 +1,10 @@
 /*
- * Entering the sandbox. The helper is a fork of the shim: it joins the exec's cgroup and the
+ * Entering the sandbox. The helper is a fork of the shim. It joins the exec's cgroup and the
  * sandbox's namespaces, becomes the user and gives up every privilege while it is still in the
- * host's pid namespace, where nothing inside can see it; only then it clones the command's process
- * (CLONE_PARENT: the shim is its real parent). That one, born powerless, has left to do: session,
- * stdio, seccomp, execve. Both are not dumpable, so that even the same uid cannot look into them.
+ * host's pid namespace, where no process inside can see it. Only then it clones the command's
+ * process, with CLONE_PARENT so that the shim is its real parent. That process has no privileges
+ * from its start; it sets up session, stdio and seccomp, and calls execve. Both processes are not
+ * dumpable, so that even a process with the same uid cannot inspect them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,10 +44,10 @@ enum {
                  CLONE_NEWUTS | CLONE_NEWCGROUP,
     NOFILE_DEFAULT = 16384,
     INIT_DEATH_MS = 1000,
-    STATUS_FD = 3, /* where the child keeps its line to the shim until execve */
+    STATUS_FD = 3, /* the child's status socket to the shim, until execve */
 };
 
-#define OOM_SCORE_ADJ "300" /* the sandbox's processes go before the daemon and the shims */
+#define OOM_SCORE_ADJ "300" /* the kernel kills the sandbox's processes before ours */
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 struct exec_entry {
@@ -61,7 +62,7 @@ struct exec_entry {
     char **env;
 };
 
-/* ---- telling the shim ---- */
+/* ---- reporting to the shim ---- */
 
 _noreturn_ static void exec_child_fail(int status, const struct err *err)
 {
@@ -97,7 +98,7 @@ static int exec_child_namespaces(void)
     return GUARD("pid namespace") ? NAMESPACES : NAMESPACES & ~CLONE_NEWPID;
 }
 
-/* Until the sandbox is there. One that never will be needs no words of ours. */
+/* Waits until pid 1 has built the sandbox. If that fails, pid 1 or the shim reports the error. */
 static void exec_child_wait_ready(int ready_pipe)
 {
     char byte;
@@ -110,15 +111,16 @@ static void exec_child_wait_ready(int ready_pipe)
         _exit(127);
 }
 
-/* The helper of a throw-away sandbox is there before the sandbox: what can be done before pid 1 is
- * ready is done while it builds. */
+/* The helper of an ephemeral sandbox starts before the sandbox is built, and does as much as
+ * possible while pid 1 builds. */
 static int exec_child_join_ahead(struct exec_entry *e, struct err *err)
 {
     int mounts = -1, r;
 
     r = enter_ahead(e->shim, exec_child_namespaces(), &mounts, &e->mark, err);
-    if (r >= 0)
-        r = identity_bound(err);
+    if (r < 0)
+        return r;
+    r = identity_bound(err);
     if (r < 0)
         return r;
     exec_child_wait_ready(e->shim->ready_pipe);
@@ -133,11 +135,12 @@ static int exec_child_join(struct exec_entry *e, const struct exec_fds *fds, str
     if (r < 0)
         return err_sys(err, -r, "join the exec's cgroup");
     r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ, err);
-    /* After that file: of a hidden process it belongs to root. */
-    if (r >= 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+    if (r < 0)
+        return r;
+    /* After that write: the /proc files of a process that is not dumpable belong to root. */
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return err_sys(err, errno, "make the helper non-dumpable");
-    if (r >= 0)
-        r = exec_child_pin_cpus(&e->shim->plan, err);
+    r = exec_child_pin_cpus(&e->shim->plan, err);
     if (r < 0)
         return r;
     if (e->shim->ready_pipe >= 0)
@@ -150,16 +153,17 @@ static int exec_child_set_limits(const struct plan *plan, struct err *err)
     uint64_t nofile = plan->nofile ? plan->nofile : NOFILE_DEFAULT;
     int r;
 
-    r = rlimit_set(RLIMIT_CORE, 0, 0, err); /* a dump would be work outside of the cgroup */
+    r = rlimit_set(RLIMIT_CORE, 0, 0, err); /* the kernel writes a dump outside the cgroup */
     if (r < 0)
         return r;
     r = rlimit_set(RLIMIT_NOFILE, nofile, nofile, err);
     if (r < 0)
         return r;
-    if (plan->pids)
+    if (plan->pids) {
         r = rlimit_set(RLIMIT_NPROC, plan->pids, plan->pids, err);
-    if (r < 0)
-        return r;
+        if (r < 0)
+            return r;
+    }
     r = rlimit_set(RLIMIT_NICE, 0, 0, err);
     if (r < 0)
         return r;
@@ -167,8 +171,8 @@ static int exec_child_set_limits(const struct plan *plan, struct err *err)
 }
 
 /*
- * The folder is opened inside the root without magic links and checked after: a path through
- * /proc/self/fd, or one that left the root, never becomes the working directory.
+ * Opens the folder inside the root, without magic links, and checks the result: neither a path
+ * through /proc/self/fd nor a path out of the root ever becomes the working directory.
  */
 static int exec_child_enter_workdir(const char *path, struct err *err)
 {
@@ -213,8 +217,8 @@ static int exec_child_open_stdio(struct exec_entry *e, struct err *err)
     return pty_open(e->spec->rows, e->spec->cols, &e->master, &e->in, err);
 }
 
-/* HOME, USER and LOGNAME say who it is, unless the caller says otherwise; a user other than the
- * sandbox's does not inherit the sandbox's. */
+/* HOME, USER and LOGNAME describe the user, unless the caller sets them. A user other than the
+ * sandbox's does not inherit the sandbox's values. */
 static void exec_child_build_env(struct exec_entry *e)
 {
     bool other = e->spec->user && !STREQ(e->spec->user, e->shim->plan.user);
@@ -228,11 +232,11 @@ static void exec_child_build_env(struct exec_entry *e)
     if (!strv_env_get(e->env, "PATH"))
         strv_env_set(&e->env, "PATH", PATH_DEFAULT);
     if (e->handover->n_secrets)
-        strv_env_set(&e->env, SHIM_SECRETS_ENV, SECRETS_DIR);
+        strv_env_set(&e->env, HANDOVER_SECRETS_ENV, SECRETS_DIR);
     for (char **p = e->spec->env; p && *p; p++) {
         char *eq = strchr(*p, '=');
 
-        *eq = '\0'; /* our own copy, and parse_env() has seen it */
+        *eq = '\0'; /* the string is ours, and parse_env() has checked that it has a '=' */
         strv_env_set(&e->env, *p, eq + 1);
         *eq = '=';
     }
@@ -249,7 +253,7 @@ static int exec_child_arrange_stdio(struct exec_entry *e, struct err *err)
         return err_sys(err, errno, "start a session");
     if (tty && ioctl(e->in, TIOCSCTTY, 0) < 0)
         return err_sys(err, errno, "take the terminal");
-    /* All of ours lie above 2: the shim holds 0 to 2 itself. */
+    /* Our descriptors are above 2, because the shim keeps 0 to 2 in use. */
     if (dup2(e->in, 0) < 0 || dup2(out, 1) < 0 || dup2(errfd, 2) < 0)
         return err_sys(err, errno, "set up stdio");
     if (e->status != STATUS_FD && dup3(e->status, STATUS_FD, O_CLOEXEC) < 0)
@@ -259,18 +263,26 @@ static int exec_child_arrange_stdio(struct exec_entry *e, struct err *err)
     return 0;
 }
 
+static int exec_child_confine(const struct plan *plan, struct err *err)
+{
+    if (plan->strict && GUARD("landlock")) {
+        int r = landlock_domain("/", err);
+
+        if (r < 0)
+            return r;
+    }
+    if (plan->seccomp && GUARD("seccomp"))
+        return seccomp_filter_install(plan->seccomp, plan->seccomp_len, err);
+    return 0;
+}
+
 _noreturn_ static void exec_child_run_child(struct exec_entry *e)
 {
     const struct plan *plan = &e->shim->plan;
     struct err err = ERR_INIT;
     int r;
 
-    r = exec_child_arrange_stdio(e, &err);
-    if (r >= 0 && plan->strict && GUARD("landlock"))
-        r = landlock_domain("/", &err);
-    if (r >= 0 && plan->seccomp && GUARD("seccomp"))
-        r = seccomp_filter_install(plan->seccomp, plan->seccomp_len, &err);
-    if (r < 0)
+    if (exec_child_arrange_stdio(e, &err) < 0 || exec_child_confine(plan, &err) < 0)
         exec_child_fail(e->status, &err);
     r = command_exec(e->spec->argv, e->env);
     if (r == 0)
@@ -280,7 +292,7 @@ _noreturn_ static void exec_child_run_child(struct exec_entry *e)
     exec_child_fail(e->status, &err);
 }
 
-static void exec_child_tell_started(const struct exec_entry *e, pid_t pid, int pidfd)
+static void exec_child_report_started(const struct exec_entry *e, pid_t pid, int pidfd)
 {
     int fds[EXEC_STARTED_FDS] = {pidfd};
     struct sup_writer w;
@@ -322,8 +334,8 @@ static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, 
     return exec_child_enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
 }
 
-/* In a namespace whose pid 1 is dying there are no new processes, and the kernel's word for that is
- * ENOMEM too: then it is seen dead at once, or as soon as the last of its processes is reaped. */
+/* In a pid namespace whose pid 1 is dying, clone fails with ENOMEM, like a real lack of memory. In
+ * that case the pidfd of pid 1 becomes readable at once, or when its last process is reaped. */
 static int exec_child_clone_error(const struct shim *s, int errnum)
 {
     struct pollfd init = {.fd = s->init.fd, .events = POLLIN};
@@ -368,6 +380,6 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
         err_sys(&err, exec_child_clone_error(s, -pid), "start a process inside");
         exec_child_fail(e.status, &err);
     }
-    exec_child_tell_started(&e, pid, pidfd);
+    exec_child_report_started(&e, pid, pidfd);
     _exit(0);
 }

@@ -22,8 +22,8 @@ static bool exec_members_has_mark(int proc, const char *pid, const struct stat *
            st.st_dev == mark->st_dev;
 }
 
-/* The mark is looked at after the pidfd is open: should the number change hands in between, the
- * signal goes to the dead, not to its successor. */
+/* We compare the namespace after we have opened the pidfd: if the pid is reused in between, the
+ * signal goes to the dead process and not to its successor. */
 static bool exec_members_kill_one(int proc, const char *name, const struct stat *mark)
 {
     _cleanup_close_ int pidfd = -1;
@@ -36,7 +36,7 @@ static bool exec_members_kill_one(int proc, const char *name, const struct stat 
     return true;
 }
 
-/* Names come in the order of pids, so most children of a fork bomb are met in the same look. */
+/* /proc lists pids in ascending order, so one scan meets most children of a fork bomb. */
 static bool exec_members_look(DIR *proc, const struct stat *mark)
 {
     bool found = false;

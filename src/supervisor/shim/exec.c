@@ -1,7 +1,7 @@
 /*
- * Execs in a native sandbox: pipes are made, a helper is forked (exec-child.c); its status line
- * then tells whether the command runs. The shim is the command's real parent, so what it says of
- * the end is what the kernel told it.
+ * Execs in a native sandbox. The shim makes pipes and forks a helper (exec-child.c), which reports
+ * over a status socket whether the command runs. The shim is the command's real parent, so it gets
+ * the wait status from the kernel.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ void shim_exec_done(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
 
-    if (x->helper.fd >= 0) { /* it has done its work, and only wants to be reaped */
+    if (x->helper.fd >= 0) { /* it has done its work and must only be reaped */
         pidfd_signal(x->helper.fd, SIGKILL);
         pidfd_reap(x->helper.fd, true, NULL, NULL);
     }
@@ -63,6 +63,14 @@ struct pipes {
     int in[2], out[2], err[2], status[2];
 };
 
+#define PIPES_INIT                                                                                 \
+    {                                                                                              \
+        {-1, -1}, {-1, -1}, {-1, -1},                                                              \
+        {                                                                                          \
+            -1, -1                                                                                 \
+        }                                                                                          \
+    }
+
 static void shim_exec_pipes_done(struct pipes *p)
 {
     int *const all[] = {p->in, p->out, p->err, p->status};
@@ -74,8 +82,9 @@ static void shim_exec_pipes_done(struct pipes *p)
 }
 
 /*
- * A pipe is its maker's alone, and we are nobody inside: without this a command could not open
- * /dev/stdin, /dev/stdout or /dev/stderr. Who else could reach it is who may look into the command.
+ * Only the user that made a pipe may open it by name, and our user does not exist inside. So
+ * without this mode a command could not open /dev/stdin, /dev/stdout or /dev/stderr. Other
+ * processes reach the pipe only if they may inspect the command anyway.
  */
 static int shim_exec_pipe_for_all(int p[2])
 {
@@ -86,16 +95,11 @@ static int shim_exec_pipes_open(const struct supervised_exec *x, struct pipes *p
 {
     bool tty = x->spec.flags & SUP_EXEC_TTY, in = x->spec.flags & SUP_EXEC_STDIN;
 
-    *p = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
     if ((in && !tty && shim_exec_pipe_for_all(p->in) < 0) ||
         (!tty && shim_exec_pipe_for_all(p->out) < 0) ||
         (!tty && shim_exec_pipe_for_all(p->err) < 0) ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0) {
-        int r = err_sys(err, errno, "make pipes for exec '%s'", x->id);
-
-        shim_exec_pipes_done(p);
-        return r;
-    }
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0)
+        return err_sys(err, errno, "make pipes for exec '%s'", x->id);
     return 0;
 }
 
@@ -140,7 +144,7 @@ static int shim_exec_watch(struct shim_exec *x, struct pipes *p, struct err *err
         return r;
     TAKE_FD(p->status[0]);
     r = streams_open(base, p->out[0], p->err[0], err);
-    /* Those under watch are the streams' now, also when the second failed. */
+    /* The streams own the descriptors that they watch, even if the second one failed. */
     if (base->streams[JOURNAL_STDOUT].src.fd >= 0)
         TAKE_FD(p->out[0]);
     if (base->streams[JOURNAL_STDERR].src.fd >= 0)
@@ -152,7 +156,7 @@ static int shim_exec_watch(struct shim_exec *x, struct pipes *p, struct err *err
 int shim_exec_launch(struct supervised_exec *base, struct err *err)
 {
     struct shim_exec *x = shim_exec_of(base);
-    struct pipes p;
+    _cleanup_(shim_exec_pipes_done) struct pipes p = PIPES_INIT;
     int r;
 
     if (base->sup->state == SUP_PAUSED) {
@@ -160,20 +164,20 @@ int shim_exec_launch(struct supervised_exec *base, struct err *err)
         return err_hint(err, "Resume it first: `ripcord resume %s`.", base->sup->name);
     }
     r = shim_exec_make_group(x, err);
-    if (r >= 0)
-        r = shim_exec_pipes_open(base, &p, err);
+    if (r < 0)
+        return r;
+    r = shim_exec_pipes_open(base, &p, err);
     if (r < 0)
         return r;
     r = shim_exec_fork_helper(x, &p, err);
-    if (r >= 0)
-        r = shim_exec_watch(x, &p, err);
-    shim_exec_pipes_done(&p);
-    return r;
+    if (r < 0)
+        return r;
+    return shim_exec_watch(x, &p, err);
 }
 
-/* ---- the status line ---- */
+/* ---- the status socket ---- */
 
-/* The line has ended: the command runs, or the reason why not is known. */
+/* The status socket has ended: the command runs, or the error is known. */
 static void shim_exec_resolve(struct shim_exec *x)
 {
     struct supervised_exec *base = &x->exec;
@@ -186,7 +190,7 @@ static void shim_exec_resolve(struct shim_exec *x)
     if (!x->start_err.code && x->main.fd < 0)
         err_set(&x->start_err, ERR_ENGINE, "the helper that enters the sandbox was killed");
     if (x->start_err.code) {
-        if (x->main.fd >= 0) { /* it has said why, and is on its way out */
+        if (x->main.fd >= 0) { /* it has reported its error and is about to exit */
             pidfd_signal(x->main.fd, SIGKILL);
             pidfd_reap(x->main.fd, true, NULL, NULL);
         }
@@ -195,12 +199,12 @@ static void shim_exec_resolve(struct shim_exec *x)
         return;
     }
     exec_started(base, base->tty ? shim_exec_terminal(base) : TAKE_FD(x->stdin_fd));
-    shim_exec_on_main(&x->main,
-                      0); /* may have ended already, and was not looked at while starting */
+    /* The command may have ended already; its events were ignored in state STARTING. */
+    shim_exec_on_main(&x->main, 0);
 }
 
-/* From the helper: the command's process exists. Its pidfd comes, then the mark where there is one,
- * then the terminal where that was asked for. */
+/* The helper reports that the command's process exists. Its pidfd comes first, then the mark if it
+ * has one, then the terminal if it was requested. */
 static void shim_exec_take_process(struct shim_exec *x, const char *packet, size_t len,
                                    int fds[EXEC_STARTED_FDS])
 {
@@ -292,7 +296,7 @@ int shim_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols,
     return pty_resize(base->streams[JOURNAL_STDOUT].src.fd, rows, cols, err);
 }
 
-/* A pipe ends when its holder closes it; a terminal is told by its end-of-file character. */
+/* A pipe ends when its holder closes it; a terminal gets its end-of-file character. */
 int shim_exec_stdin_close(struct supervised_exec *base, struct err *err _unused_)
 {
     int fd = base->streams[JOURNAL_STDOUT].src.fd;
@@ -311,13 +315,13 @@ static void shim_exec_on_main(struct loop_source *src, uint32_t events _unused_)
     struct supervised_exec *base = &x->exec;
     int r;
 
-    if (base->state == EXEC_STARTING) /* first its status line must say whether it ever ran */
+    if (base->state == EXEC_STARTING) /* first its status socket must report whether it ran */
         return;
     stop_if_init_dies(shim_of_exec(x));
     r = pidfd_reap(src->fd, false, &base->wait_status, &base->usage);
     if (r == 0)
         return;
-    if (r < 0) { /* cannot be, and must not be reported as success */
+    if (r < 0) { /* should not happen, and must not be reported as success */
         log_error("exec %s: no wait status: %s", base->id, strerror(-r));
         base->wait_status = SIGKILL;
     }
@@ -325,7 +329,7 @@ static void shim_exec_on_main(struct loop_source *src, uint32_t events _unused_)
     exec_main_ended(base);
 }
 
-bool shim_exec_has_company(const struct supervised_exec *base)
+bool shim_exec_has_survivors(const struct supervised_exec *base)
 {
     return cgroup_group_populated(&container_of(base, const struct shim_exec, exec)->group);
 }
@@ -335,8 +339,7 @@ static uint64_t shim_exec_timeval_usec(const struct timeval *tv)
     return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
 }
 
-/* Where there is no cgroup to ask, what the kernel summed up for the main process and the children
- * it waited for. */
+/* Without a cgroup: the kernel's sums for the main process and the children that it waited for. */
 void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
 {
     const struct shim_exec *x = container_of(base, const struct shim_exec, exec);
@@ -353,12 +356,13 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
     rec->oom_kills = u.oom_kills;
     rec->io_read = (uint64_t)ru->ru_inblock * 512;
     rec->io_write = (uint64_t)ru->ru_oublock * 512;
-    /* The counter is the sandbox's: only an exec that was alone can call it its own. */
+    /* The counter belongs to the sandbox, so it is valid only for an exec that ran alone. */
     if (base->alone && u.pids_denied > x->pids_denied_before)
         rec->pids_denied = u.pids_denied - x->pids_denied_before;
 }
 
-/* The group goes when it is empty; with a daemonised child in it, when the sandbox stops. */
+/* Removes the group if it is empty. A group with a daemonised child stays until the sandbox stops.
+ */
 void shim_exec_over(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);

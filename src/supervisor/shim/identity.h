@@ -1,7 +1,7 @@
 /*
  * Becoming a user of the sandbox, for a process that has entered its user namespace: ids, groups,
- * capabilities, no-new-privileges, in the only order that works. From then on it can do what that
- * user can do inside, and nothing else.
+ * capabilities, no-new-privileges, in the only order that works. Afterwards the process has the
+ * rights of that user inside and no others.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "proto/plan.h"
 #include "supervisor/shim/user.h"
 
-/* The part that can be done before the user is known: gives up what none of them has. */
+/* The part that is possible before the user is known: drops the capabilities that no user has. */
 int identity_bound(struct err *err);
 
 int identity_become(const struct plan *plan, const struct user *u, struct err *err);

@@ -22,12 +22,11 @@
 #include "supervisor/shim/layers.h"
 #include "supervisor/shim/setup.h"
 
-/* Being a single-threaded static program, the raw calls are the process's: no need to tell threads.
- */
+/* Raw system calls change only the calling thread, which is enough: this process has one thread. */
 static int shim_init_become_root(const struct plan *plan, struct err *err)
 {
     if (!plan->id_base)
-        return 0; /* the one id that is mapped is ours already */
+        return 0; /* only one id is mapped, and we have it already */
     if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
         syscall(SYS_setresuid, 0, 0, 0) < 0)
         return err_sys(err, errno, "become root inside");
@@ -35,21 +34,19 @@ static int shim_init_become_root(const struct plan *plan, struct err *err)
 }
 
 /*
- * Waits until the shim has written the id maps, which it tells by sending the layers. Without a
- * range of ids it cannot open them for us: an empty message comes, and we open them here.
+ * Waits for the layers, which the shim sends after it has written the id maps. Without a range of
+ * ids the shim cannot open the layers: it sends an empty message, and we open them here.
  */
 static int shim_init_get_layers(const struct init_args *a, struct layers *layers, struct err *err)
 {
     int r = layers_receive(layers, a->sock, err);
 
-    if (r < 0)
+    if (r < 0 || a->plan->id_base)
         return r;
-    if (!a->plan->id_base)
-        r = layers_open(layers, a->plan, -1, err);
-    return r;
+    return layers_open(layers, a->plan, -1, err);
 }
 
-/* What needs neither ids nor files: the shim is still writing the maps and opening the layers. */
+/* The steps that need neither ids nor files, while the shim writes the maps and opens the layers. */
 static int shim_init_prepare(const struct init_args *a, struct err *err)
 {
     int r;
@@ -59,15 +56,13 @@ static int shim_init_prepare(const struct init_args *a, struct err *err)
     r = GUARD("network") ? ns_loopback_up(err) : 0;
     if (r < 0)
         return r;
-    if (GUARD("pid 1"))
-        r = caps_bound(CAPS_NONE, err); /* pid 1 runs no other program: it has what it needs */
-    return r;
+    return GUARD("pid 1") ? caps_bound(CAPS_NONE, err) : 0; /* pid 1 runs no other program */
 }
 
 /*
- * Only now that all is mounted: what the kernel keeps of a mount, and the blocks of the disk that
- * were touched for it, are charged to who made them. Some of that outlives the sandbox and would
- * hold its memory cgroup, which then goes on costing everybody.
+ * We join after all mounts are made: the kernel charges its memory for a mount, and the disk blocks
+ * that were read for it, to the cgroup of the process that made it. Some of that memory outlives
+ * the sandbox and would keep its memory cgroup alive, which costs every later cgroup operation.
  */
 static int shim_init_join_cgroups(const struct init_args *a, struct err *err)
 {
@@ -75,7 +70,7 @@ static int shim_init_join_cgroups(const struct init_args *a, struct err *err)
 
     if (r > 0)
         return err_sys(err, r, "join the sandbox's cgroups");
-    /* After joining, so that the namespace's root is the sandbox's own place. */
+    /* After joining, so that the namespace's root is the sandbox's own cgroup. */
     if (GUARD("cgroup namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return err_sys(err, errno, "make a cgroup namespace");
     return 0;
@@ -87,21 +82,25 @@ static int shim_init_build(const struct init_args *a, struct layers *layers,
     int r;
 
     r = shim_init_prepare(a, err);
-    if (r >= 0)
-        r = shim_init_get_layers(a, layers, err);
-    if (r >= 0)
-        r = shim_init_become_root(a->plan, err);
-    if (r >= 0)
-        r = setup_root(a->plan, layers, a->memory_shown, &fds[INIT_FD_MEMINFO], err);
-    if (r >= 0)
-        r = shim_init_join_cgroups(a, err);
-    /* The sandbox's way to its package registry, there before any command could take the port. */
-    if (r >= 0 && a->plan->network == PLAN_NETWORK_PACKAGES)
-        r = listen_inside(PLAN_PACKAGES_PORT, &fds[INIT_FD_LISTENER], err);
-    return r;
+    if (r < 0)
+        return r;
+    r = shim_init_get_layers(a, layers, err);
+    if (r < 0)
+        return r;
+    r = shim_init_become_root(a->plan, err);
+    if (r < 0)
+        return r;
+    r = setup_root(a->plan, layers, a->memory_shown, &fds[INIT_FD_MEMINFO], err);
+    if (r < 0)
+        return r;
+    r = shim_init_join_cgroups(a, err);
+    if (r < 0 || a->plan->network != PLAN_NETWORK_PACKAGES)
+        return r;
+    /* The package cache's socket, opened before any command could take the port. */
+    return listen_inside(PLAN_PACKAGES_PORT, &fds[INIT_FD_LISTENER], err);
 }
 
-static int shim_init_give_up_everything(struct err *err)
+static int shim_init_drop_privileges(struct err *err)
 {
     int r;
 
@@ -114,7 +113,7 @@ static int shim_init_give_up_everything(struct err *err)
     return 0;
 }
 
-/* The descriptors go to the shim, those that there are. */
+/* Sends READY or the error, with the descriptors that are open. */
 static void shim_init_report(int sock, const struct err *err, const int fds[static INIT_FDS])
 {
     struct sup_writer w = {0};
@@ -138,8 +137,9 @@ static void shim_init_report(int sock, const struct err *err, const int fds[stat
 }
 
 /*
- * What is left to do: give memory back, wait, end. After the report, as nobody inside can speak to
- * pid 1 and the first exec need not wait for this; a pid 1 without its filter is none at all.
+ * Only these calls are left to do: give memory back, wait, exit. The filter comes after the report,
+ * so that the first exec need not wait for it; until then no process inside can reach pid 1. If the
+ * filter fails, pid 1 exits.
  */
 static void shim_init_confine_init(void)
 {
@@ -150,7 +150,7 @@ static void shim_init_confine_init(void)
         _exit(1);
 }
 
-_noreturn_ static void shim_init_be_there(int sock)
+_noreturn_ static void shim_init_wait(int sock)
 {
     char byte;
 
@@ -167,7 +167,7 @@ static void shim_init_keep(int *fd, int *next)
     *fd = (*next)++;
 }
 
-/* Everything else goes: no descriptor of the host stays in the sandbox. */
+/* Closes all other descriptors: no descriptor of the host stays in the sandbox. */
 static void shim_init_close_all_but(int *sock, int *ready_pipe, int fds[static INIT_FDS])
 {
     int next = 0;
@@ -179,7 +179,7 @@ static void shim_init_close_all_but(int *sock, int *ready_pipe, int fds[static I
     syscall(SYS_close_range, (unsigned)next, ~0U, 0);
 }
 
-/* Whoever waits for it goes on at once, the shim hears of it meanwhile. */
+/* The waiting helper continues at once, while the shim receives our report. */
 static void shim_init_signal_ready(int ready_pipe)
 {
     if (ready_pipe >= 0 && write(ready_pipe, "", 1) < 0)
@@ -202,20 +202,18 @@ _noreturn_ void init_main(const struct init_args *args)
     layers_init(&layers, args->plan);
     r = shim_init_build(args, &layers, fds, &err);
     layers_done(&layers);
-    if (r >= 0)
-        r = GUARD("pid 1") ? shim_init_give_up_everything(&err) : 0;
-    if (r >= 0) {
-        shim_init_close_all_but(&sock, &ready_pipe, fds);
-        shim_init_signal_ready(ready_pipe);
-    }
-    shim_init_report(sock, &err, fds);
-    if (r < 0)
+    if (r < 0 || (GUARD("pid 1") && shim_init_drop_privileges(&err) < 0)) {
+        shim_init_report(sock, &err, fds);
         _exit(1);
+    }
+    shim_init_close_all_but(&sock, &ready_pipe, fds);
+    shim_init_signal_ready(ready_pipe);
+    shim_init_report(sock, &err, fds);
     if (GUARD("pid 1"))
         shim_init_confine_init();
     for (int i = 0; i < INIT_FDS; i++)
         fd_close(fds[i]);
     malloc_trim(0);
     memory_release();
-    shim_init_be_there(sock);
+    shim_init_wait(sock);
 }

@@ -1,8 +1,8 @@
 /*
- * Pid 1 of a sandbox: builds the inside, reports, then does nothing but be there. It has no
- * capabilities, no handlers and no protocol by then: children that lose their parent are reaped by
- * the kernel (SIGCHLD is ignored), and the end of its socket to the shim is its order to leave,
- * with which the kernel ends everything in the pid namespace.
+ * Pid 1 of a sandbox: builds the inside, reports to the shim, then only waits. It then has no
+ * capabilities, no signal handlers and no protocol. The kernel reaps orphans, because SIGCHLD is
+ * ignored. When its socket to the shim ends, pid 1 exits, and the kernel then kills every process
+ * in the pid namespace.
  */
 #pragma once
 
@@ -15,11 +15,11 @@ struct init_args {
     const struct cgroup *cgroup;
     const struct cgroup_group *group;
     uint64_t memory_shown; /* as in struct shim */
-    int sock;             /* to the shim */
-    int ready_pipe;       /* a byte into it: the sandbox is there; or -1 */
+    int sock;              /* to the shim */
+    int ready_pipe;        /* one byte into it: the sandbox is built; or -1 */
 };
 
-/* What comes with pid 1's READY to the shim; SUP_TAG_FLAGS has a bit for each that does. */
+/* Descriptors that pid 1 sends with READY; SUP_TAG_FLAGS has a bit for each one that is there. */
 enum init_fd { INIT_FD_MEMINFO, INIT_FD_LISTENER, INIT_FDS };
 
 /* In the cloned child. Never returns. */

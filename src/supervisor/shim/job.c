@@ -1,10 +1,9 @@
 /*
- * Work that must be done from inside the sandbox but is not a command of it: dialling a port,
- * copying files. A job is a forked helper that enters only the namespaces that it needs (never the
- * pid namespace, so nothing inside sees it), becomes the sandbox's user where files are concerned,
- * gives up every privilege, does its one thing and sends back one message. That message is taken
- * apart and written anew here: the helper has read hostile bytes by then, and no word from inside
- * is passed on unread.
+ * Work that must be done from inside the sandbox but is not a command: dialling a port, copying
+ * files. A job is a forked helper. It enters only the namespaces that it needs (never the pid
+ * namespace, so no process inside sees it), becomes the sandbox's user if it touches files, gives
+ * up every privilege, does its work and sends back one message. The helper has read hostile bytes
+ * by then, so the shim parses that message and writes a new one for the daemon.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +53,7 @@ struct shim_job {
     struct shim *shim;
     struct loop_source src; /* the helper's one message */
     int pidfd;
-    struct supervisor_peer *peer; /* NULL when it has gone */
+    struct supervisor_peer *peer; /* NULL once it has disconnected */
     uint64_t seq;
 };
 
@@ -67,8 +66,8 @@ static int shim_job_run_dial(const struct job_spec *spec, struct tree_stats *sta
 }
 
 /*
- * Held back until there is a good piece of it: many small files make few writes, and a copy that
- * fails early has sent nothing, so that its error can still be told in place of an answer.
+ * Collects output before it is written: many small files need few writes, and a copy that fails
+ * early has sent nothing yet, so that the daemon can still answer with the error.
  */
 struct job_sink {
     int fd;
@@ -151,14 +150,18 @@ static int shim_job_enter(const struct shim *s, const struct job_spec *spec, str
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return err_sys(err, errno, "make the helper non-dumpable");
     r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
-    if (r >= 0 && spec->as_user)
+    if (r < 0)
+        return r;
+    if (spec->as_user)
         return shim_job_become_user(s, err);
-    if (r >= 0)
-        r = caps_bound(CAPS_NONE, err);
-    return r < 0 ? r : caps_set(CAPS_NONE, err);
+    r = caps_bound(CAPS_NONE, err);
+    if (r < 0)
+        return r;
+    return caps_set(CAPS_NONE, err);
 }
 
-/* The helper holds copies of all that the shim holds: journals, peers, the plan. It keeps two. */
+/* The helper has copies of all of the shim's descriptors (journals, peers, the plan). It keeps only
+ * these two. */
 static int shim_job_keep_descriptors(int *sock, int *arg, struct err *err)
 {
     int high_sock = fcntl(*sock, F_DUPFD_CLOEXEC, JOB_FD_SPARE);
@@ -173,6 +176,26 @@ static int shim_job_keep_descriptors(int *sock, int *arg, struct err *err)
     return 0;
 }
 
+static int shim_job_work(const struct shim *s, int *sock, struct job_spec *spec,
+                         struct tree_stats *stats, int *ret_fd, struct err *err)
+{
+    int r;
+
+    r = shim_job_enter(s, spec, err);
+    if (r < 0)
+        return r;
+    r = shim_job_keep_descriptors(sock, &spec->fd, err);
+    if (r < 0)
+        return r;
+    r = landlock_confine(spec->namespaces & CLONE_NEWNS ? "/" : NULL, spec->port, err);
+    if (r < 0)
+        return r;
+    r = confine_helper(err);
+    if (r < 0)
+        return r;
+    return spec->run(spec, stats, ret_fd, err);
+}
+
 _noreturn_ static void shim_job_main(const struct shim *s, int sock, struct job_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -182,15 +205,7 @@ _noreturn_ static void shim_job_main(const struct shim *s, int sock, struct job_
 
     umask(022);
     signal(SIGPIPE, SIG_IGN);
-    r = shim_job_enter(s, spec, &err);
-    if (r >= 0)
-        r = shim_job_keep_descriptors(&sock, &spec->fd, &err);
-    if (r >= 0)
-        r = landlock_confine(spec->namespaces & CLONE_NEWNS ? "/" : NULL, spec->port, &err);
-    if (r >= 0)
-        r = confine_helper(&err);
-    if (r >= 0)
-        r = spec->run(spec, &stats, &fd, &err);
+    r = shim_job_work(s, &sock, spec, &stats, &fd, &err);
     sup_begin(&w, SUP_RESULT, 0);
     if (r < 0)
         sup_put_err(&w, &err);
@@ -213,14 +228,14 @@ static void shim_job_free(struct shim_job *j)
     *at = j->next;
     source_close(&j->shim->sup, &j->src);
     if (j->pidfd >= 0) {
-        pidfd_signal(j->pidfd, SIGKILL); /* it has nothing left to say */
+        pidfd_signal(j->pidfd, SIGKILL); /* its message has arrived, or nobody waits for it */
         pidfd_reap(j->pidfd, true, NULL, NULL);
         fd_close(j->pidfd);
     }
     free(j);
 }
 
-/* Numbers only, and only those we know. */
+/* Passes on only numbers, and only those that we know. */
 static void shim_job_pass_stats(struct sup_writer *w, const void *packet, size_t len)
 {
     static const char *const known[] = {"entries", "bytes", "skipped"};

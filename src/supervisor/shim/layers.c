@@ -51,27 +51,33 @@ int layers_prepare(const struct plan *plan, int disk, struct err *err)
     int r;
 
     r = disk >= 0 ? dir_open(disk, ".", &dir, err) : dir_open(AT_FDCWD, plan->data_dir, &dir, err);
-    if (r >= 0)
-        r = layers_folder(dir, "root", 0700, 0, err);
-    if (r >= 0)
-        r = layers_folder(dir, "root/upper", 0755, 0, err);
-    if (r >= 0)
-        r = layers_folder(dir, "root/work", 0700, 0, err);
-    if (r >= 0)
-        r = caches_prepare(plan, dir, err);
+    if (r < 0)
+        return r;
+    r = layers_folder(dir, "root", 0700, 0, err);
+    if (r < 0)
+        return r;
+    r = layers_folder(dir, "root/upper", 0755, 0, err);
+    if (r < 0)
+        return r;
+    r = layers_folder(dir, "root/work", 0700, 0, err);
+    if (r < 0)
+        return r;
+    r = caches_prepare(plan, dir, err);
     if (r < 0 || plan->ephemeral)
         return r;
     r = layers_folder(dir, "home", 0700, 0, err);
-    if (r >= 0)
-        r = layers_folder(dir, "home/upper", 0755, agent, err);
-    if (r >= 0)
-        r = layers_folder(dir, "home/work", 0700, 0, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = layers_folder(dir, "home/upper", 0755, agent, err);
+    if (r < 0)
+        return r;
+    return layers_folder(dir, "home/work", 0700, 0, err);
 }
 
 /* ---- opening ---- */
 
-/* A whole copy is needed where the mount namespace is a copy: there, parts of a tree are locked. */
+/* Without an id map we run in a copy of the mount namespace, where the kernel locks the mounts
+ * below a tree: such a tree can only be cloned as a whole. */
 static unsigned shim_layers_depth_flag(int userns_fd)
 {
     return userns_fd >= 0 ? 0 : MOUNT_RECURSIVE;
@@ -81,23 +87,20 @@ static int shim_layers_open_layer(const char *path, unsigned flags, int userns_f
                                   struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    int r;
 
     flags |= shim_layers_depth_flag(userns_fd);
-    r = mount_clone(AT_FDCWD, path, flags, &fd, err);
-    if (r >= 0)
-        r = mount_set(fd, flags, userns_fd, err);
-    if (r < 0)
+    if (mount_clone(AT_FDCWD, path, flags, &fd, err) < 0 ||
+        mount_set(fd, flags, userns_fd, err) < 0)
         return err_wrap(err, "prepare '%s'", path);
     *ret = TAKE_FD(fd);
     return 0;
 }
 
 /*
- * /usr is id-mapped so that its files belong to the sandbox's root. Some file systems cannot
- * (overlayfs, when we run in a container ourselves): they then show as nobody's, which only looks
- * odd. /opt is never mapped: through a mapped tree the sandbox's uid 0 could read root's 0600
- * files.
+ * /usr is id-mapped so that its files belong to the sandbox's root. Some file systems do not
+ * support that (overlayfs, if we run in a container ourselves): the files then belong to `nobody`,
+ * which only looks odd. /opt is never mapped: through a mapped tree the sandbox's uid 0 could read
+ * root's 0600 files.
  */
 static int shim_layers_open_host_trees(struct layers *l, const struct plan *plan, int userns_fd,
                                        struct err *err)
@@ -115,7 +118,7 @@ static int shim_layers_open_host_trees(struct layers *l, const struct plan *plan
     return shim_layers_open_layer("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
 }
 
-/* The source's owner becomes the agent; all other ids of that tree are nobody's. */
+/* The source's owner becomes the agent; all other ids of that tree show as `nobody`. */
 static int shim_layers_mount_userns(const struct plan *plan, const struct stat *st, int *ret,
                                     struct err *err)
 {
@@ -140,7 +143,7 @@ static int shim_layers_open_source(const struct plan_mount *m, struct stat *st, 
     if (exact && m->ino && (st->st_ino != m->ino || st->st_dev != m->dev))
         return err_set(err, ERR_CONFLICT, "mount source '%s' was replaced after it was checked",
                        m->source);
-    /* A socket of ours is one that a process of ours listens on; any other may be anybody's. */
+    /* A socket is allowed only if a process of ours listens on it. */
     if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode) && !(m->ours && S_ISSOCK(st->st_mode)))
         return err_set(err, ERR_DENIED, "mount source '%s' is neither a folder nor a file",
                        m->source);
@@ -148,42 +151,61 @@ static int shim_layers_open_source(const struct plan_mount *m, struct stat *st, 
     return 0;
 }
 
-static int shim_layers_open_mount(const struct plan *plan, const struct plan_mount *m,
-                                  int userns_fd, int *ret, struct err *err)
+static int shim_layers_clone_mount(const struct plan *plan, const struct plan_mount *m,
+                                   int userns_fd, int *ret, struct err *err)
 {
     unsigned flags = MOUNT_SAFE | (m->read_only && GUARD("read-only") ? MOUNT_RDONLY : 0) |
                      shim_layers_depth_flag(userns_fd);
-    _cleanup_close_ int source = -1, map = -1, fd = -1;
+    _cleanup_close_ int source = -1, map = -1;
     struct stat st;
     int r;
 
     r = shim_layers_open_source(m, &st, &source, err);
-    if (r >= 0 && userns_fd >= 0 && !m->ours)
-        r = shim_layers_mount_userns(plan, &st, &map, err);
-    if (r >= 0)
-        r = mount_clone(source, "", flags, &fd, err);
-    if (r >= 0)
-        r = mount_set(fd, flags, m->ours ? userns_fd : map, err);
     if (r < 0)
+        return r;
+    if (userns_fd >= 0 && !m->ours) {
+        r = shim_layers_mount_userns(plan, &st, &map, err);
+        if (r < 0)
+            return r;
+    }
+    r = mount_clone(source, "", flags, ret, err);
+    if (r < 0)
+        return r;
+    return mount_set(*ret, flags, m->ours ? userns_fd : map, err);
+}
+
+static int shim_layers_open_mount(const struct plan *plan, const struct plan_mount *m,
+                                  int userns_fd, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+
+    if (shim_layers_clone_mount(plan, m, userns_fd, &fd, err) < 0)
         return err_wrap(err, "mount '%s' at '%s'", m->source, m->target);
     *ret = TAKE_FD(fd);
     return 0;
 }
 
-/* On the disk they belong to the agent, as all caches do: the sandbox's own map fits. */
+/* All caches belong to the agent on the disk, so the sandbox's own id map fits. */
 static int shim_layers_open_caches(struct layers *l, const struct plan *plan, int userns_fd,
                                    struct err *err)
 {
-    int r = 0;
+    int r;
 
-    if (plan->cache_base)
+    if (plan->cache_base) {
         r = shim_layers_open_layer(plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
                                    &l->fd[LAYER_BASE], err);
-    for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
-        if (plan->caches[i].kind == PLAN_CACHE_SHARED)
-            r = shim_layers_open_layer(plan->caches[i].source, MOUNT_SAFE, userns_fd,
-                                       &l->fd[LAYER_CACHES + i], err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < plan->n_caches; i++) {
+        if (plan->caches[i].kind != PLAN_CACHE_SHARED)
+            continue;
+        r = shim_layers_open_layer(plan->caches[i].source, MOUNT_SAFE, userns_fd,
+                                   &l->fd[LAYER_CACHES + i], err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct err *err)
@@ -192,23 +214,34 @@ int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct
 
     r = shim_layers_open_layer(plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
                                &l->fd[LAYER_LOWER], err);
-    if (r >= 0 && l->fd[LAYER_DATA] >= 0)
+    if (r < 0)
+        return r;
+    if (l->fd[LAYER_DATA] >= 0)
         r = mount_set(l->fd[LAYER_DATA], MOUNT_SAFE, userns_fd, err);
-    else if (r >= 0)
+    else
         r = shim_layers_open_layer(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
-    if (r >= 0 && plan->image == PLAN_IMAGE_HOST)
+    if (r < 0)
+        return r;
+    if (plan->image == PLAN_IMAGE_HOST) {
         r = shim_layers_open_host_trees(l, plan, userns_fd, err);
-    if (r >= 0)
-        r = shim_layers_open_caches(l, plan, userns_fd, err);
-    for (size_t i = 0; r >= 0 && i < plan->n_mounts; i++)
+        if (r < 0)
+            return r;
+    }
+    r = shim_layers_open_caches(l, plan, userns_fd, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < plan->n_mounts; i++) {
         r = shim_layers_open_mount(plan, &plan->mounts[i], userns_fd, &l->fd[LAYER_MOUNTS + i],
                                    err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-/* ---- handing over ---- */
+/* ---- sending ---- */
 
-/* Packets of up to FD_SEND_MAX descriptors; each says which layers they are, by number. */
+/* Packets of up to FD_SEND_MAX descriptors. Each packet holds the numbers of its layers. */
 int layers_send(const struct layers *l, int sock, struct err *err)
 {
     size_t at = 0;

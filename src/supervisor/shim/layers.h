@@ -1,7 +1,8 @@
 /*
  * The trees of the host that a sandbox is built from, as detached mounts: read-only, nosuid, nodev
- * and id-mapped as each needs. Opened by the shim (which may map ids) and handed to pid 1 over a
- * socket; without a range of ids (rootless) opened by pid 1 itself, in its own mount namespace.
+ * and id-mapped where each needs it. The shim opens them, because it may map ids, and sends them to
+ * pid 1 over a socket. Without a range of ids (rootless), pid 1 opens them itself in its own mount
+ * namespace.
  */
 #pragma once
 
@@ -29,16 +30,16 @@ struct layers {
 void layers_init(struct layers *l, const struct plan *plan);
 void layers_done(struct layers *l);
 
-/* Makes what is missing below the data folder. By the shim, before anything else. disk: the mount
- * that takes that folder's place, or -1. */
+/* Creates missing folders below the data folder. The shim calls it first. disk: the mount that
+ * replaces that folder, or -1. */
 int layers_prepare(const struct plan *plan, int disk, struct err *err);
-/* A folder of a layer, when it is missing: of that mode, and that id's unless it is 0. */
+/* Creates the folder if it is missing, with that mode, and that owner unless id is 0. */
 int layers_folder(int dirfd, const char *path, mode_t mode, uint32_t id, struct err *err);
 
-/* userns_fd: the sandbox's, to map ids by; -1: no mapping. A data layer that is there already (a
- * detached mount of its own) is only id-mapped. */
+/* userns_fd: the sandbox's user namespace, which gives the id map; -1: no mapping. A data layer
+ * that is already open (the mount of a disk image) is only id-mapped. */
 int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct err *err);
 
-/* From the shim to pid 1; the receiver gets exactly what was sent. */
+/* From the shim to pid 1. */
 int layers_send(const struct layers *l, int sock, struct err *err);
 int layers_receive(struct layers *l, int sock, struct err *err);

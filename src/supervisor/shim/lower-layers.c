@@ -1,7 +1,7 @@
 /*
- * See image-layers.h. /home/agent is an overlay of its own, and its lower layers are that folder of
- * each of the image's layers; what overlayfs does for the way to it (whiteouts, opaque folders) is
- * done here.
+ * /home/agent is an overlay of its own. Its lower layers are the folder home/agent of each of the
+ * image's layers. Overlayfs would respect whiteouts and opaque folders on the path to it; here we
+ * must do that ourselves.
  */
 #include "supervisor/shim/lower-layers.h"
 
@@ -42,16 +42,17 @@ static int lower_layers_link_one(int scaffold, const char *target, const char *n
 
 int lower_link(const struct plan *plan, int scaffold, struct err *err)
 {
-    int r = 0;
-
-    for (size_t i = 0; r >= 0 && i < plan->n_layers; i++) {
+    for (size_t i = 0; i < plan->n_layers; i++) {
         char name[SHORT_MAX], target[128];
+        int r;
 
         lower_layers_short_name(i, name);
         snprintf(target, sizeof(target), "lower/%s", plan->layers[i]);
         r = lower_layers_link_one(scaffold, target, name, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static int lower_layers_add(struct buf *b, const char *name, struct err *err)
@@ -61,28 +62,35 @@ static int lower_layers_add(struct buf *b, const char *name, struct err *err)
     return 0;
 }
 
-/* The caches' base is one more layer: /cache needs no mount of its own, which would cost a tenth of
- * a start. */
+/* The caches' base is one more layer, so that /cache needs no mount of its own: that mount would
+ * take a tenth of the start time. */
 int lower_root(const struct plan *plan, struct buf *ret, struct err *err)
 {
-    int r = plan->cache_base ? lower_layers_add(ret, "base", err) : 0;
+    int r;
 
-    if (r >= 0 && !plan->n_layers)
-        r = lower_layers_add(ret, "lower", err);
-    for (size_t i = 0; r >= 0 && i < plan->n_layers; i++) {
+    if (plan->cache_base) {
+        r = lower_layers_add(ret, "base", err);
+        if (r < 0)
+            return r;
+    }
+    if (!plan->n_layers)
+        return lower_layers_add(ret, "lower", err);
+    for (size_t i = 0; i < plan->n_layers; i++) {
         char name[SHORT_MAX];
 
         lower_layers_short_name(i, name);
         r = lower_layers_add(ret, name, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 /* ---- /home/agent ---- */
 
 enum seen { SEEN_NOTHING, SEEN_FOLDER, SEEN_OPAQUE, SEEN_END };
 
-/* What a layer has at `path`, of a folder that it merges with those below. */
+/* What the layer has at `path`. */
 static enum seen lower_layers_look(int layer, const char *path)
 {
     _cleanup_close_ int fd = -1;
@@ -91,12 +99,12 @@ static enum seen lower_layers_look(int layer, const char *path)
     if (fstatat(layer, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return SEEN_NOTHING;
     if (!S_ISDIR(st.st_mode))
-        return SEEN_END; /* a whiteout, or something that hides what is below */
+        return SEEN_END; /* a whiteout or a file: it hides the lower layers */
     fd = openat(layer, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd >= 0 && whiteout_is_opaque(fd) ? SEEN_OPAQUE : SEEN_FOLDER;
 }
 
-/* Whether there is more to see below this layer. */
+/* True if lower layers are visible below this one. *has: the layer has the folder. */
 static bool lower_layers_look_home(int layer, bool *has)
 {
     enum seen parent = lower_layers_look(layer, "home"), home = SEEN_NOTHING;
@@ -154,7 +162,5 @@ int lower_home(const struct plan *plan, int scaffold, struct buf *ret, struct er
         r = lower_layers_add(ret, "lower/" HOME, err);
     if (r < 0)
         return r;
-    if (!ret->len)
-        r = lower_layers_add(ret, "none", err); /* an image without that user's folder */
-    return r;
+    return ret->len ? 0 : lower_layers_add(ret, "none", err);
 }

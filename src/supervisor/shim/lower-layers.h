@@ -1,6 +1,7 @@
 /*
- * The lower layers of a sandbox as names in the scaffold of its root: `lower` alone, or, for an
- * image of several layers, one short link for each, as the kernel takes 255 bytes for all of them.
+ * The names of a sandbox's lower layers in the scaffold of its root: `lower` alone, or one short
+ * link per layer for an image of several layers. The links are short because the kernel accepts at
+ * most 255 bytes for all names together.
  */
 #pragma once
 
@@ -10,9 +11,9 @@
 
 enum { LOWER_MAX = 255 };
 
-/* Makes the links; `lower` is mounted in the scaffold. */
+/* Creates the links; `lower` is already mounted in the scaffold. */
 int lower_link(const struct plan *plan, int scaffold, struct err *err);
-/* As overlayfs's option wants them: for the root, and for /home/agent ("none" where no layer has
- * that folder). */
+/* The values of overlayfs's option `lowerdir`: for the root, and for /home/agent ("none" if no
+ * layer has that folder). */
 int lower_root(const struct plan *plan, struct buf *ret, struct err *err);
 int lower_home(const struct plan *plan, int scaffold, struct buf *ret, struct err *err);

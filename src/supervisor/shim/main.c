@@ -19,13 +19,12 @@
 static int shim_freeze(struct supervisor_peer *p, uint64_t seq _unused_, bool on, struct err *err)
 {
     struct cgroup *c = &shim_of(p->sup)->cgroup;
-    int r = cgroup_freeze(c, on, err);
 
-    if (r >= 0)
-        r = cgroup_await_frozen(c, on, err);
-    if (r < 0 && on)
+    if (cgroup_freeze(c, on, err) >= 0 && cgroup_await_frozen(c, on, err) >= 0)
+        return 0;
+    if (on)
         cgroup_freeze(c, false, NULL);
-    return r;
+    return -(int)err->code;
 }
 
 static int shim_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _unused_)
@@ -58,7 +57,7 @@ static int shim_listener(struct supervisor *sup, struct err *err)
     return fd < 0 ? err_sys(err, errno, "duplicate the package cache's socket") : fd;
 }
 
-/* Its pidfd is readable from the moment that pid 1 is dead. */
+/* The pidfd of pid 1 is readable as soon as pid 1 is dead. */
 static bool shim_has_died(const struct supervisor *sup)
 {
     const struct shim *s = container_of(sup, struct shim, sup);
@@ -77,7 +76,7 @@ static const struct supervisor_ops shim_ops = {
     .terminal = shim_exec_terminal,
     .resize = shim_exec_resize,
     .stdin_close = shim_exec_stdin_close,
-    .has_company = shim_exec_has_company,
+    .has_survivors = shim_exec_has_survivors,
     .fill = shim_exec_fill,
     .over = shim_exec_over,
     .freeze = shim_freeze,
@@ -116,11 +115,11 @@ static int shim_read_plan(struct shim *s, int fd, struct err *err)
     s->sup.hash = s->plan.hash;
     s->sup.journal_budget = s->plan.journal_budget;
     s->sup.ephemeral = s->plan.ephemeral;
-    s->sup.tied = s->plan.bare; /* nobody else could use what a step of a build makes */
+    s->sup.tied = s->plan.bare; /* the result of a build step is of no use without its builder */
     return r;
 }
 
-/* Waits for its sandbox. 0: there will be none. */
+/* Waits for the plan. 0: the daemon closed the socket; no sandbox is needed. */
 static int shim_await_plan(struct shim *s, struct err *err)
 {
     _cleanup_close_ int plan = -1, log = -1;
@@ -144,7 +143,7 @@ static int shim_bring_up(struct shim *s, struct err *err)
     return r < 0 ? r : sandbox_start(s, err);
 }
 
-/* So that `ps` tells whose it is: the daemon left room for an id. */
+/* Writes the sandbox id into argv for `ps`. The daemon has left room for it. */
 static void shim_show_id(char *arg, const char *id)
 {
     if (arg && strlen(arg) == strlen(id))
@@ -152,9 +151,9 @@ static void shim_show_id(char *arg, const char *id)
 }
 
 /*
- * A session keyring goes from parent to child: the sandbox's would be that of who started the
- * daemon. It fails where the kernel has none, or a user has no key left; commands cannot ask for
- * keys then either (lib/os/seccomp-table.c).
+ * A child inherits the session keyring of its parent: the sandbox would have the keyring of the
+ * user that started the daemon. The call fails if the kernel has no keyrings or the user's quota is
+ * used up. That is safe, because commands cannot use keys anyway (lib/os/seccomp-table.c).
  */
 static void shim_leave_keyring(void)
 {

@@ -1,14 +1,14 @@
 /*
- * The sandbox's end of network mode `open`: a veth pair between the host and the sandbox's network
- * namespace, with one address on each side (a /31) and a default route inside. The firewall rules
- * that hold for the host's end are there already: the engine makes them before it starts us.
+ * Network mode `open`: a veth pair between the host and the sandbox's network namespace, with one
+ * address on each side (a /31) and a default route inside. The engine has already made the firewall
+ * rules for the host's end when it starts us.
  *
- * The pair needs no removal of its own: it goes with the sandbox's network namespace, and that with
- * its last process. The kernel does so a little later, so the dead pair of an earlier run may still
- * be there under our name; it is nobody's, since the name is that of an id lease, which we hold.
+ * Nobody removes the pair: the kernel removes it with the sandbox's network namespace, which ends
+ * with its last process. That happens with a delay, so the dead pair of a previous run may still
+ * have our interface name. We may delete it, because the name belongs to an id lease that we hold.
  *
- * IPv6 is off on both ends: there are no addresses to give, and a link-local one would be a way
- * past rules that were made for IPv4. ::1 on the loopback interface stays, as programs bind to it.
+ * IPv6 is off on both ends: we have no addresses to assign, and a link-local address would bypass
+ * the IPv4 rules. ::1 on the loopback interface stays, because programs bind to it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ enum { PREFIX_LEN = 31 };
 
 #define INSIDE "eth0"
 
-/* One of /proc/sys/net/<family>/conf/<interface>/; fine without that family in the kernel. */
+/* Writes /proc/sys/net/<family>/conf/<interface>/<key>, unless the kernel lacks that family. */
 static int shim_network_set_conf(const char *family, const char *ifname, const char *key,
                                  const char *value, struct err *err)
 {

@@ -1,7 +1,6 @@
 /*
- * The figures behind /proc/meminfo inside, written over in place about once a second while an exec
- * runs. An idle sandbox costs nothing: nobody is there to read them, and an exec that starts later
- * finds the time for them long past.
+ * Writes the figures behind /proc/meminfo inside again, about once a second while an exec runs. An
+ * idle sandbox costs nothing: no process reads the file, and the next exec refreshes it at once.
  */
 #include <unistd.h>
 
@@ -24,7 +23,7 @@ void proc_view_refresh(struct supervisor *sup, uint64_t now)
 
     s->refresh_at = now + PROC_VIEW_INTERVAL;
     cgroup_usage(&s->cgroup, NULL, &u);
-    /* On failure the older figures stay: they are the same kind of truth, only older. */
+    /* On failure the older figures stay. */
     if (proc_view_meminfo(&text, s->memory_shown, u.memory, cgroup_cache(&s->cgroup)) >= 0)
         (void)!pwrite(s->meminfo_fd, buf_data(&text), text.len, 0);
 }

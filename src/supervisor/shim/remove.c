@@ -43,9 +43,11 @@ int remove_main(char **args)
     int r;
 
     fcntl(SUP_FD_CONTROL, F_SETFD, FD_CLOEXEC);
-    r = remove_parse(args, &map, &err);
-    if (r >= 0)
-        r = submap_run(&map, remove_tree, args[0], &err);
+    if (remove_parse(args, &map, &err) < 0) {
+        log_warn("%s", err.msg);
+        return 1;
+    }
+    r = submap_run(&map, remove_tree, args[0], &err);
     if (r < 0)
         log_warn("%s", err.msg);
     return r != 0;

@@ -1,8 +1,8 @@
 /*
- * `ripcord-shim remove NAME UID GID`: removes a tree that holds files of a user's subordinate ids,
- * which that user cannot remove: from inside a user namespace where they are mapped. The folder
- * that holds NAME is descriptor SUP_FD_CONTROL. Exit status 0 when it is gone; the reason goes to
- * stderr.
+ * `ripcord-shim remove NAME UID GID`: removes a tree with files of a user's subordinate ids, which
+ * that user cannot remove directly. It works in a user namespace where these ids are mapped.
+ * Descriptor SUP_FD_CONTROL is the folder that holds NAME. Exit status 0 if the tree is gone; else
+ * the reason is on stderr.
  */
 #pragma once
 

@@ -34,26 +34,30 @@ static int shim_secrets_write_secret(int dirfd, const char *name, const struct h
     return 0;
 }
 
-/* Those of the folder by their names, or those with a place of their own by their numbers. */
+/* placed: the secrets with a target of their own, in files named by their number; else the others,
+ * in files with their names. *ret_open: a file has its own owner or mode. */
 static int shim_secrets_write_secrets(int fd, const struct handover *h, bool placed,
                                       const struct user *u, bool *ret_open, struct err *err)
 {
     char number[12];
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && i < h->n_secrets; i++) {
+    for (size_t i = 0; i < h->n_secrets; i++) {
         const struct handover_secret *s = &h->secrets[i];
+        int r;
 
         if (placed != !!s->target)
             continue;
         snprintf(number, sizeof(number), "%zu", i);
         r = shim_secrets_write_secret(fd, placed ? number : s->name, s, u, err);
+        if (r < 0)
+            return r;
         *ret_open |= s->has_owner || s->has_mode;
     }
-    return r;
+    return 0;
 }
 
-/* Others may look into the folder where a file in it is not as usual: it says itself for whom. */
+/* If a file has its own owner or mode, other users may enter the folder: the file's mode then
+ * decides who may read it. */
 static int shim_secrets_make_files(const struct handover *h, bool placed, const struct user *u,
                                    int *ret, struct err *err)
 {
@@ -63,25 +67,19 @@ static int shim_secrets_make_files(const struct handover *h, bool placed, const 
     int r;
 
     r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
-    if (r >= 0)
-        r = shim_secrets_write_secrets(fd, h, placed, u, &open, err);
-    if (r >= 0 && fchownat(fd, "", u->uid, u->gid, AT_EMPTY_PATH) < 0)
-        r = err_sys(err, errno, "set the owner of the secrets to user %u", u->uid);
-    if (r >= 0 && open && !placed && fchmodat(fd, ".", 0555, 0) < 0)
-        r = err_sys(err, errno, "open the secrets folder");
-    if (r >= 0)
-        r = mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
+    if (r < 0)
+        return r;
+    r = shim_secrets_write_secrets(fd, h, placed, u, &open, err);
+    if (r < 0)
+        return r;
+    if (fchownat(fd, "", u->uid, u->gid, AT_EMPTY_PATH) < 0)
+        return err_sys(err, errno, "set the owner of the secrets to user %u", u->uid);
+    if (open && !placed && fchmodat(fd, ".", 0555, 0) < 0)
+        return err_sys(err, errno, "set the mode of the secrets folder");
+    r = mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
     if (r < 0)
         return r;
     *ret = TAKE_FD(fd);
-    return 0;
-}
-
-/* The helper's own id may not exist inside, and who has no id there can make no file. */
-static int shim_secrets_become_someone(bool many_ids, struct err *err)
-{
-    if (many_ids && (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0))
-        return err_sys(err, errno, "become root inside");
     return 0;
 }
 
@@ -101,27 +99,33 @@ static int shim_secrets_place_one(int root, int files, size_t i, const char *tar
 {
     _cleanup_close_ int fd = -1;
     char number[12];
-    int r;
 
     snprintf(number, sizeof(number), "%zu", i);
-    r = mount_clone(files, number, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
-    if (r >= 0)
-        r = mount_point_mount(root, target, MOUNT_POINT_FILE, fd, err);
-    return r < 0 ? err_wrap(err, "mount a secret at '%s'", target) : 0;
+    if (mount_clone(files, number, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, &fd, err) < 0 ||
+        mount_point_mount(root, target, MOUNT_POINT_FILE, fd, err) < 0)
+        return err_wrap(err, "mount a secret at '%s'", target);
+    return 0;
 }
 
-/* Only what is mounted somewhere can be mounted a second time: all of them at the folder, which the
- * others' will hide, then each at its place. */
+/* Only an attached mount can be cloned. So these secrets are mounted together at SECRETS_DIR first,
+ * where the mount of the other secrets hides them later, and then each one at its target. */
 static int shim_secrets_place_alone(int root, const struct handover *h, const struct user *u,
                                     struct err *err)
 {
     _cleanup_close_ int files = -1;
-    int r = shim_secrets_place_folder(root, h, u, true, &files, err);
+    int r;
 
-    for (size_t i = 0; r >= 0 && i < h->n_secrets; i++)
-        if (h->secrets[i].target)
-            r = shim_secrets_place_one(root, files, i, h->secrets[i].target, err);
-    return r;
+    r = shim_secrets_place_folder(root, h, u, true, &files, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < h->n_secrets; i++) {
+        if (!h->secrets[i].target)
+            continue;
+        r = shim_secrets_place_one(root, files, i, h->secrets[i].target, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static bool shim_secrets_has_targets(const struct handover *h)
@@ -141,13 +145,16 @@ int secrets_place(const struct handover *h, const struct user *u, bool many_ids,
         return 0;
     if (unshare(CLONE_NEWNS) < 0)
         return err_sys(err, errno, "make a mount namespace for the secrets");
-    r = shim_secrets_become_someone(many_ids, err);
-    if (r < 0)
-        return r;
+    /* The helper's own id may not be mapped inside, and the kernel refuses new files of such ids. */
+    if (many_ids && (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0))
+        return err_sys(err, errno, "become root inside");
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return err_sys(err, errno, "open '/' inside");
-    if (shim_secrets_has_targets(h))
+    if (shim_secrets_has_targets(h)) {
         r = shim_secrets_place_alone(root, h, u, err);
-    return r < 0 ? r : shim_secrets_place_folder(root, h, u, false, &files, err);
+        if (r < 0)
+            return r;
+    }
+    return shim_secrets_place_folder(root, h, u, false, &files, err);
 }

@@ -1,5 +1,5 @@
 /*
- * Secrets of one command: files on a tmpfs that only it and its children see.
+ * Secrets of one command: files on a tmpfs that only the command and its children see.
  */
 #pragma once
 
@@ -10,9 +10,9 @@
 #define SECRETS_DIR "/run/secrets"
 
 /*
- * In the helper, inside the sandbox, before it becomes the user: a mount namespace of its own with
- * the user's 0400 files at SECRETS_DIR, or where each is to be. Both go with the last process of
- * the command, and neither the rest of the sandbox nor a later command ever had them. Nothing to do
- * without secrets.
+ * Called in the helper, inside the sandbox, before it becomes the user. It makes a mount namespace
+ * with files of mode 0400 at SECRETS_DIR, or at each secret's target. Namespace and files disappear
+ * with the last process of the command; other commands never see them. many_ids: more than one id
+ * is mapped. Does nothing without secrets.
  */
 int secrets_place(const struct handover *h, const struct user *u, bool many_ids, struct err *err);

@@ -1,6 +1,6 @@
 /*
- * The shim's own structures: the supervisor (supervisor/common/supervise.h) of one native sandbox.
- * Only the files of this folder include this header.
+ * The structures of the shim: the supervisor (supervisor/common/supervisor.h) of one native
+ * sandbox. Only the files of this folder include this header.
  */
 #pragma once
 
@@ -13,19 +13,19 @@
 #include "lib/os/cgroup.h"
 #include "proto/plan.h"
 #include "proto/supervisor.h"
-#include "supervisor/common/supervise.h"
+#include "supervisor/common/supervisor.h"
 
 enum { SHIM_NAMESPACES = 6 }; /* kinds in enter.c */
 
 struct shim_exec {
-    struct supervised_exec exec; /* first: supervise/ allocates and frees it */
-    int stdin_fd;                /* write end, until handed over; -1 */
+    struct supervised_exec exec; /* first: supervisor/common allocates and frees it */
+    int stdin_fd;                /* write end, until the daemon gets it; or -1 */
     struct err start_err;
     struct loop_source status; /* from helper and child, until execve */
     struct loop_source helper; /* pidfd */
     struct loop_source main;   /* pidfd */
     struct cgroup_group group;
-    int mark; /* namespace that all its processes are in (exec-members.h), or -1 */
+    int mark; /* namespace of all its processes (exec-members.h), or -1 */
     uint64_t pids_denied_before;
 };
 
@@ -33,15 +33,15 @@ struct shim {
     struct supervisor sup;
     struct plan plan;
     struct loop_source init; /* pidfd of pid 1 */
-    uint64_t strays_at; /* while pid 1 does not end: when children nobody knows are reaped next */
+    uint64_t strays_at;      /* while pid 1 does not end: when unknown children are reaped next */
     int init_sock;
     int init_pid;
     int ready_pipe;                  /* see start.c; or -1 */
     int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
     uint64_t memory_shown; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
-    int meminfo_fd;       /* the file that stands in its place, or -1 */
-    uint64_t refresh_at;  /* of that file, while an exec runs */
-    int listener_fd;      /* with network `packages`: on the registry's port inside; or -1 */
+    int meminfo_fd;        /* the file that stands in its place, or -1 */
+    uint64_t refresh_at;   /* of that file, while an exec runs */
+    int listener_fd;       /* with network `packages`: on the registry's port inside; or -1 */
     struct cgroup cgroup;
     struct cgroup_group init_group;
     struct shim_job *jobs;
@@ -62,7 +62,7 @@ static inline struct shim *shim_of_exec(struct shim_exec *x)
     return shim_of(x->exec.sup);
 }
 
-/* start.c: brings the sandbox up, or leaves nothing behind. */
+/* start.c: starts the sandbox. On failure nothing of it is left. */
 int sandbox_start(struct shim *s, struct err *err);
 
 /* exec.c: see struct supervisor_ops. */
@@ -74,12 +74,12 @@ void shim_exec_kill(struct supervised_exec *base);
 int shim_exec_terminal(struct supervised_exec *base);
 int shim_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols, struct err *err);
 int shim_exec_stdin_close(struct supervised_exec *base, struct err *err);
-bool shim_exec_has_company(const struct supervised_exec *base);
+bool shim_exec_has_survivors(const struct supervised_exec *base);
 void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec);
 void shim_exec_over(struct supervised_exec *base);
 
 /* exec-child.c: the helper that enters the sandbox. Never returns. */
-enum { EXEC_STARTED_FDS = 3 }; /* at most, with its STARTED */
+enum { EXEC_STARTED_FDS = 3 }; /* at most so many descriptors come with its STARTED */
 struct exec_fds {
     int status;       /* socket to the shim */
     int in, out, err; /* the command's stdio; -1 with a tty */
@@ -96,9 +96,9 @@ uint64_t shim_timer_at(const struct supervisor *sup);
 void shim_timer(struct supervisor *sup, uint64_t now);
 void shim_clean_up(struct supervisor *sup);
 void stop_on_init(struct loop_source *src, uint32_t events);
-void stop_if_init_dies(struct shim *s); /* before a death is judged */
+void stop_if_init_dies(struct shim *s); /* before the cause of a command's death is decided */
 
-/* job.c: work inside that is no command. Answered with RESULT when it is done. */
+/* job.c: work inside that is not a command. RESULT answers when it is done. */
 int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err);
 int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
              struct err *err);
@@ -106,10 +106,10 @@ void jobs_forget(struct supervisor *sup,
                  const struct supervisor_peer *p); /* its jobs end unheard */
 void jobs_end(struct shim *s);
 
-/* network.c: the veth pair of network `open`; nothing for other modes. */
+/* network.c: makes the veth pair of network `open`; does nothing for other modes. */
 int network_start(const struct shim *s, struct err *err);
 
-/* proc-view-update.c: what /proc/meminfo inside says is brought up to date. */
+/* proc-view-update.c: refreshes /proc/meminfo inside. */
 #define PROC_VIEW_INTERVAL USEC_PER_SEC
 uint64_t proc_view_refresh_at(const struct supervisor *sup); /* when next, or DEADLINE_NEVER */
 void proc_view_refresh(struct supervisor *sup, uint64_t now);

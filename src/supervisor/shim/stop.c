@@ -1,6 +1,6 @@
 /*
- * The end of a native sandbox: pid 1 is killed, with which the kernel ends every process in the pid
- * namespace.
+ * The end of a native sandbox: the shim kills pid 1, and the kernel then kills every process in the
+ * pid namespace.
  */
 #include <signal.h>
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 enum { CGROUP_WAIT_SEC = 2 };
 #define STRAYS_EVERY (20 * USEC_PER_MSEC)
 
-/* Frozen processes hear no signal. */
+/* Frozen processes do not handle signals. */
 void shim_stopping(struct supervisor *sup)
 {
     if (sup->state == SUP_PAUSED)
@@ -27,9 +27,10 @@ void shim_shut_down(struct supervisor *sup)
 }
 
 /*
- * A helper that is killed between the birth of the command and telling us of it leaves a child that
- * we never heard of. Nobody else can reap it, and pid 1 is not let go before: so what is left when
- * no exec lives is reaped unseen, pid 1 as well, whose end its descriptor tells all the same.
+ * If a helper is killed after it has cloned the command and before it has reported it, we have a
+ * child that we do not know. Only we can reap it, and pid 1 cannot end before that. So when no exec
+ * is live, we reap every child that is left. That may include pid 1; its pidfd still reports its
+ * end.
  */
 static bool shim_stop_waits_for_init(const struct supervisor *sup)
 {
@@ -81,8 +82,8 @@ void shim_clean_up(struct supervisor *sup)
 }
 
 /*
- * Pid 1 cannot be reaped before everything in its namespace is, so the commands' deaths are seen
- * first. Its socket, though, is closed before the kernel kills them.
+ * Pid 1 cannot be reaped before all processes in its namespace, so we see the commands' deaths
+ * first. Its socket, however, is closed before the kernel kills them.
  */
 void stop_if_init_dies(struct shim *s)
 {

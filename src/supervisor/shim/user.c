@@ -16,7 +16,7 @@
 
 enum { USER_FILE_MAX = 1 << 20 };
 
-/* NULL when there is none, or it is not a plain file of sensible size. */
+/* NULL if the file does not exist, is not a regular file or is too large. */
 static char *user_read_file(const char *path)
 {
     struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
@@ -109,7 +109,7 @@ static int user_resolve_name(const char *name, char *passwd, struct user *u, str
     return err_hint(err, "Give a number (`--user 1000`) or a name from the sandbox's /etc/passwd.");
 }
 
-/* An id that passwd does not know has the group of the same number, never 0 by default. */
+/* A uid that is not in passwd gets the group of the same number, never 0 by default. */
 static int user_resolve_ids(const char *who, char *passwd, struct user *u, struct err *err)
 {
     char number[16];

@@ -1,7 +1,7 @@
 /*
- * Who a command runs as, from the sandbox's own /etc/passwd and /etc/group. Those files are the
- * sandbox's to write: they are read with a bound, parsed strictly, and never by NSS, which would
- * load the sandbox's libraries into our helper.
+ * The user that a command runs as, from the sandbox's own /etc/passwd and /etc/group. The sandbox
+ * can write these files, so we read them with a size limit and parse them strictly. We never use
+ * NSS, which would load the sandbox's libraries into our helper.
  */
 #pragma once
 
@@ -22,11 +22,10 @@ struct user {
     char home[PATH_MAX]; /* "/" then */
 };
 
-/* `who`: a name, "UID" or "UID:GID". Looks below the caller's root. ERR_INVALID for a name that is
- * not there; never a fallback to another user. */
+/* `who`: a name, "UID" or "UID:GID". Reads files below the caller's root. An unknown name is
+ * ERR_INVALID; there is no fallback to another user. */
 int user_resolve(const char *who, struct user *ret, struct err *err);
 
-/* The parsers by themselves, on text that is cut up in the process. True when an entry was found.
- */
+/* The parsers, for tests. They change `text`. True if an entry was found. */
 bool user_from_passwd(char *text, const char *name, uint32_t uid, struct user *ret);
 void user_groups_from(char *text, struct user *u);
