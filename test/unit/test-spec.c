@@ -59,7 +59,7 @@ static const struct {
 } bad[] = {
     {"{\"memroy\":1}", "memroy", NULL},
     {"{\"limits\":{\"memroy\":1}}", "limits.memroy", NULL},
-    {"{\"limits\":{\"memory\":1}}", "limits.memory", "1"},
+    {"{\"limits\":{\"memory\":1}}", "limits.memory", "between 6 MiB and 1 PiB"},
     {"{\"limits\":{\"memory\":-5}}", "limits.memory", NULL},
     {"{\"limits\":{\"memory\":\"4G\"}}", "limits.memory", NULL},
     {"{\"limits\":{\"pids\":1}}", "limits.pids", "4194304"},

@@ -34,19 +34,24 @@ enum {
 /* clang-format off */
 static const struct warm_recipe {
     const char *tool;
-    const char *special; /* characters that a package name may have besides letters, digits and "._-" */
-    const char *packages[12], *requirements[16], *lock[12]; /* commands; the packages follow the first two */
+    const char *special; /* allowed in a package name besides letters, digits and "._-" */
+    /* commands; the packages follow the first two */
+    const char *packages[12], *requirements[16], *lock[12];
 } recipes[] = {
     {"pip", "[],<>=!~*;+ ",
-     {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off", "--only-binary=:all:", "--dest=wheels"},
-     {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off", "--only-binary=:all:", "--dest=wheels", "--requirement=requirements.txt"},
+     {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off",
+      "--only-binary=:all:", "--dest=wheels"},
+     {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off",
+      "--only-binary=:all:", "--dest=wheels", "--requirement=requirements.txt"},
      {NULL}},
     {"uv", "[],<>=!~*;+ ",
      {"uv", "pip", "install", "--no-progress", "--only-binary=:all:", "--target=site"},
-     {"uv", "pip", "install", "--no-progress", "--only-binary=:all:", "--target=site", "--requirement=requirements.txt"},
+     {"uv", "pip", "install", "--no-progress", "--only-binary=:all:", "--target=site",
+      "--requirement=requirements.txt"},
      {NULL}},
     {"npm", "@/^~<>=*+| ",
-     {"npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-save", "--prefer-online"},
+     {"npm", "install", "--ignore-scripts", "--no-audit", "--no-fund",
+      "--no-update-notifier", "--no-save", "--prefer-online"},
      {NULL},
      {"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"}},
     {"pnpm", "@/^~<>=*+| ",

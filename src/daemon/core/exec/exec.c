@@ -1,7 +1,7 @@
 /*
- * The life of an exec: request, start, output, end. Each has one way out, exec_end(): it notifies the
- * watches, emits the event, adds the usage, saves the end and starts retention. The supervisor decides
- * the cause of an end; only an exec without an end record gets its cause here (exec_fail(),
+ * The life of an exec: request, start, output, end. Each has one way out, exec_end(): it notifies
+ * the watches, emits the event, adds the usage, saves the end and starts retention. The supervisor
+ * decides the cause of an end. Only an exec without an end record gets its cause here (exec_fail(),
  * exec_lost(), exec_end_unbegun()).
  */
 #include "daemon/core/exec/exec.h"

@@ -1,6 +1,6 @@
 /*
- * The state machine of a sandbox: the names, the table of legal changes, and sandbox_set_state(), the
- * only function that changes a state.
+ * The state machine of a sandbox: the names, the table of legal changes, and sandbox_set_state(),
+ * the only function that changes a state.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * JSON to spec. A patch is applied to a copy, which replaces the spec only when every field is valid.
+ * JSON to spec. A patch is applied to a copy, which replaces the spec if every field is valid.
  */
 #include "daemon/core/sandbox/spec.h"
 
