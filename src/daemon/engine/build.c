@@ -483,30 +483,42 @@ static struct build *engine_build_new(struct engine *e, struct build_request *re
     return b;
 }
 
-static int engine_build_has_builder(const struct engine *e, struct err *err)
+static int engine_build_check(const struct engine *e, const struct build_request *req,
+                              struct err *err)
 {
-    if (e->ops->build)
-        return 0;
-    err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot build images", e->ops->name);
-    return err_hint(err, "Build with '--engine docker', or bring in one that was built elsewhere: "
-                         "'ripcord image import'.");
+    if (!e->ops->build) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot build images", e->ops->name);
+        return err_hint(err, "Build with '--engine docker', or import an image that was built "
+                             "elsewhere: 'ripcord image import'.");
+    }
+    if (req->digest_only && !e->ops->builds_digest_only)
+        return err_set(err, ERR_UNSUPPORTED, "engine '%s' needs whole build contexts",
+                       e->ops->name);
+    return 0;
+}
+
+static int engine_build_submit(struct build *b, struct err *err)
+{
+    int r = engine_build_check(b->engine, &b->req, err);
+
+    if (r < 0)
+        return r;
+    r = engine_build_open_ends(b, err);
+    if (r < 0)
+        return r;
+    return pool_submit(b->engine->opener->builds, engine_build_work, engine_build_done, b, err);
 }
 
 int engine_build(struct engine *e, struct build_request *req, const struct build_body *body,
                  const struct build_events *events, void *arg, struct build **ret, struct err *err)
 {
     struct build *b = engine_build_new(e, req, body, events, arg);
-    int r = engine_build_has_builder(e, err);
+    int r = engine_build_submit(b, err);
 
-    if (r >= 0 && b->req.digest_only && !e->ops->builds_digest_only)
-        r = err_set(err, ERR_UNSUPPORTED, "engine '%s' needs whole build contexts", e->ops->name);
-    if (r >= 0)
-        r = engine_build_open_ends(b, err);
-    if (r >= 0)
-        r = pool_submit(e->opener->builds, engine_build_work, engine_build_done, b, err);
-    if (r < 0)
+    if (r < 0) {
         engine_build_free(b);
-    else
-        *ret = b;
-    return r;
+        return r;
+    }
+    *ret = b;
+    return 0;
 }

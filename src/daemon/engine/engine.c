@@ -245,13 +245,13 @@ static int engine_count_live(struct engine_call *c, unsigned *ret)
 
     if (o->kind == OBJECT_SANDBOX)
         r = c->engine->ops->connect(c->engine, o->id, &c->by, &sandbox, &why);
-    if (r >= 0) {
+    if (r < 0 && r != -ERR_NOT_FOUND) /* its supervisor may live all the same */
+        return err_move(&c->err, &why);
+    if (r != -ERR_NOT_FOUND) {
         fd_close(sandbox.supervisor_fd);
         *ret = engine_open_execs(c->engine, o->id);
         return 0;
     }
-    if (r != -ERR_NOT_FOUND) /* it may well live */
-        return err_move(&c->err, &why);
     return c->engine->ops->live ? c->engine->ops->live(c->engine, o, &c->by, ret, &c->err) : 0;
 }
 

@@ -92,8 +92,9 @@ static int engine_mounts_check_parents(const char *path, int fd, const char *con
         int up, r;
 
         r = engine_mounts_check_identity(path, &st, refused_trees, err);
-        if (r >= 0)
-            r = engine_mounts_check_identity(path, &st, own, err);
+        if (r < 0)
+            return r;
+        r = engine_mounts_check_identity(path, &st, own, err);
         if (r < 0)
             return r;
         up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -170,10 +171,12 @@ int mount_source_check(const char *path, const char *const *own, struct mount_so
     if (!engine_mounts_is_clean(path))
         return err_set(err, ERR_INVALID, "mount source '%s' is not a plain absolute path", path);
     r = engine_mounts_check_names(path, refused_trees, err);
-    if (r >= 0)
-        r = engine_mounts_check_names(path, own, err);
-    if (r >= 0)
-        r = engine_mounts_open_source(path, &fd, err);
+    if (r < 0)
+        return r;
+    r = engine_mounts_check_names(path, own, err);
+    if (r < 0)
+        return r;
+    r = engine_mounts_open_source(path, &fd, err);
     if (r < 0)
         return r;
     return engine_mounts_check_opened(path, fd, own, ret, err);

@@ -149,8 +149,9 @@ static int supervisors_end_child(pid_t pid, const char *id, const struct deadlin
         return r;
     pidfd_signal(pidfd, SIGKILL);
     r = supervisors_wait_end(pidfd, id, by, err);
-    if (r >= 0)
-        waitpid(pid, NULL, 0);
+    if (r < 0)
+        return r;
+    waitpid(pid, NULL, 0);
     return r;
 }
 
@@ -161,8 +162,9 @@ static int supervisors_end_stranger(const struct supervisors *s, const char *id,
     int r;
 
     r = supervisors_dial(s, id, &sock, err);
-    if (r >= 0)
-        r = supervisors_peer_pidfd(sock, &pidfd, err);
+    if (r < 0)
+        return r;
+    r = supervisors_peer_pidfd(sock, &pidfd, err);
     if (r < 0)
         return r;
     pidfd_signal(pidfd, SIGKILL);

@@ -45,7 +45,7 @@ struct build_run {
     struct native_step native;
     struct exec_request first;
     char *to; /* below the store's folder */
-    int link;
+    int conn; /* to the supervisor */
     struct journal_reader readers[JOURNAL_STREAMS];
     uint64_t told[JOURNAL_STREAMS];
     struct end_record end;
@@ -217,16 +217,21 @@ static int build_run_read_ask(struct build_run *x, const struct build_request *r
     };
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
 
-    if (r >= 0)
-        r = build_run_read_layers(x, layers, none, err);
-    if (r >= 0)
-        r = json_read_strv(argv, "argv", &x->first.argv, err);
-    if (r >= 0)
-        r = json_read_strv(env, "env", &x->first.env, err);
-    if (r >= 0)
-        r = build_run_add_mounts(x, mounts, err);
-    if (r >= 0)
-        r = build_run_add_secrets(x, req, secrets, err);
+    if (r < 0)
+        return r;
+    r = build_run_read_layers(x, layers, none, err);
+    if (r < 0)
+        return r;
+    r = json_read_strv(argv, "argv", &x->first.argv, err);
+    if (r < 0)
+        return r;
+    r = json_read_strv(env, "env", &x->first.env, err);
+    if (r < 0)
+        return r;
+    r = build_run_add_mounts(x, mounts, err);
+    if (r < 0)
+        return r;
+    r = build_run_add_secrets(x, req, secrets, err);
     if (r < 0)
         return r;
     x->to = xstrdup(to);
@@ -257,8 +262,9 @@ static int build_run_fill_request(struct build_run *x, struct err *err)
 {
     int r = build_run_random_id(x->req.id, err);
 
-    if (r >= 0)
-        r = build_run_random_id(x->first.id, err);
+    if (r < 0)
+        return r;
+    r = build_run_random_id(x->first.id, err);
     if (r < 0)
         return r;
     snprintf(x->req.name, sizeof(x->req.name), STEP_NAME);
@@ -275,7 +281,7 @@ static void build_run_done(struct build_run *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         journal_reader_done(&x->readers[i]);
-    fd_close(x->link);
+    fd_close(x->conn);
     x->req.first = NULL;
     sandbox_spec_done(&x->req.spec);
     exec_request_wipe(&x->first);
@@ -295,12 +301,16 @@ static void build_run_done(struct build_run *x)
 static int build_run_open_journals(struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s", x->req.id, x->first.id);
-    int r = 0;
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        int r;
 
-    for (int i = 0; r >= 0 && i < JOURNAL_STREAMS; i++)
-        if (x->readers[i].dirfd < 0)
-            r = journal_reader_open(&x->readers[i], x->n->execs, dir, (enum journal_stream)i, err);
-    return r;
+        if (x->readers[i].dirfd >= 0)
+            continue;
+        r = journal_reader_open(&x->readers[i], x->n->execs, dir, (enum journal_stream)i, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* What has been written up to `end`, to whoever listens. A gap is passed over: it was too much. */
@@ -331,38 +341,44 @@ static int build_run_tell_output(struct build_run *x, enum journal_stream stream
     return 0;
 }
 
-static int build_run_send_words(const struct build_run *x, struct shim_writer *w, struct err *err)
+static int build_run_send(const struct build_run *x, struct shim_writer *w, struct err *err)
 {
     int r = shim_finish(w, err);
 
-    if (r >= 0) {
-        r = fd_send(x->link, buf_data(&w->buf), w->buf.len, NULL, 0, 0);
-        /* One that has hung up has said why, and that is read next. */
-        r = r < 0 && r != -EPIPE && r != -ECONNRESET ? err_sys(err, -r, "talk to the step") : 0;
-    }
-    shim_writer_done(w);
-    return r;
+    if (r < 0)
+        return r;
+    r = fd_send(x->conn, buf_data(&w->buf), w->buf.len, NULL, 0, 0);
+    /* A supervisor that has hung up has sent the reason before, and it is read next. */
+    if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+        return err_sys(err, -r, "send to the step's supervisor");
+    return 0;
 }
 
 static int build_run_send_ack(const struct build_run *x, struct err *err)
 {
     struct shim_writer w;
+    int r;
 
     shim_begin(&w, SHIM_ACK, 0);
     shim_put_str(&w, SHIM_TAG_EXEC, x->first.id);
     shim_put_u64(&w, SHIM_TAG_STDOUT, x->told[JOURNAL_STDOUT]);
     shim_put_u64(&w, SHIM_TAG_STDERR, x->told[JOURNAL_STDERR]);
-    return build_run_send_words(x, &w, err);
+    r = build_run_send(x, &w, err);
+    shim_writer_done(&w);
+    return r;
 }
 
 static int build_run_ask_listener(const struct build_run *x, struct err *err)
 {
     struct shim_writer w;
+    int r;
 
     if (x->req.spec.network != SPEC_NETWORK_PACKAGES)
         return 0;
     shim_begin(&w, SHIM_LISTENER, LISTENER_SEQ);
-    return build_run_send_words(x, &w, err);
+    r = build_run_send(x, &w, err);
+    shim_writer_done(&w);
+    return r;
 }
 
 static void build_run_tell_packages(const struct build_run *x, int fd)
@@ -377,11 +393,15 @@ static int build_run_on_output(struct build_run *x, uint64_t out, uint64_t error
 {
     int r = build_run_open_journals(x, err);
 
-    if (r >= 0)
-        r = build_run_tell_output(x, JOURNAL_STDOUT, out, err);
-    if (r >= 0)
-        r = build_run_tell_output(x, JOURNAL_STDERR, errors, err);
-    return r < 0 ? r : build_run_send_ack(x, err);
+    if (r < 0)
+        return r;
+    r = build_run_tell_output(x, JOURNAL_STDOUT, out, err);
+    if (r < 0)
+        return r;
+    r = build_run_tell_output(x, JOURNAL_STDERR, errors, err);
+    if (r < 0)
+        return r;
+    return build_run_send_ack(x, err);
 }
 
 static int build_run_on_ended(struct build_run *x, const char *record, size_t len, struct err *err)
@@ -405,7 +425,9 @@ static int build_run_on_message(struct build_run *x, const char *packet, size_t 
     uint64_t out = 0, errors = 0;
     int r = shim_read(&rd, packet, len, err);
 
-    while (r >= 0 && (r = shim_next(&rd, &v, err)) > 0) {
+    if (r < 0)
+        return r;
+    while ((r = shim_next(&rd, &v, err)) > 0) {
         if (v.tag == SHIM_TAG_STDOUT)
             out = v.u64;
         else if (v.tag == SHIM_TAG_STDERR)
@@ -426,7 +448,7 @@ static int build_run_on_message(struct build_run *x, const char *packet, size_t 
 
 static int build_run_await_message(const struct build_run *x, struct err *err)
 {
-    struct pollfd p[] = {{.fd = x->link, .events = POLLIN},
+    struct pollfd p[] = {{.fd = x->conn, .events = POLLIN},
                          {.fd = build_stop_fd(x->b), .events = POLLIN},
                          {.fd = x->cancel_fd, .events = POLLIN}};
     int r = poll(p, ARRAY_SIZE(p), deadline_ms(x->by));
@@ -446,26 +468,30 @@ static int build_run_follow(struct build_run *x, struct err *err)
     _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX + 8);
     int r = build_run_ask_listener(x, err);
 
-    while (r >= 0) {
+    if (r < 0)
+        return r;
+    for (;;) {
         _cleanup_close_ int fd = -1;
         size_t n_fds = 1;
         ssize_t n;
 
         r = build_run_await_message(x, err);
-        if (r <= 0)
+        if (r < 0)
+            return r;
+        if (r == 0)
             continue;
-        n = fd_recv(x->link, packet, SHIM_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
+        n = fd_recv(x->conn, packet, SHIM_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EINTR)
             continue;
         if (n == 0 || n == -ECONNRESET)
             break;
         if (n < 0)
-            return err_sys(err, (int)-n, "hear from the step");
+            return err_sys(err, (int)-n, "receive from the step's supervisor");
         r = build_run_on_message(x, packet, (size_t)n, &fd, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0 && !x->ended)
-        r = err_set(err, ERR_ENGINE, "the step's supervisor has gone");
-    return r;
+    return x->ended ? 0 : err_set(err, ERR_ENGINE, "the step's supervisor ended without a report");
 }
 
 /* ---- its end ---- */
@@ -516,53 +542,71 @@ static int build_run_start(struct build_run *x, struct err *err)
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r = native_create(&x->n->engine, &x->req, &by, err);
 
-    if (r >= 0)
-        r = native_start_step(&x->n->engine, &x->req, &x->native, &by, &sandbox, err);
     if (r < 0)
         return r;
-    x->link = sandbox.supervisor_fd;
+    r = native_start_step(&x->n->engine, &x->req, &x->native, &by, &sandbox, err);
+    if (r < 0)
+        return r;
+    x->conn = sandbox.supervisor_fd;
     strv_free(sandbox.warnings);
     return sandbox.first_sent ? 0 : err_set(err, ERR_LIMIT, "the command is too long");
 }
 
-static int build_run_all(struct build_run *x, struct err *err)
+static int build_run_finish(const struct build_run *x, const struct deadline *by, struct err *err)
+{
+    int r = native_cleanup(&x->n->engine, x->req.id, by, err);
+
+    if (r < 0)
+        return r;
+    r = build_run_judge(x, err);
+    if (r < 0)
+        return r;
+    return build_run_keep_files(x, err);
+}
+
+/* Whatever happens, the sandbox is removed at the end; reconcile finds what cannot be removed. */
+static int build_run_step(struct build_run *x, struct err *err)
 {
     struct deadline by;
-    int r = build_run_start(x, err);
+    int r;
 
+    build_run_list_step(x->n, x->req.id, true);
+    r = build_run_start(x, err);
     if (r >= 0)
         r = build_run_follow(x, err);
     build_run_tell_packages(x, -1);
     by = deadline_in(UNDO_TIMEOUT);
     if (r >= 0)
-        r = native_cleanup(&x->n->engine, x->req.id, &by, err);
-    if (r >= 0)
-        r = build_run_judge(x, err);
-    if (r >= 0)
-        r = build_run_keep_files(x, err);
-    native_remove(&x->n->engine, x->req.id, &by, NULL); /* what is left, reconcile finds */
+        r = build_run_finish(x, &by, err);
+    native_remove(&x->n->engine, x->req.id, &by, NULL);
+    build_run_list_step(x->n, x->req.id, false);
     return r;
+}
+
+static int build_run_serve(struct build_run *x, const struct build_request *req, const json_t *ask,
+                           struct err *err)
+{
+    int r = build_run_read_ask(x, req, ask, err);
+
+    if (r < 0)
+        return r;
+    r = build_run_fill_request(x, err);
+    if (r < 0)
+        return r;
+    return build_run_step(x, err);
 }
 
 int native_build_run(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                      struct err *err)
 {
-    struct native_engine *n = t->n;
     struct build_run x = {
-        .n = n, .b = t->b, .step = step, .by = t->by, .cancel_fd = t->cancel_fd, .link = -1};
+        .n = t->n, .b = t->b, .step = step, .by = t->by, .cancel_fd = t->cancel_fd, .conn = -1};
     int r;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         x.readers[i] = (struct journal_reader){.dirfd = -1, .fd = -1};
     *ret = json_object();
-    r = build_run_read_ask(&x, t->req, ask, err);
-    if (r >= 0)
-        r = build_run_fill_request(&x, err);
-    if (r >= 0) {
-        build_run_list_step(n, x.req.id, true);
-        r = build_run_all(&x, err);
-        build_run_list_step(n, x.req.id, false);
-    }
+    r = build_run_serve(&x, t->req, ask, err);
     build_run_done(&x);
     return r;
 }

@@ -136,14 +136,16 @@ static int build_transfer_fetch(const struct native_task *t, const json_t *ask, 
     const struct json_field fields[] = {{"url", JSON_FIELD_STRING, &f.url},
                                         {"etag", JSON_FIELD_STRING, &f.etag},
                                         {"to", JSON_FIELD_STRING, &to}};
+    _cleanup_close_ int file = -1;
     int r = json_read(ask, "fetch", fields, ARRAY_SIZE(fields), err);
 
-    if (r >= 0)
-        r = build_transfer_open_new(t->n, to ? to : "", &f.to, err);
-    if (r >= 0)
-        r = native_fetch(t->n, &f, t->by, ret, err);
-    fd_close(f.to);
-    return r;
+    if (r < 0)
+        return r;
+    r = build_transfer_open_new(t->n, to ? to : "", &file, err);
+    if (r < 0)
+        return r;
+    f.to = file;
+    return native_fetch(t->n, &f, t->by, ret, err);
 }
 
 static int build_transfer_with_listener(const struct native_task *t, unsigned step, transfer_fn fn,

@@ -141,12 +141,13 @@ static int native_build_on_need(const struct native_builder *x, const json_t *li
     _cleanup_strv_ char **digits = NULL;
     int r = json_read_strv(list, "need", &digits, err);
 
-    for (char **d = digits; r >= 0 && d && *d; d++)
+    if (r < 0)
+        return r;
+    for (char **d = digits; d && *d; d++)
         if (strlen(*d) != 64 || strspn(*d, "0123456789abcdef") != 64)
-            return err_set(err, ERR_ENGINE, "ripcord-build wants '%.80s'", *d);
-    if (r >= 0)
-        build_need(x->b, (const char *const *)digits, strv_len(digits));
-    return r;
+            return err_set(err, ERR_ENGINE, "ripcord-build sent an invalid digest '%.80s'", *d);
+    build_need(x->b, (const char *const *)digits, strv_len(digits));
+    return 0;
 }
 
 static int native_build_on_line(struct native_builder *x, const char *line, size_t len,
@@ -269,7 +270,22 @@ static void native_build_await_silence(int said)
     while ((r < 0 && errno == EINTR) || (r > 0 && read(said, rest, sizeof(rest)) > 0));
 }
 
-/* One that has told its result ends by itself. */
+static int native_build_work(struct native_builder *x, struct err *err)
+{
+    int r = native_build_check_request(x->n, x->req, err);
+
+    if (r < 0)
+        return r;
+    r = native_build_make_name(x, err);
+    if (r < 0)
+        return r;
+    r = native_build_begin(x, err);
+    if (r < 0)
+        return r;
+    return native_build_converse(x, err);
+}
+
+/* A builder that has sent its result ends by itself. */
 static void native_build_end(struct native_builder *x)
 {
     _cleanup_buf_ struct buf rest = BUF_INIT(KIB(4));
@@ -296,14 +312,8 @@ int native_build(struct engine *e, const struct build_request *req, struct build
                                .to = -1,
                                .process = PROGRAM_INIT,
                                .lines = BUF_INIT(LINE_MAX_BYTES)};
-    int r = native_build_check_request(x.n, req, err);
+    int r = native_build_work(&x, err);
 
-    if (r >= 0)
-        r = native_build_make_name(&x, err);
-    if (r >= 0)
-        r = native_build_begin(&x, err);
-    if (r >= 0)
-        r = native_build_converse(&x, err);
     native_build_end(&x);
     if (r >= 0)
         *ret = TAKE_PTR(x.ret);

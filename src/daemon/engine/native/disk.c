@@ -97,22 +97,26 @@ static int native_disk_format(const char *path, uint64_t size, const struct dead
     return program_run(argv, NULL, by, NULL, err);
 }
 
+static int native_disk_make_image(const char *tmp, const char *path, uint64_t size,
+                                  const struct deadline *by, struct err *err)
+{
+    int r = native_disk_make_sparse(tmp, size, err);
+
+    if (r < 0)
+        return r;
+    r = native_disk_format(tmp, size, by, err);
+    if (r < 0)
+        return r;
+    return rename(tmp, path) < 0 ? err_sys(err, errno, "rename '%s'", tmp) : 0;
+}
+
 int disk_make(const char *folder, uint64_t size, const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" DISK_IMAGE, folder);
     _cleanup_free_ char *tmp = xasprintf("%s.new", path);
-    int r;
 
-    if (access(path, F_OK) == 0)
+    if (access(path, F_OK) == 0 || native_disk_make_image(tmp, path, size, by, err) >= 0)
         return 0;
-    r = native_disk_make_sparse(tmp, size, err);
-    if (r >= 0)
-        r = native_disk_format(tmp, size, by, err);
-    if (r >= 0 && rename(tmp, path) < 0)
-        r = err_sys(err, errno, "rename '%s'", tmp);
-    if (r < 0) {
-        unlink(tmp);
-        return err_wrap(err, "make the sandbox's disk");
-    }
-    return 0;
+    unlink(tmp);
+    return err_wrap(err, "make the sandbox's disk");
 }

@@ -177,14 +177,17 @@ static int host_image_make_dir(int dst, const char *path, mode_t mode, struct er
 static int host_image_make_dirs(int dst, const char *path, mode_t mode, struct err *err)
 {
     _cleanup_free_ char *p = xstrdup(path);
-    int r = 0;
 
-    for (char *s = strchr(p, '/'); s && r >= 0; s = strchr(s + 1, '/')) {
+    for (char *s = strchr(p, '/'); s; s = strchr(s + 1, '/')) {
+        int r;
+
         *s = '\0';
         r = host_image_make_dir(dst, p, mode, err);
+        if (r < 0)
+            return r;
         *s = '/';
     }
-    return r < 0 ? r : host_image_make_dir(dst, p, mode, err);
+    return host_image_make_dir(dst, p, mode, err);
 }
 
 static int host_image_copy_link(struct host_image_walk *w, const char *path, struct err *err)
@@ -364,13 +367,19 @@ static int host_image_copy_merged(struct host_image_walk *w, const char *name, s
 
 static int host_image_walk_machine(struct host_image_walk *w, struct err *err)
 {
-    int r = 0;
+    int r;
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(merged_dirs); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(merged_dirs); i++) {
         r = host_image_copy_merged(w, merged_dirs[i], err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(etc_allowed); i++)
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(etc_allowed); i++) {
         r = host_image_copy_allowed(w, etc_allowed[i], err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- what we write ourselves ---- */
@@ -400,23 +409,16 @@ static int host_image_put_passwd(const struct host_image_walk *w, struct err *er
 
 static int host_image_put_own(const struct host_image_walk *w, struct err *err)
 {
-    int r = 0;
-
     for (size_t i = 0; i < ARRAY_SIZE(links); i++)
         if (symlinkat(links[i].target, w->dst, links[i].path) < 0)
             return err_sys(err, errno, "make link '%s'", links[i].path);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
-        r = host_image_put_text(w->dst, texts[i].path, texts[i].text, err);
-    return r < 0 ? r : host_image_put_passwd(w, err);
-}
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        int r = host_image_put_text(w->dst, texts[i].path, texts[i].text, err);
 
-static int host_image_put_dirs(int dst, struct err *err)
-{
-    int r = 0;
-
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
-        r = host_image_make_dir(dst, dirs[i].path, dirs[i].mode, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return host_image_put_passwd(w, err);
 }
 
 static int host_image_chown_home(int dst, struct err *err)
@@ -434,14 +436,18 @@ static int host_image_build(struct host_image_walk *w, const struct host_image_s
 {
     int r;
 
-    r = host_image_put_dirs(w->dst, err);
-    if (r >= 0)
-        r = host_image_walk_machine(w, err);
-    if (r >= 0)
-        r = host_image_put_own(w, err);
-    if (r >= 0 && src->chown_home)
-        r = host_image_chown_home(w->dst, err);
-    return r;
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+        r = host_image_make_dir(w->dst, dirs[i].path, dirs[i].mode, err);
+        if (r < 0)
+            return r;
+    }
+    r = host_image_walk_machine(w, err);
+    if (r < 0)
+        return r;
+    r = host_image_put_own(w, err);
+    if (r < 0)
+        return r;
+    return src->chown_home ? host_image_chown_home(w->dst, err) : 0;
 }
 
 static uint64_t host_image_hash_start(const struct host_image_source *src)
@@ -491,10 +497,12 @@ int host_image_ensure(const char *images_dir, const struct host_image_source *sr
     int r;
 
     r = dir_make_all(AT_FDCWD, images_dir, 0700, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, images_dir, &images, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, src->root, &root, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, images_dir, &images, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, src->root, &root, err);
     if (r < 0)
         return r;
     look.src = root;

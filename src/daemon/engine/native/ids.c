@@ -60,17 +60,28 @@ static int native_ids_take_file(struct ids *ids, const char *path, struct err *e
     return 0;
 }
 
+static int native_ids_open(struct ids *ids, const char *dir, const char *const *subid_files,
+                           struct err *err)
+{
+    int r = dir_open(AT_FDCWD, dir, &ids->dirfd, err);
+
+    if (r < 0)
+        return r;
+    for (; *subid_files; subid_files++) {
+        r = native_ids_take_file(ids, *subid_files, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 int ids_init(struct ids *ids, const char *path, const char *const *subid_files, struct err *err)
 {
     const char *slash = strrchr(path, '/');
     _cleanup_free_ char *dir = xstrndup(path, (size_t)(slash - path));
-    int r;
 
     *ids = (struct ids){.dirfd = -1};
-    r = dir_open(AT_FDCWD, dir, &ids->dirfd, err);
-    for (size_t i = 0; r >= 0 && subid_files[i]; i++)
-        r = native_ids_take_file(ids, subid_files[i], err);
-    if (r < 0) {
+    if (native_ids_open(ids, dir, subid_files, err) < 0) {
         ids_done(ids);
         return err_wrap(err, "prepare id leases");
     }

@@ -91,8 +91,9 @@ static int image_check_resolved(const struct images *s, const char *id,
     if (spec->isolation != SPEC_ISOLATION_STRICT)
         return 0;
     r = images_read(s, id, &record, err);
-    if (r >= 0)
-        r = image_check_isolation(spec, images_is_on_host(record), err);
+    if (r < 0)
+        return err_wrap(err, "image '%s'", spec->image);
+    r = image_check_isolation(spec, images_is_on_host(record), err);
     return r < 0 ? err_wrap(err, "image '%s'", spec->image) : 0;
 }
 
@@ -105,13 +106,16 @@ int native_resolve(struct engine *e, const struct sandbox_spec *spec, const stru
 
     (void)by;
     r = image_open_store(native_of(e), &s, err);
-    if (r >= 0)
-        r = images_resolve(&s, spec->image, id, err);
-    if (r >= 0)
-        r = image_check_resolved(&s, id, spec, err);
-    if (r >= 0)
-        *ret = xstrdup(id);
-    return r;
+    if (r < 0)
+        return r;
+    r = images_resolve(&s, spec->image, id, err);
+    if (r < 0)
+        return r;
+    r = image_check_resolved(&s, id, spec, err);
+    if (r < 0)
+        return r;
+    *ret = xstrdup(id);
+    return 0;
 }
 
 /* ---- the plan ---- */
@@ -147,10 +151,11 @@ static int image_plan_layers(const struct native_engine *n, const json_t *record
     _cleanup_strv_ char **layers = NULL;
     int r = images_layers(record, &layers, err);
 
-    if (r >= 0 && !layers)
-        r = err_set(err, ERR_UNSUPPORTED, "the image has no layers");
-    if (r >= 0)
-        r = native_layers(n, layers, &p->layers, &p->lower_dir, err);
+    if (r < 0)
+        return r;
+    if (!layers)
+        return err_set(err, ERR_UNSUPPORTED, "the image has no layers");
+    r = native_layers(n, layers, &p->layers, &p->lower_dir, err);
     p->n_layers = strv_len(p->layers);
     return r;
 }
@@ -227,20 +232,25 @@ static int image_plan_stored(struct native_engine *n, const struct sandbox_reque
     int r;
 
     if (!spec->image_digest)
-        return err_set(err, ERR_INVALID, "it is not known which image '%s' is", spec->image);
+        return err_set(err, ERR_INVALID, "its digest is not known");
     r = image_open_store(n, &s, err);
-    if (r >= 0)
-        r = images_read(&s, spec->image_digest, &record, err);
-    if (r >= 0)
-        r = image_check_machine(record, err);
-    if (r >= 0)
-        r = image_check_isolation(spec, images_is_on_host(record), err);
-    if (r >= 0)
-        r = image_plan_layers(n, record, p, err);
-    if (r >= 0)
-        r = image_plan_env(record, env, err);
     if (r < 0)
-        return err_wrap(err, "image '%s'", spec->image);
+        return r;
+    r = images_read(&s, spec->image_digest, &record, err);
+    if (r < 0)
+        return r;
+    r = image_check_machine(record, err);
+    if (r < 0)
+        return r;
+    r = image_check_isolation(spec, images_is_on_host(record), err);
+    if (r < 0)
+        return r;
+    r = image_plan_layers(n, record, p, err);
+    if (r < 0)
+        return r;
+    r = image_plan_env(record, env, err);
+    if (r < 0)
+        return r;
     p->image = images_is_on_host(record) ? PLAN_IMAGE_HOST : PLAN_IMAGE_ROOTFS;
     image_plan_own(n, req, p);
     p->user = STREQ(spec->user, DEFAULT_USER) ? image_user(record) : xstrdup(spec->user);
@@ -254,8 +264,11 @@ int native_image_plan(struct native_engine *n, const struct sandbox_request *req
 {
     const struct sandbox_spec *spec = &req->spec;
 
-    if (!image_is_host(spec))
-        return image_plan_stored(n, req, p, env, err);
+    if (!image_is_host(spec)) {
+        int r = image_plan_stored(n, req, p, env, err);
+
+        return r < 0 ? err_wrap(err, "image '%s'", spec->image) : 0;
+    }
     p->image = PLAN_IMAGE_HOST;
     p->lower_dir = xstrdup(n->lower);
     p->user = xstrdup(spec->user);
@@ -278,13 +291,10 @@ int image_tool_start(const struct native_engine *n, const struct image_tool *t, 
 static int image_run_tool(const struct native_engine *n, const struct image_tool *t,
                           const struct deadline *by, char **ret, struct err *err)
 {
-    struct program p = PROGRAM_INIT;
+    _cleanup_program_ struct program p = PROGRAM_INIT;
     int r = image_tool_start(n, t, &p, err);
 
-    if (r >= 0)
-        r = program_answer(&p, by, ret, err);
-    program_end(&p);
-    return r;
+    return r < 0 ? r : program_answer(&p, by, ret, err);
 }
 
 /* ---- a sandbox's own copy ---- */
@@ -307,9 +317,12 @@ static int image_throw_others(struct native_engine *n, int sandbox, const char *
         if (STREQ(e->d_name, OWN_NEW) || (strncmp(e->d_name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0 &&
                                           !(own && STREQ(e->d_name, own))))
             strv_add(&names, e->d_name);
-    for (char **name = names; r >= 0 && name && *name; name++)
+    for (char **name = names; name && *name; name++) {
         r = delete_queue_add(n->delete_queue, sandbox, *name, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int image_copy_layers(struct native_engine *n, const struct sandbox_request *req,
@@ -436,10 +449,13 @@ static int image_show_images(struct native_engine *n, const char *name, char **r
     int r;
 
     r = image_open_store(n, &s, err);
-    if (r >= 0 && name)
+    if (r < 0)
+        return r;
+    if (name)
         r = images_resolve(&s, name, id, err);
-    if (r >= 0)
-        r = images_list(&s, &list, err);
+    if (r < 0)
+        return r;
+    r = images_list(&s, &list, err);
     if (r < 0)
         return r;
     if (!name) {

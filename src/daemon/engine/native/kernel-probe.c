@@ -147,13 +147,14 @@ static int kernel_probe_in_namespaces(uint64_t flags, bool ranges, kernel_probe_
     }
     report_in = fd_close(report_in);
     r = kernel_probe_write_maps(pid, ranges, err);
-    if (r >= 0)
-        fd_write_all(go_in, "g", 1);
+    if (r < 0) {
+        go_in = fd_close(go_in); /* the child ends */
+        kernel_probe_hear_report(pid, report, NULL);
+        return r;
+    }
+    fd_write_all(go_in, "g", 1);
     go_in = fd_close(go_in);
-    if (r >= 0)
-        return kernel_probe_hear_report(pid, report, err);
-    kernel_probe_hear_report(pid, report, NULL);
-    return r;
+    return kernel_probe_hear_report(pid, report, err);
 }
 
 static int kernel_probe_do_nothing(void *arg _unused_)
@@ -194,20 +195,19 @@ static int kernel_probe_enter_mapped(int layers, struct err *err)
     int r;
 
     r = mount_new("tmpfs", NULL, MOUNT_SAFE, &scaffold, err);
-    if (r >= 0)
-        r = mount_attach(scaffold, AT_FDCWD, "/", err);
-    if (r >= 0 && mkdirat(scaffold, "layers", 0755) < 0)
-        r = err_sys(err, errno, "make a folder in the scaffold");
-    if (r >= 0)
-        r = mount_attach(layers, scaffold, "layers", err);
-    if (r >= 0 && (fchdir(scaffold) < 0 || chdir("layers") < 0))
-        r = err_sys(err, errno, "enter the scaffold");
-    return r;
-}
-
-static int kernel_probe_enter_plain(const char *dir, struct err *err)
-{
-    return chdir(dir) < 0 ? err_sys(err, errno, "enter '%s'", dir) : 0;
+    if (r < 0)
+        return r;
+    r = mount_attach(scaffold, AT_FDCWD, "/", err);
+    if (r < 0)
+        return r;
+    if (mkdirat(scaffold, "layers", 0755) < 0)
+        return err_sys(err, errno, "make a folder in the scaffold");
+    r = mount_attach(layers, scaffold, "layers", err);
+    if (r < 0)
+        return r;
+    if (fchdir(scaffold) < 0 || chdir("layers") < 0)
+        return err_sys(err, errno, "enter the scaffold");
+    return 0;
 }
 
 static int kernel_probe_use_overlay(void *arg, struct err *err)
@@ -218,11 +218,15 @@ static int kernel_probe_use_overlay(void *arg, struct err *err)
     int r;
 
     r = mount_make_private(err);
-    if (r >= 0)
-        r = t->layers >= 0 ? kernel_probe_enter_mapped(t->layers, err)
-                           : kernel_probe_enter_plain(t->dir, err);
-    if (r >= 0)
-        r = overlay_mount(&o, &fd, err);
+    if (r < 0)
+        return r;
+    if (t->layers < 0 && chdir(t->dir) < 0)
+        return err_sys(err, errno, "enter '%s'", t->dir);
+    if (t->layers >= 0)
+        r = kernel_probe_enter_mapped(t->layers, err);
+    if (r < 0)
+        return r;
+    r = overlay_mount(&o, &fd, err);
     if (r < 0)
         return r;
     file = openat(fd, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -236,16 +240,36 @@ static int kernel_probe_map_layers(struct overlay_probe *t, struct err *err)
     int r;
 
     r = idmap_userns(&range, &range, &userns, err);
-    if (r >= 0)
-        r = mount_clone(AT_FDCWD, t->dir, 0, &t->layers, err);
-    return r < 0 ? r : mount_set(t->layers, MOUNT_SAFE, userns, err);
+    if (r < 0)
+        return r;
+    r = mount_clone(AT_FDCWD, t->dir, 0, &t->layers, err);
+    if (r < 0)
+        return r;
+    return mount_set(t->layers, MOUNT_SAFE, userns, err);
+}
+
+static int kernel_probe_try_overlay(struct overlay_probe *t, bool ranges, struct err *err)
+{
+    _cleanup_close_ int at = -1;
+    int r = dir_open(AT_FDCWD, t->dir, &at, err);
+
+    if (r < 0)
+        return r;
+    if (mkdirat(at, "lower", 0755) < 0 || mkdirat(at, "upper", 0755) < 0 ||
+        mkdirat(at, "work", 0755) < 0)
+        return err_sys(err, errno, "make folders in '%s'", t->dir);
+    if (ranges)
+        r = kernel_probe_map_layers(t, err);
+    if (r < 0)
+        return r;
+    return kernel_probe_in_namespaces(CLONE_NEWNS, ranges, kernel_probe_use_overlay, t, err);
 }
 
 int kernel_probe_overlay(const char *dir, bool ranges, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("%s/doctor-XXXXXX", dir);
     struct overlay_probe t = {.dir = tmp, .layers = -1};
-    _cleanup_close_ int at = -1, parent = -1;
+    _cleanup_close_ int parent = -1;
     int r;
 
     r = dir_open(AT_FDCWD, dir, &parent, err);
@@ -253,14 +277,7 @@ int kernel_probe_overlay(const char *dir, bool ranges, struct err *err)
         return r;
     if (!mkdtemp(tmp))
         return err_sys(err, errno, "make a folder in '%s'", dir);
-    r = dir_open(AT_FDCWD, tmp, &at, err);
-    if (r >= 0 && (mkdirat(at, "lower", 0755) < 0 || mkdirat(at, "upper", 0755) < 0 ||
-                   mkdirat(at, "work", 0755) < 0))
-        r = err_sys(err, errno, "make folders in '%s'", tmp);
-    if (r >= 0 && ranges)
-        r = kernel_probe_map_layers(&t, err);
-    if (r >= 0)
-        r = kernel_probe_in_namespaces(CLONE_NEWNS, ranges, kernel_probe_use_overlay, &t, err);
+    r = kernel_probe_try_overlay(&t, ranges, err);
     fd_close(t.layers);
     rmtree(parent, strrchr(tmp, '/') + 1, NULL);
     return r;

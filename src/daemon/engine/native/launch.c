@@ -282,17 +282,22 @@ static int native_launch_run(struct native_launch *l, const struct deadline *by,
     int r;
 
     r = native_launch_make_run_folder(l, by, err);
-    if (r >= 0)
-        r = native_launch_lease_ids(l, err);
-    if (r >= 0 && l->req->spec.network == SPEC_NETWORK_OPEN)
+    if (r < 0)
+        return r;
+    r = native_launch_lease_ids(l, err);
+    if (r < 0)
+        return r;
+    if (l->req->spec.network == SPEC_NETWORK_OPEN)
         r = network_ensure(&l->n->net, l->req->id, by, err);
-    if (r >= 0)
-        r = native_launch_make_plan(l, err);
-    if (r >= 0)
-        r = native_launch_start_shim(l, err);
-    if (r >= 0)
-        r = native_launch_await_ready(l, by, sandbox, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = native_launch_make_plan(l, err);
+    if (r < 0)
+        return r;
+    r = native_launch_start_shim(l, err);
+    if (r < 0)
+        return r;
+    return native_launch_await_ready(l, by, sandbox, err);
 }
 
 /* A sandbox that answers must not get a second supervisor over it. */

@@ -51,9 +51,10 @@ static int native_open_delete_queue(struct native_engine *n, struct err *err)
     int fd, r;
 
     r = native_open_folder(n->state_dir, "trash", &fd, err);
-    if (r >= 0)
-        n->delete_queue = delete_queue_new(fd);
-    return r;
+    if (r < 0)
+        return r;
+    n->delete_queue = delete_queue_new(fd);
+    return 0;
 }
 
 static int native_open_folders(struct native_engine *n, struct err *err)
@@ -61,12 +62,15 @@ static int native_open_folders(struct native_engine *n, struct err *err)
     int r;
 
     r = native_open_folder(n->state_dir, "sandboxes", &n->boxes, err);
-    if (r >= 0)
-        r = native_open_folder(n->state_dir, "execs", &n->execs, err);
-    if (r >= 0)
-        r = native_open_folder(n->run_dir, "sandboxes", &n->runs, err);
-    if (r >= 0)
-        r = native_open_delete_queue(n, err);
+    if (r < 0)
+        return r;
+    r = native_open_folder(n->state_dir, "execs", &n->execs, err);
+    if (r < 0)
+        return r;
+    r = native_open_folder(n->run_dir, "sandboxes", &n->runs, err);
+    if (r < 0)
+        return r;
+    r = native_open_delete_queue(n, err);
     if (r < 0)
         return r;
     spread_children(n->boxes);
@@ -109,11 +113,13 @@ static int native_open_image(struct native_engine *n, struct err *err)
     int r;
 
     r = host_image_ensure(dir, &src, &n->lower, err);
-    if (r >= 0)
-        r = native_images_in_use(n, &keep, err);
-    if (r >= 0)
-        host_image_prune(dir, keep);
-    return r;
+    if (r < 0)
+        return r;
+    r = native_images_in_use(n, &keep, err);
+    if (r < 0)
+        return r;
+    host_image_prune(dir, keep);
+    return 0;
 }
 
 static int native_open_ids(struct native_engine *n, struct err *err)
@@ -125,22 +131,27 @@ static int native_open_ids(struct native_engine *n, struct err *err)
 
 static int native_open_prewarmed(struct native_engine *n, struct err *err)
 {
-    int dirs[PREWARMED_KINDS] = {-1, -1, -1}, r;
+    _cleanup_close_ int sandboxes = -1, execs = -1, runs = -1;
+    int r = native_open_folder(n->state_dir, "spares/boxes", &sandboxes, err);
 
-    r = native_open_folder(n->state_dir, "spares/boxes", &dirs[PREWARMED_SANDBOX], err);
-    if (r >= 0)
-        r = native_open_folder(n->state_dir, "spares/execs", &dirs[PREWARMED_EXECS], err);
-    if (r >= 0)
-        r = native_open_folder(n->run_dir, "spares", &dirs[PREWARMED_RUN], err);
-    for (int kind = 0; kind < PREWARMED_KINDS; kind++) {
-        if (r < 0)
-            fd_close(dirs[kind]);
-        else
-            spread_children(dirs[kind]);
-    }
-    if (r >= 0)
-        n->prewarmed = prewarmed_new(n->shim, n->devnull, dirs);
-    return r;
+    if (r < 0)
+        return r;
+    r = native_open_folder(n->state_dir, "spares/execs", &execs, err);
+    if (r < 0)
+        return r;
+    r = native_open_folder(n->run_dir, "spares", &runs, err);
+    if (r < 0)
+        return r;
+    spread_children(sandboxes);
+    spread_children(execs);
+    spread_children(runs);
+    n->prewarmed = prewarmed_new(n->shim, n->devnull,
+                                 (const int[PREWARMED_KINDS]){
+                                     [PREWARMED_SANDBOX] = TAKE_FD(sandboxes),
+                                     [PREWARMED_EXECS] = TAKE_FD(execs),
+                                     [PREWARMED_RUN] = TAKE_FD(runs),
+                                 });
+    return 0;
 }
 
 static uint32_t native_caps_of(uint32_t unenforced, const char *cgroups)
@@ -184,19 +195,24 @@ static int native_open_parts(struct native_engine *n, struct err *err)
         n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     n->cgroup_reaper = cgroup_reaper_new(n->root_id);
     r = native_open_folders(n, err);
-    if (r >= 0)
-        r = native_seal_shim(shim, &n->shim, err);
-    if (r >= 0 && n->subids.uid)
+    if (r < 0)
+        return r;
+    r = native_seal_shim(shim, &n->shim, err);
+    if (r < 0)
+        return r;
+    if (n->subids.uid)
         delete_queue_use_subids(n->delete_queue, n->shim, &n->subids);
-    if (r >= 0)
-        r = native_open_ids(n, err);
-    if (r >= 0)
-        r = native_open_image(n, err);
-    if (r >= 0)
-        r = native_open_prewarmed(n, err);
-    if (r >= 0)
-        native_open_caches(n);
-    return r;
+    r = native_open_ids(n, err);
+    if (r < 0)
+        return r;
+    r = native_open_image(n, err);
+    if (r < 0)
+        return r;
+    r = native_open_prewarmed(n, err);
+    if (r < 0)
+        return r;
+    native_open_caches(n);
+    return 0;
 }
 
 /* As at the beginning: a try that failed half-way must not be in the way of the next one. */
@@ -326,18 +342,26 @@ static int native_renew(struct native_engine *n, const struct sandbox_request *r
     int r;
 
     r = native_make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
-    if (r >= 0)
-        r = dir_open(n->boxes, req->id, &dir, err);
-    if (r >= 0)
-        r = native_image_own(n, req, dir, by, err);
-    if (r < 0 || native_meta_matches(dir, req))
+    if (r < 0)
         return r;
+    r = dir_open(n->boxes, req->id, &dir, err);
+    if (r < 0)
+        return r;
+    r = native_image_own(n, req, dir, by, err);
+    if (r < 0)
+        return r;
+    if (native_meta_matches(dir, req))
+        return 0;
     r = overlay_renew_begin(dir, "cache", err);
-    if (r >= 0)
-        r = delete_queue_add(n->delete_queue, dir, "root", err);
-    if (r >= 0)
-        r = overlay_renew_end(dir, err);
-    return r < 0 ? r : native_write_meta(dir, req, err);
+    if (r < 0)
+        return r;
+    r = delete_queue_add(n->delete_queue, dir, "root", err);
+    if (r < 0)
+        return r;
+    r = overlay_renew_end(dir, err);
+    if (r < 0)
+        return r;
+    return native_write_meta(dir, req, err);
 }
 
 static int native_make_new(struct native_engine *n, const struct sandbox_request *req,
@@ -347,11 +371,15 @@ static int native_make_new(struct native_engine *n, const struct sandbox_request
     int r;
 
     r = dir_open(n->boxes, req->id, &dir, err);
-    if (r >= 0)
-        r = native_make_disk(n, req, by, err);
-    if (r >= 0)
-        r = native_image_own(n, req, dir, by, err);
-    return r < 0 ? r : native_write_meta(dir, req, err);
+    if (r < 0)
+        return r;
+    r = native_make_disk(n, req, by, err);
+    if (r < 0)
+        return r;
+    r = native_image_own(n, req, dir, by, err);
+    if (r < 0)
+        return r;
+    return native_write_meta(dir, req, err);
 }
 
 int native_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
@@ -405,11 +433,13 @@ static int native_usage(struct engine *e, const char *id, const struct deadline 
     int r;
 
     r = usage_add(n->boxes, id, by, &sum, err);
-    if (r >= 0)
-        r = usage_add(n->execs, id, by, &sum, err);
-    if (r >= 0)
-        *ret = sum;
-    return r;
+    if (r < 0)
+        return r;
+    r = usage_add(n->execs, id, by, &sum, err);
+    if (r < 0)
+        return r;
+    *ret = sum;
+    return 0;
 }
 
 static void native_read_meta(struct native_engine *n, bool specs, struct engine_object *o)
@@ -472,12 +502,15 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     native_add_steps(n, &steps);
     cgroup_reaper_list(n->cgroup_reaper, &swept);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
-    if (r >= 0)
-        r = sandbox_ids_add(n->runs, &runs, err);
-    if (r >= 0)
-        r = sandbox_ids_add(n->boxes, &ids, err);
-    if (r >= 0)
-        r = sandbox_ids_add(n->execs, &execs, err);
+    if (r < 0)
+        return r;
+    r = sandbox_ids_add(n->runs, &runs, err);
+    if (r < 0)
+        return r;
+    r = sandbox_ids_add(n->boxes, &ids, err);
+    if (r < 0)
+        return r;
+    r = sandbox_ids_add(n->execs, &execs, err);
     if (r < 0)
         return r;
     native_add_steps(n, &steps);

@@ -83,27 +83,33 @@ static const char *const directions[] = {"-i", "-o"};
 static int native_network_allow_forward(const struct network *n, const struct deadline *by,
                                         struct err *err)
 {
-    int r = 0;
-
     if (!network_forward_drops(by))
         return 0;
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directions); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(directions); i++) {
+        int r = 0;
+
         if (native_network_forward_rule(n, "-C", directions[i], by, NULL) < 0)
             r = native_network_forward_rule(n, "-I", directions[i], by, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int native_network_disallow_forward(const struct network *n, const struct deadline *by,
                                            struct err *err)
 {
-    int r = 0;
-
     if (!program_find("iptables"))
         return 0;
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directions); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(directions); i++) {
+        int r = 0;
+
         if (native_network_forward_rule(n, "-C", directions[i], by, NULL) >= 0)
             r = native_network_forward_rule(n, "-D", directions[i], by, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- nft ---- */
@@ -175,10 +181,15 @@ static int native_network_apply_iptables(const struct network *n, const char *ru
     static const char *const restore[] = {"iptables-restore", "-w", "--noflush", NULL};
     int r = program_run(restore, rules, by, NULL, err);
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(jumps); i++)
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(jumps); i++) {
         if (native_network_jump(n, "-C", i, by, NULL) < 0)
             r = native_network_jump(n, "-I", i, by, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int native_network_remove_chain(const struct network *n, size_t i, const struct deadline *by,
@@ -200,11 +211,13 @@ static int native_network_remove_chain(const struct network *n, size_t i, const 
 static int native_network_remove_iptables(const struct network *n, const struct deadline *by,
                                           struct err *err)
 {
-    int r = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(jumps); i++) {
+        int r = native_network_remove_chain(n, i, by, err);
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(jumps); i++)
-        r = native_network_remove_chain(n, i, by, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- whichever is there ---- */
@@ -266,8 +279,9 @@ static int native_network_ensure_rules(struct network *n, const struct deadline 
     if (n->applied && STREQ(n->applied, rules) && tool->present(n, by))
         return 0;
     r = native_network_make_note(n->runs, RULES_NOTE, err);
-    if (r >= 0)
-        r = tool->apply(n, rules, by, err);
+    if (r < 0)
+        return r;
+    r = tool->apply(n, rules, by, err);
     if (r < 0)
         return r;
     free(n->applied);
@@ -275,24 +289,36 @@ static int native_network_ensure_rules(struct network *n, const struct deadline 
     return 0;
 }
 
+/* With the lock held. A check that began after `asked` serves this caller too. */
+static int native_network_check(struct network *n, uint64_t asked, const struct deadline *by,
+                                struct err *err)
+{
+    uint64_t began = time_mono();
+    int r;
+
+    if (n->applied && n->checked >= asked)
+        return 0;
+    r = native_network_ensure_rules(n, by, err);
+    if (r < 0)
+        return r;
+    r = native_network_forward_on(err);
+    if (r < 0)
+        return r;
+    n->checked = began;
+    return 0;
+}
+
 int network_ensure(struct network *n, const char *id, const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *note = xasprintf("%s/open", id);
-    uint64_t asked = time_mono(), began;
+    uint64_t asked = time_mono();
     int r;
 
     r = native_network_make_note(n->runs, note, err);
     if (r < 0)
         return r;
     pthread_mutex_lock(&n->lock);
-    began = time_mono();
-    if (!n->applied || n->checked < asked) {
-        r = native_network_ensure_rules(n, by, err);
-        if (r >= 0)
-            r = native_network_forward_on(err);
-        if (r >= 0)
-            n->checked = began;
-    }
+    r = native_network_check(n, asked, by, err);
     pthread_mutex_unlock(&n->lock);
     return r < 0 ? err_wrap(err, "firewall rules of network 'open'") : 0;
 }

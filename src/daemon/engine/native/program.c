@@ -148,7 +148,7 @@ int program_run(const char *const *argv, const char *input, const struct deadlin
     static const char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
     _cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
     struct process_spec s = {.path = program_find(argv[0]), .argv = argv, .env = env, .n_fds = 1};
-    struct program p = PROGRAM_INIT;
+    _cleanup_program_ struct program p = PROGRAM_INIT;
     _cleanup_close_ int in = -1;
     int status = 0, r;
 
@@ -160,12 +160,15 @@ int program_run(const char *const *argv, const char *input, const struct deadlin
         return r;
     s.fds[0] = (struct process_fd){in, STDIN_FILENO};
     r = native_program_start(&s, true, &p, err);
-    if (r >= 0)
-        r = program_finish(&p, by, &out, &status, err);
-    program_end(&p);
-    if (r >= 0)
-        r = program_judge(argv[0], status, &out, err);
-    if (r >= 0 && ret_output)
+    if (r < 0)
+        return r;
+    r = program_finish(&p, by, &out, &status, err);
+    if (r < 0)
+        return r;
+    r = program_judge(argv[0], status, &out, err);
+    if (r < 0)
+        return r;
+    if (ret_output)
         *ret_output = buf_steal(&out);
-    return r;
+    return 0;
 }

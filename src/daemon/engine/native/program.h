@@ -44,3 +44,9 @@ int program_finish(struct program *p, const struct deadline *by, struct buf *out
 int program_answer(struct program *p, const struct deadline *by, char **ret, struct err *err);
 /* Killed if it is still there, reaped; its status. Nothing when it was never started. */
 int program_end(struct program *p);
+
+static inline void program_endp(struct program *p)
+{
+    (void)program_end(p);
+}
+#define _cleanup_program_ _cleanup_(program_endp)

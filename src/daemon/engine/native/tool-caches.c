@@ -33,13 +33,16 @@ int tool_caches_open(struct native_engine *n, struct err *err)
     int r;
 
     r = dir_make_all(AT_FDCWD, shared, 0700, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, shared, &n->shared_caches, err);
-    if (r >= 0)
-        r = cache_base_open(&n->base, base, n->ranges, err);
-    if (r >= 0)
-        cache_base_sweep(&n->base, n->runs);
-    return r;
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, shared, &n->shared_caches, err);
+    if (r < 0)
+        return r;
+    r = cache_base_open(&n->base, base, n->ranges, err);
+    if (r < 0)
+        return r;
+    cache_base_sweep(&n->base, n->runs);
+    return 0;
 }
 
 /* ---- one tool ---- */
@@ -76,9 +79,10 @@ static int native_tool_caches_add_shared(const struct filling *f, const struct c
     _cleanup_free_ char *name = xasprintf("%s%s%s", t->name, *group ? "." : "", group);
     int r = native_tool_caches_make_shared(f, name, err);
 
-    if (r >= 0)
-        native_tool_caches_add(f->p, PLAN_CACHE_SHARED, t)->source =
-            xasprintf("%s/caches/shared/%s", f->n->state_dir, name);
+    if (r < 0)
+        return r;
+    native_tool_caches_add(f->p, PLAN_CACHE_SHARED, t)->source =
+        xasprintf("%s/caches/shared/%s", f->n->state_dir, name);
     return r;
 }
 
@@ -92,8 +96,9 @@ static int native_tool_caches_add_readonly(const struct filling *f, const struct
 
     if (!f->req->spec.disk && !f->req->fresh && dir_open(f->n->boxes, path, &dir, NULL) >= 0)
         r = delete_queue_add(f->n->delete_queue, dir, t->name, err);
-    if (r >= 0)
-        native_tool_caches_add(f->p, PLAN_CACHE_READONLY, t);
+    if (r < 0)
+        return r;
+    native_tool_caches_add(f->p, PLAN_CACHE_READONLY, t);
     return r;
 }
 
@@ -123,7 +128,7 @@ static int native_tool_caches_add_tool(const struct filling *f, const struct cac
     return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all tools ---- */
 
 static int native_tool_caches_without(struct filling *f, const char *what, struct err *why,
                                       struct err *err)
@@ -140,17 +145,19 @@ static int native_tool_caches_without(struct filling *f, const char *what, struc
 static int native_tool_caches_add_tools(struct filling *f, struct err *err)
 {
     const struct cache_tool *t;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         _cleanup_err_ struct err why = ERR_INIT;
+        int r;
 
         if (native_tool_caches_add_tool(f, t, cache_mode_of(&f->req->spec, t), &why) >= 0)
             continue;
         f->missing |= 1U << i;
         r = native_tool_caches_without(f, t->name, &why, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static bool native_tool_caches_is_there(const void *arg, const struct cache_tool *t,
@@ -192,8 +199,9 @@ int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req,
         return native_tool_caches_without(&f, CACHE_ALL, &why, err);
     p->cache_owner = cache_owner(&req->spec);
     r = native_tool_caches_add_tools(&f, err);
-    if (r >= 0)
-        cache_variables(&req->spec, native_tool_caches_is_there, &f, env);
+    if (r < 0)
+        return r;
+    cache_variables(&req->spec, native_tool_caches_is_there, &f, env);
     return r;
 }
 
@@ -207,8 +215,9 @@ int native_cache_publish(struct engine *e, const char *tool, int tar_fd, const s
 
     (void)by; /* unpacking waits for nobody */
     r = cache_base_publish(&n->base, tool, tar_fd, err);
-    if (r >= 0)
-        cache_base_sweep(&n->base, n->runs);
+    if (r < 0)
+        return r;
+    cache_base_sweep(&n->base, n->runs);
     return r;
 }
 
@@ -245,48 +254,54 @@ int native_cache_drop(struct engine *e, const char *tool, const struct deadline 
 
     (void)by;
     r = cache_base_drop(&n->base, *tool ? tool : NULL, err);
-    if (r >= 0)
-        cache_base_sweep(&n->base, n->runs);
-    for (char **s = stores; r >= 0 && s && *s; s++)
+    if (r < 0)
+        return r;
+    cache_base_sweep(&n->base, n->runs);
+    for (char **s = stores; s && *s; s++) {
         r = delete_queue_add(n->delete_queue, n->shared_caches, *s, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int native_tool_caches_list_base(struct native_engine *n, const struct deadline *by,
                                         struct engine_caches *ret, struct err *err)
 {
     const struct cache_tool *t;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         uint64_t bytes = 0, made = 0;
         struct engine_cache *c;
+        int r = cache_base_usage(&n->base, t->name, by, &bytes, &made, err);
 
-        r = cache_base_usage(&n->base, t->name, by, &bytes, &made, err);
-        if (r < 0 || !bytes)
+        if (r < 0)
+            return r;
+        if (!bytes)
             continue;
         c = engine_caches_add(ret, ENGINE_CACHE_BASE, t->name, "");
         c->bytes = bytes;
         c->changed = made;
     }
-    return r;
+    return 0;
 }
 
 static int native_tool_caches_list_shared(struct native_engine *n, const struct deadline *by,
                                           struct engine_caches *ret, struct err *err)
 {
     _cleanup_strv_ char **stores = native_tool_caches_shared_stores(n, "");
-    int r = 0;
 
-    for (char **s = stores; r >= 0 && s && *s; s++) {
+    for (char **s = stores; s && *s; s++) {
         _cleanup_free_ char *tool = xstrndup(*s, strcspn(*s, "."));
         const char *dot = strchr(*s, '.');
         struct engine_cache *c =
             engine_caches_add(ret, ENGINE_CACHE_SHARED, tool, dot ? dot + 1 : "");
+        int r = usage_add(n->shared_caches, *s, by, &c->bytes, err);
 
-        r = usage_add(n->shared_caches, *s, by, &c->bytes, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 /* A sandbox with a disk of its own keeps them there, out of sight. */
@@ -296,18 +311,23 @@ static int native_tool_caches_list_private(struct native_engine *n, const struct
     _cleanup_strv_ char **ids = NULL;
     int r = sandbox_ids_add(n->boxes, &ids, err);
 
-    for (char **id = ids; r >= 0 && id && *id; id++) {
+    if (r < 0)
+        return r;
+    for (char **id = ids; id && *id; id++) {
         _cleanup_free_ char *main = xasprintf("%s/root/upper/cache", *id);
         _cleanup_free_ char *own = xasprintf("%s/caches", *id);
         uint64_t bytes = 0;
 
         r = usage_add(n->boxes, main, by, &bytes, err);
-        if (r >= 0)
-            r = usage_add(n->boxes, own, by, &bytes, err);
-        if (r >= 0 && bytes)
+        if (r < 0)
+            return r;
+        r = usage_add(n->boxes, own, by, &bytes, err);
+        if (r < 0)
+            return r;
+        if (bytes)
             engine_caches_add(ret, ENGINE_CACHE_PRIVATE, "", *id)->bytes = bytes;
     }
-    return r;
+    return 0;
 }
 
 int native_cache_list(struct engine *e, const struct deadline *by, struct engine_caches *ret,
@@ -316,7 +336,10 @@ int native_cache_list(struct engine *e, const struct deadline *by, struct engine
     struct native_engine *n = native_of(e);
     int r = native_tool_caches_list_base(n, by, ret, err);
 
-    if (r >= 0)
-        r = native_tool_caches_list_shared(n, by, ret, err);
-    return r < 0 ? r : native_tool_caches_list_private(n, by, ret, err);
+    if (r < 0)
+        return r;
+    r = native_tool_caches_list_shared(n, by, ret, err);
+    if (r < 0)
+        return r;
+    return native_tool_caches_list_private(n, by, ret, err);
 }
