@@ -69,7 +69,8 @@ const struct cache_tool *cache_tool_at(size_t i)
 
 int cache_tool_find(const char *name, const struct cache_tool **ret, struct err *err)
 {
-    const char *names[ARRAY_SIZE(tools)], *near;
+    const char *names[ARRAY_SIZE(tools) + 1] = {NULL}, *near;
+    _cleanup_free_ char *all = NULL;
 
     for (size_t i = 0; i < ARRAY_SIZE(tools); i++) {
         names[i] = tools[i].name;
@@ -78,11 +79,10 @@ int cache_tool_find(const char *name, const struct cache_tool **ret, struct err 
         *ret = &tools[i];
         return 0;
     }
-    err_set(err, ERR_INVALID, "'%.40s' is no tool with a cache", name);
+    all = strv_join((char *const *)names, ", ");
+    err_set(err, ERR_INVALID, "unknown cache tool '%.40s'; supported: %s", name, all);
     near = strv_nearest(name, names, ARRAY_SIZE(tools));
-    return near ? err_hint(err, "Did you mean '%s'?", near)
-                : err_hint(err, "Those with one are: pip, npm, uv, yarn, pnpm, go, cargo, maven "
-                                "and apt.");
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
 const char *cache_mode_name(enum spec_cache_mode m)
@@ -92,6 +92,7 @@ const char *cache_mode_name(enum spec_cache_mode m)
 
 int cache_mode_parse(const char *name, enum spec_cache_mode *ret, struct err *err)
 {
+    _cleanup_free_ char *all = NULL;
     const char *near;
 
     for (size_t i = 0; i < ARRAY_SIZE(mode_names); i++) {
@@ -100,8 +101,8 @@ int cache_mode_parse(const char *name, enum spec_cache_mode *ret, struct err *er
             return 0;
         }
     }
-    err_set(err, ERR_INVALID,
-            "'%.40s' is not a cache mode: off, private, shared, layered or readonly", name);
+    all = cache_mode_list((1U << CACHE_MODES) - 1);
+    err_set(err, ERR_INVALID, "unknown cache mode '%.40s'; supported: %s", name, all);
     near = strv_nearest(name, mode_names, ARRAY_SIZE(mode_names));
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }

@@ -153,7 +153,7 @@ static int engine_run_connect(struct engine_call *c)
 static int engine_run_look(struct engine_call *c)
 {
     if (!c->engine->ops->look)
-        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has nothing to look at",
+        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' cannot inspect sandboxes",
                        c->engine->ops->name);
     return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->answer.sandbox, &c->err);
 }
@@ -263,9 +263,9 @@ static int engine_run_discard(struct engine_call *c)
     if (r < 0)
         return r;
     if (live)
-        return err_set(&c->err, ERR_CONFLICT, "%u command(s) run in it", live);
+        return err_set(&c->err, ERR_CONFLICT, "%u command(s) are still running", live);
     if (c->how == DISCARD_END && !c->engine->ops->end(c->engine, c->object.id, &c->by))
-        return err_set(&c->err, ERR_CONFLICT, "it runs on");
+        return err_set(&c->err, ERR_CONFLICT, "its processes are still running");
     if (c->how < DISCARD_REMOVE)
         return 0;
     if (c->object.kind == OBJECT_SANDBOX)
@@ -283,7 +283,8 @@ static int engine_run_note(struct engine_call *c)
 static int engine_run_usage(struct engine_call *c)
 {
     if (!c->engine->ops->usage)
-        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' does not measure sandboxes",
+        return err_set(&c->err, ERR_UNSUPPORTED,
+                       "engine '%s' cannot measure the disk usage of sandboxes",
                        c->engine->ops->name);
     return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->answer.bytes, &c->err);
 }
@@ -403,9 +404,9 @@ static int engine_check_caches(const struct engine *e, const struct sandbox_spec
         if (e->cache_modes & (1U << c->mode))
             continue;
         modes = cache_mode_list(e->cache_modes);
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot keep cache '%s' in mode '%s'",
-                e->ops->name, c->tool, cache_mode_name(c->mode));
-        return err_hint(err, "It can be: %s.", modes);
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' does not support mode '%s' for cache '%s'",
+                e->ops->name, cache_mode_name(c->mode), c->tool);
+        return err_hint(err, "Use one of these modes: %s.", modes);
     }
     return 0;
 }
@@ -420,19 +421,23 @@ static int engine_check_abilities(const struct engine *e, const struct sandbox_s
             continue;
         err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot enforce a %s limit on this machine",
                 e->ops->name, limit_caps[i].name);
-        return err_hint(err, "Leave the %s limit out, or see 'ripcord doctor' for what is missing.",
+        return err_hint(err,
+                        "Leave the %s limit out, or run 'ripcord doctor' to see what is missing.",
                         limit_caps[i].name);
     }
     if (spec->network == SPEC_NETWORK_OPEN && !(e->caps & ENGINE_CAP_NET_OPEN)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network mode 'open' here", e->ops->name);
-        return err_hint(err, "Use network 'none'; 'ripcord doctor' tells what 'open' would need.");
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot provide network 'open' on this machine",
+                e->ops->name);
+        return err_hint(err,
+                        "Use network 'none', or run 'ripcord doctor' to see what 'open' needs.");
     }
     if (spec->runtime && !(e->caps & ENGINE_CAP_RUNTIME)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no choice of runtimes", e->ops->name);
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' does not support runtimes", e->ops->name);
         return err_hint(err, "Leave 'runtime' out, or use engine 'docker'.");
     }
     if (spec->isolation == SPEC_ISOLATION_STRICT && !(e->caps & ENGINE_CAP_STRICT)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no isolation 'strict' here", e->ops->name);
+        err_set(err, ERR_UNSUPPORTED,
+                "engine '%s' does not support isolation 'strict' on this machine", e->ops->name);
         return err_hint(err, "%s",
                         e->ops->strict_hint ? e->ops->strict_hint : "Leave 'isolation' out.");
     }
@@ -461,8 +466,10 @@ static void engine_call_work(void *arg)
 
     if (deadline_passed(&c->by)) {
         c->failed = true;
-        err_set(&c->err, ERR_TIMEOUT, "%s sandbox '%s': no worker of engine '%s' was free in time",
-                c->type->verb, c->req.id, c->engine->ops->name);
+        err_set(&c->err, ERR_TIMEOUT, "engine '%s': no worker was free in time",
+                c->engine->ops->name);
+        if (*c->req.id)
+            err_wrap(&c->err, "%s sandbox '%s'", c->type->verb, c->req.id);
         return;
     }
     c->asked = engine_needs_open(c);

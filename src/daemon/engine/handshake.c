@@ -49,7 +49,7 @@ static int handshake_receive(int fd, const struct deadline *by, void *packet, si
             n = fd_recv(fd, packet, HANDSHAKE_MAX, NULL, NULL, MSG_DONTWAIT);
     } while (n == -EAGAIN);
     if (n == 0 || n == -ECONNRESET)
-        return err_set(err, ERR_ENGINE, "the supervisor has closed its line");
+        return err_set(err, ERR_ENGINE, "the supervisor has closed the connection");
     if (n < 0)
         return err_sys(err, (int)-n, "read from the supervisor");
     *len = (size_t)n;
@@ -155,8 +155,8 @@ static int handshake_read_hello(const void *packet, size_t len, const char *id,
         else if (v.tag == SHIM_TAG_HASH)
             snprintf(ret->hash, sizeof(ret->hash), "%s", v.data);
         else if (v.tag == SHIM_TAG_SANDBOX && !STREQ(v.data, id))
-            return err_set(err, ERR_ENGINE, "the supervisor of '%s' says it serves '%.32s'", id,
-                           v.data);
+            return err_set(err, ERR_ENGINE,
+                           "the supervisor of '%s' serves another sandbox: '%.32s'", id, v.data);
     }
     return r < 0 ? r : handshake_check_version(version, err);
 }
@@ -214,7 +214,7 @@ static int handshake_take_ready(int fd, const struct deadline *by, struct engine
         return handshake_read_unenforced(&rd, ret, err);
     }
     if (rd.head.type != SHIM_FAILED)
-        return err_set(err, ERR_ENGINE, "the supervisor says message type %u instead of READY",
+        return err_set(err, ERR_ENGINE, "the supervisor sent message type %u instead of READY",
                        rd.head.type);
     return handshake_read_failed(packet, len, err);
 }

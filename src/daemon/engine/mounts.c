@@ -108,7 +108,7 @@ static int engine_mounts_check_parents(const char *path, int fd, const char *con
             return 0;
         st = above;
     }
-    return err_set(err, ERR_INVALID, "mount source '%s' lies too deep", path);
+    return err_set(err, ERR_INVALID, "mount source '%s' has too many parent folders", path);
 }
 
 static int engine_mounts_open_source(const char *path, int *ret, struct err *err)

@@ -136,7 +136,7 @@ static void supervisor_conn_timer_arm(struct supervisor_conn *l)
 
 static void supervisor_conn_break(struct supervisor_conn *l, const char *why)
 {
-    log_debug("supervisor line %d: %s", l->fd, why);
+    log_debug("supervisor connection %d: %s", l->fd, why);
     l->broken = true;
     loop_watch_set(l->watch, 0);
     supervisor_conn_timer_arm(l);
@@ -218,7 +218,7 @@ static void supervisor_conn_tell_closed(struct supervisor_conn *l)
 
         l->requests = q->next;
         if (!q->err.code)
-            err_set(&q->err, ERR_ENGINE, "the sandbox has gone");
+            err_set(&q->err, ERR_ENGINE, "the sandbox has ended");
         if (!*q->exec) /* one in flight may have begun */
             supervisor_conn_request_tell(l, q, &q->err, -1, NULL);
         supervisor_conn_request_free(q);
@@ -396,7 +396,7 @@ static int supervisor_conn_parse_packet(struct supervisor_incoming *m, size_t le
         return r;
     shim_read_err(supervisor_conn_packet, len, &m->err);
     if (rd.head.type == SHIM_EXEC_FAILED && !m->err.code)
-        err_set(&m->err, ERR_ENGINE, "the supervisor gives no reason");
+        err_set(&m->err, ERR_ENGINE, "the supervisor gave no reason");
     *ret_type = rd.head.type;
     return 0;
 }
@@ -517,11 +517,11 @@ static int supervisor_conn_send(struct supervisor_conn *l, struct shim_writer *w
     int r = 0;
 
     if (l->broken) {
-        r = err_set(err, ERR_ENGINE, "the sandbox has gone");
+        r = err_set(err, ERR_ENGINE, "the sandbox has ended");
     } else if (shim_finish(w, err) < 0) {
         r = -ERR_LIMIT;
     } else if (l->out_bytes + w->buf.len > bound) {
-        r = err_set(err, ERR_LIMIT, "the sandbox's supervisor is too far behind");
+        r = err_set(err, ERR_LIMIT, "the sandbox's supervisor does not read its messages");
     } else if (l->out_first || !supervisor_conn_send_now(l, buf_data(&w->buf), w->buf.len, fd)) {
         supervisor_conn_enqueue(l, buf_data(&w->buf), w->buf.len, TAKE_FD(fd));
     }

@@ -58,9 +58,9 @@ static int supervisors_dial(const struct supervisors *s, const char *id, int *re
         unix_connect(dir, SHIM_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, ret, &why) >= 0)
         return 0;
     if (why.errnum == ENOENT || why.errnum == ECONNREFUSED)
-        return err_set(err, ERR_NOT_FOUND, "no supervisor of sandbox '%s' lives", id);
+        return err_set(err, ERR_NOT_FOUND, "sandbox '%s' has no running supervisor", id);
     if (why.errnum == EAGAIN)
-        return err_set(err, ERR_TIMEOUT, "the supervisor of sandbox '%s' takes no connection", id);
+        return err_set(err, ERR_TIMEOUT, "the supervisor of sandbox '%s' refuses connections", id);
     return err_move(err, &why);
 }
 
@@ -132,7 +132,8 @@ static int supervisors_wait_end(int pidfd, const char *id, const struct deadline
         r = poll(&p, 1, deadline_ms(by));
     while (r < 0 && errno == EINTR);
     if (r == 0)
-        return err_set(err, ERR_TIMEOUT, "the supervisor of sandbox '%s' does not die", id);
+        return err_set(err, ERR_TIMEOUT, "the supervisor of sandbox '%s' did not end after SIGKILL",
+                       id);
     return 0;
 }
 

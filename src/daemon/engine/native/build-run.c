@@ -113,7 +113,8 @@ static int build_run_read_secret(const json_t *doc, struct secret_ask *ret, stru
     a.has_owner = json_object_get(doc, "uid") != NULL;
     a.has_mode = json_object_get(doc, "mode") != NULL;
     if (a.uid > INT32_MAX || a.gid > INT32_MAX)
-        return err_set(err, ERR_INVALID, "secret '%.64s' is for user %llu of group %llu", a.id,
+        return err_set(err, ERR_INVALID,
+                       "secret '%.64s': uid %llu and gid %llu must be below 2147483648", a.id,
                        (unsigned long long)a.uid, (unsigned long long)a.gid);
     a.mode &= 0777;
     *ret = a;
@@ -200,7 +201,7 @@ static int build_run_read_network(const char *name, enum spec_network *ret, stru
             *ret = (enum spec_network)i;
             return 0;
         }
-    return err_set(err, ERR_INVALID, "a step has no network '%.64s'", name);
+    return err_set(err, ERR_INVALID, "unknown network '%.64s' for a build step", name);
 }
 
 static int build_run_read_ask(struct build_run *x, const struct build_request *req,
@@ -517,7 +518,7 @@ static int build_run_keep_files(const struct build_run *x, struct err *err)
     _cleanup_free_ char *to = xasprintf("%s/images/store/%s", x->n->state_dir, x->to);
 
     if (renameat(x->n->boxes, upper, AT_FDCWD, to) < 0)
-        return err_sys(err, errno, "keep what the step has made");
+        return err_sys(err, errno, "keep the files of the step");
     return 0;
 }
 

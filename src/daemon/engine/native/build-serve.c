@@ -54,7 +54,7 @@ int serve_send(struct serve *s, const json_t *doc, struct err *err)
     pthread_mutex_lock(&s->lock);
     r = fd_write_all(s->to, line, strlen(line));
     pthread_mutex_unlock(&s->lock);
-    return r < 0 ? err_sys(err, -r, "talk to ripcord-build") : 0;
+    return r < 0 ? err_sys(err, -r, "send to ripcord-build") : 0;
 }
 
 /* With the lock held. */
@@ -149,7 +149,7 @@ int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
     build_serve_join(build_serve_take_ended(s, &running));
     if (running >= AT_ONCE_MAX) {
         json_decref(ask);
-        return err_set(err, ERR_LIMIT, "ripcord-build wants over %d things at once", AT_ONCE_MAX);
+        return err_set(err, ERR_LIMIT, "ripcord-build sent over %d requests at once", AT_ONCE_MAX);
     }
     j = xnew0(struct build_serve_job);
     *j = (struct build_serve_job){.s = s, .step = step, .ask = ask};

@@ -190,5 +190,5 @@ int native_build_fetch(const struct native_task *t, unsigned step, const json_t 
     _cleanup_free_ char *text = NULL;
     int r = build_transfer_with_listener(t, step, build_transfer_fetch, ask, &text, err);
 
-    return r < 0 ? r : json_parse("what ripcord-transfer says", text, strlen(text), ret, err);
+    return r < 0 ? r : json_parse("the answer of ripcord-transfer", text, strlen(text), ret, err);
 }

@@ -156,7 +156,7 @@ static int native_build_on_line(struct native_builder *x, const char *line, size
     _cleanup_json_ json_t *doc = NULL;
     const json_t *value;
     unsigned step;
-    int r = json_parse("what ripcord-build says", line, len, &doc, err);
+    int r = json_parse("a message of ripcord-build", line, len, &doc, err);
 
     if (r < 0)
         return r;
@@ -201,9 +201,9 @@ static int native_build_read_more(struct native_builder *x, struct err *err)
         return err_set(err, ERR_LIMIT, "a line of ripcord-build is over %d bytes", LINE_MAX_BYTES);
     n = read(x->process.said, room, PIECE);
     if (n < 0)
-        return errno == EINTR ? 0 : err_sys(err, errno, "hear from ripcord-build");
+        return errno == EINTR ? 0 : err_sys(err, errno, "receive from ripcord-build");
     if (n == 0)
-        return err_set(err, ERR_ENGINE, "ripcord-build has ended without a word");
+        return err_set(err, ERR_ENGINE, "ripcord-build ended without a result");
     buf_commit(&x->lines, (size_t)n);
     return 0;
 }
@@ -231,17 +231,19 @@ static int native_build_check_request(const struct native_engine *n,
                                       const struct build_request *req, struct err *err)
 {
     if (!n->ranges && !n->subids.uid) {
-        err_set(err, ERR_UNSUPPORTED, "images cannot be built here: files need owners");
-        return err_hint(err, "This needs a range of subordinate ids: `ripcord doctor` tells how.");
+        err_set(err, ERR_UNSUPPORTED,
+                "images cannot be built on this machine: no ids for the files' owners");
+        return err_hint(err, "Set up subordinate ids: run `ripcord doctor` for the command.");
     }
     if (req->network && STREQ(req->network, "open") && !(n->engine.caps & ENGINE_CAP_NET_OPEN)) {
-        err_set(err, ERR_UNSUPPORTED, "network 'open' cannot be made on this machine");
-        return err_hint(err, "`ripcord doctor` tells what is missing.");
+        err_set(err, ERR_UNSUPPORTED, "network 'open' is not available on this machine");
+        return err_hint(err, "Run `ripcord doctor` to see what is missing.");
     }
     if (req->platform && !STREQ(req->platform, NATIVE_PLATFORM)) {
         err_set(err, ERR_UNSUPPORTED, "the native engine does not build for '%.64s'",
                 req->platform);
-        return err_hint(err, "It builds for this machine: " NATIVE_PLATFORM ".");
+        return err_hint(err, "Leave the platform out: builds are for this machine, " NATIVE_PLATFORM
+                             ".");
     }
     return 0;
 }

@@ -102,7 +102,8 @@ static int cache_base_read_current(struct cache_base *b, struct err *err)
     name[n < 0 ? 1 : n] = '\0';
     if (!cache_base_is_generation(name) ||
         (!STREQ(name, EMPTY) && fstatat(b->dirfd, name, &st, 0) < 0))
-        return err_set(err, ERR_SYSTEM, "'%s/current' leads nowhere: '%s'", b->dir, name);
+        return err_set(err, ERR_SYSTEM, "'%s/current' points to a missing generation: '%s'", b->dir,
+                       name);
     b->current = xstrdup(name);
     return 0;
 }
@@ -142,7 +143,8 @@ static int cache_base_check_open(const struct cache_base *b, struct err *err)
 {
     if (b->dir)
         return 0;
-    return err_set(err, ERR_SYSTEM, "%s", b->trouble ? b->trouble : "there is no base");
+    return err_set(err, ERR_SYSTEM, "%s",
+                   b->trouble ? b->trouble : "the base of the package caches is not open");
 }
 
 /* The note comes before anybody who sweeps can look. */

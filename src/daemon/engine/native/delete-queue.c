@@ -105,7 +105,7 @@ static void delete_one(struct delete_queue *t, const char *name)
 
     /* One that cannot be deleted stays for the next daemon, which may find the reason gone. */
     if (delete_queue_throw_out(t, t->dirfd, name, &err) < 0)
-        log_debug("trash: %s", err.msg);
+        log_debug("delete queue: %s", err.msg);
     pthread_mutex_lock(&t->lock);
     t->waiting -= t->waiting > 0;
     pthread_mutex_unlock(&t->lock);
@@ -232,7 +232,7 @@ int delete_queue_add(struct delete_queue *t, int dirfd, const char *name, struct
         if (errno == ENOENT)
             return 0;
         return errno == EXDEV ? delete_queue_throw_out(t, dirfd, name, err)
-                              : err_sys(err, errno, "move '%s' to the trash", name);
+                              : err_sys(err, errno, "move '%s' to the delete queue", name);
     }
     pthread_mutex_lock(&t->lock);
     t->waiting++;

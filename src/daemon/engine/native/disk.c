@@ -36,7 +36,7 @@ bool disk_possible(const char **why)
     const char *missing = NULL;
 
     if (!native_disk_in_first_userns())
-        missing = "not in the first user namespace, where alone images can be mounted";
+        missing = "disk images can be mounted only from the first user namespace";
     else if (control < 0)
         missing = "'/dev/loop-control' cannot be used";
     else if (!program_find("mkfs.ext4"))

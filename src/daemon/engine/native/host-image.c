@@ -427,7 +427,7 @@ static int host_image_chown_home(int dst, struct err *err)
 
     for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
         if (fchownat(dst, paths[i], AGENT_ID, AGENT_ID, AT_SYMLINK_NOFOLLOW) < 0)
-            return err_sys(err, errno, "give '%s' to the agent", paths[i]);
+            return err_sys(err, errno, "make the agent the owner of '%s'", paths[i]);
     return 0;
 }
 

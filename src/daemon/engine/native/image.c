@@ -69,10 +69,9 @@ static int image_check_isolation(const struct sandbox_spec *spec, bool on_host, 
     if (spec->isolation != SPEC_ISOLATION_STRICT || !on_host)
         return 0;
     err_set(err, ERR_UNSUPPORTED,
-            "isolation 'strict' cannot be had with %s 'host', which is this machine's own /usr",
-            image_is_host(spec) ? "image" : "what is built on");
-    return err_hint(err, "Bring an image into the store with 'ripcord image import' and name it "
-                         "with --image.");
+            "isolation 'strict' is not possible with %s 'host' (it is this machine's own /usr)",
+            image_is_host(spec) ? "image" : "an image built on");
+    return err_hint(err, "Import an image with 'ripcord image import' and name it with --image.");
 }
 
 int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
@@ -369,8 +368,7 @@ int image_transfer_begin(struct native_engine *n, struct err *err)
     full = n->transfers >= TRANSFERS_MAX;
     n->transfers += !full;
     pthread_mutex_unlock(&n->lock);
-    return full ? err_set(err, ERR_LIMIT, "%d images are on their way in or out already",
-                          TRANSFERS_MAX)
+    return full ? err_set(err, ERR_LIMIT, "%d image transfers are already running", TRANSFERS_MAX)
                 : 0;
 }
 

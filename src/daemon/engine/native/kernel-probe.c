@@ -54,11 +54,11 @@ static int kernel_probe_hear_report(pid_t pid, int fd, struct err *err)
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     if (n < 0)
-        return err_set(err, ERR_TIMEOUT, "the trial does not end");
+        return err_set(err, ERR_TIMEOUT, "the probe did not end in time");
     text[n] = '\0';
     if (STREQ(text, "\n"))
         return 0;
-    return err_set(err, ERR_UNSUPPORTED, "%s", n ? text : "the trial was killed");
+    return err_set(err, ERR_UNSUPPORTED, "%s", n ? text : "the probe was killed");
 }
 
 /* ---- user namespaces for ordinary users ---- */

@@ -270,7 +270,8 @@ static int native_network_ensure_rules(struct network *n, const struct deadline 
     int r;
 
     if (!tool) {
-        err_set(err, ERR_UNSUPPORTED, "network 'open' needs nft or iptables: there is neither");
+        err_set(err, ERR_UNSUPPORTED,
+                "network 'open' needs nft or iptables, and neither is installed");
         return err_hint(err, "Install the package 'nftables', or use --network none.");
     }
     r = tool->text(n->root_id, resolvers, &rules, err);

@@ -60,7 +60,7 @@ int program_start(const char *libexec, const char *const *argv, const char *cons
     assert(n_fds + 2 <= PROCESS_FDS_MAX);
     memcpy(s.fds, fds, n_fds * sizeof(*fds));
     r = native_program_start(&s, false, ret, err);
-    return r < 0 ? err_hint(err, "%s belongs beside ripcordd: install ripcord again.", argv[0]) : 0;
+    return r < 0 ? err_hint(err, "Install ripcord again: %s must be beside ripcordd.", argv[0]) : 0;
 }
 
 /* False when the deadline came first. */
@@ -139,7 +139,7 @@ static int program_judge(const char *name, int status, struct buf *out, struct e
     if (WIFSIGNALED(status))
         return err_set(err, ERR_SYSTEM, "%s was ended by signal %d", name, WTERMSIG(status));
     return err_set(err, ERR_SYSTEM, "%s failed with status %d: %s", name, WEXITSTATUS(status),
-                   out->len ? buf_data(out) : "(it said nothing)");
+                   out->len ? buf_data(out) : "(no output)");
 }
 
 int program_run(const char *const *argv, const char *input, const struct deadline *by,

@@ -71,7 +71,7 @@ int native_seal_shim(const char *path, int *ret, struct err *err)
     in = open(path, O_RDONLY | O_CLOEXEC);
     if (in < 0 || fstat(in, &st) < 0) {
         err_sys(err, errno, "open '%s'", path);
-        return err_hint(err, "ripcord-shim belongs beside ripcordd: install ripcord again.");
+        return err_hint(err, "Install ripcord again: ripcord-shim must be beside ripcordd.");
     }
     if (GUARD("a copy"))
         return shim_image_copy_sealed(in, st.st_size, ret, err) < 0

@@ -137,7 +137,7 @@ static int native_tool_caches_without(struct filling *f, const char *what, struc
         err_move(err, why);
         return err_wrap(err, "cache '%s' is required and cannot be made", what);
     }
-    strv_push(f->warnings, xasprintf("it has no cache '%s': %s", what, why->msg));
+    strv_push(f->warnings, xasprintf("cache '%s' is not available: %s", what, why->msg));
     err_done(why);
     return 0;
 }

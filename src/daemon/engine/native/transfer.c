@@ -108,8 +108,8 @@ static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name,
     if (at && !digest_is_valid(at + 1))
         return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'", at + 1);
     if (at && !wanted && !strchr(strrchr(name, '/') ?: name, ':')) {
-        err_set(err, ERR_INVALID, "by its digest alone the image has no name here");
-        return err_hint(err, "Give one: NAME:TAG@sha256:…, or another name behind it.");
+        err_set(err, ERR_INVALID, "the image needs a name in the store beside its digest");
+        return err_hint(err, "Write NAME:TAG@sha256:…, or add a name for the store.");
     }
     if (at)
         json_object_set_new(doc, "digest", json_string(at + 1));
@@ -268,7 +268,7 @@ static int transfer_push(struct native_engine *n, const struct image_push *req, 
     if (r < 0)
         return r;
     if (json_object_get(doc, "digest"))
-        return err_set(err, ERR_INVALID, "an image is pushed to a name, not to a digest");
+        return err_set(err, ERR_INVALID, "an image cannot be pushed to a digest: give a name");
     r = transfer_make_settings(n, doc, &settings, err);
     if (r < 0)
         return r;
