@@ -215,7 +215,7 @@ static int join(struct fake_engine *f, const char *id, int *ret, struct err *err
     int pair[2], r;
 
     if (!b || !b->supervisor || !fake_supervisor_alive(b->supervisor))
-        return err_set(err, ERR_NOT_FOUND, "no supervisor of sandbox '%s' lives", id);
+        return err_set(err, ERR_NOT_FOUND, "sandbox '%s' has no running supervisor", id);
     r = make_pair(pair, err);
     if (r < 0)
         return r;

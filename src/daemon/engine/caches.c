@@ -10,10 +10,10 @@
 #include "proto/plan.h"
 
 /*
- * What was measured is in DESIGN 8: npm without PREFER_OFFLINE asks for each package's metadata
- * again, which makes the cache hardly pay; uv must copy, because its cache is another file system
- * than the project's; pnpm keeps metadata apart from its store, and reads variables of npm's names
- * up to 10 and of its own names later; apt has no variable for it.
+ * Why these variables: npm without PREFER_OFFLINE requests the metadata of each package again, so
+ * that the cache saves little. uv must copy, because its cache is on another file system than the
+ * project. pnpm keeps metadata apart from its store, and reads npm's variables up to version 10 and
+ * its own variables later. apt has no variable for its cache.
  */
 /* clang-format off */
 static const struct cache_tool tools[] = {

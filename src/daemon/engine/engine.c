@@ -1,6 +1,6 @@
 /*
- * Dispatch. A call of core becomes a struct engine_call (a copy of its input, a deadline, room for the
- * result), is checked against the engine's capabilities, runs on the engine's own pool and is
+ * Dispatch. A call of core becomes a struct engine_call (a copy of its input, a deadline, room for
+ * the result), is checked against the engine's capabilities, runs on the engine's own pool and is
  * answered on the loop. A call that fails before it reaches a worker is answered from the loop's
  * next turn, so that done() never runs inside the call that registered it.
  *

@@ -1,7 +1,7 @@
 /*
  * The first words on a supervisor's socket, said by a worker before the socket becomes a struct
- * supervisor_conn: HELLO both ways and, after a start, READY or FAILED. Blocking, with a deadline; the
- * socket may be in either mode.
+ * supervisor_conn: HELLO both ways and, after a start, READY or FAILED. Blocking, with a deadline;
+ * the socket may be in either mode.
  */
 #pragma once
 

@@ -517,7 +517,7 @@ static int build_run_keep_files(const struct build_run *x, struct err *err)
     _cleanup_free_ char *upper = xasprintf("%s/root/upper", x->req.id);
     _cleanup_free_ char *to = xasprintf("%s/images/store/%s", x->n->state_dir, x->to);
 
-    if (renameat(x->n->boxes, upper, AT_FDCWD, to) < 0)
+    if (renameat(x->n->sandboxes, upper, AT_FDCWD, to) < 0)
         return err_sys(err, errno, "keep the files of the step");
     return 0;
 }

@@ -36,7 +36,7 @@ struct native_builder {
     struct program process;
     int to;
     struct buf lines;
-    struct serve *serve;
+    struct build_serve *serve;
     unsigned *steps; /* owned: their numbers in build_*() calls */
     size_t n_steps;
     char *ret; /* its result, when it is done */
@@ -64,8 +64,8 @@ static int native_build_begin(struct native_builder *x, struct err *err)
     fd_close(in[0]);
     x->to = in[1];
     return r < 0 ? r
-                 : serve_new(&(struct native_task){x->n, x->req, x->b, x->by, -1}, x->to, &x->serve,
-                             err);
+                 : build_serve_new(&(struct native_task){x->n, x->req, x->b, x->by, -1}, x->to,
+                                   &x->serve, err);
 }
 
 /* What it has left, however it ended; nobody waits for its last file. */
@@ -105,7 +105,7 @@ static int native_build_send_request(struct native_builder *x, struct err *err)
         json_object_set_new(doc, "network", json_string(x->req->network));
     if (x->req->target)
         json_object_set_new(doc, "target", json_string(x->req->target));
-    return serve_send(x->serve, doc, err);
+    return build_serve_send(x->serve, doc, err);
 }
 
 /* They are numbered from 1 there, too, in the order of their beginning. */
@@ -169,10 +169,10 @@ static int native_build_on_line(struct native_builder *x, const char *line, size
         build_step_end(x->b, step, json_string_value(value));
     } else if ((value = json_object_get(doc, "need"))) {
         return native_build_on_need(x, value, err);
-    } else if (serve_is_question(doc)) {
-        return serve_begin(x->serve, step, TAKE_PTR(doc), err);
+    } else if (build_serve_is_request(doc)) {
+        return build_serve_begin(x->serve, step, TAKE_PTR(doc), err);
     } else if (json_object_get(doc, "cancel")) {
-        serve_cancel(x->serve);
+        build_serve_cancel(x->serve);
     } else if ((value = json_object_get(doc, "done"))) {
         x->ret = json_to_text(value, false);
         x->over = true;
@@ -184,7 +184,7 @@ static int native_build_on_line(struct native_builder *x, const char *line, size
 
 static int native_build_read_more(struct native_builder *x, struct err *err)
 {
-    struct pollfd p[2] = {{.fd = x->process.said, .events = POLLIN},
+    struct pollfd p[2] = {{.fd = x->process.out, .events = POLLIN},
                           {.fd = build_stop_fd(x->b), .events = POLLIN}};
     char *room;
     ssize_t n;
@@ -199,7 +199,7 @@ static int native_build_read_more(struct native_builder *x, struct err *err)
     room = buf_reserve(&x->lines, PIECE);
     if (!room)
         return err_set(err, ERR_LIMIT, "a line of ripcord-build is over %d bytes", LINE_MAX_BYTES);
-    n = read(x->process.said, room, PIECE);
+    n = read(x->process.out, room, PIECE);
     if (n < 0)
         return errno == EINTR ? 0 : err_sys(err, errno, "receive from ripcord-build");
     if (n == 0)
@@ -294,10 +294,10 @@ static void native_build_end(struct native_builder *x)
     _cleanup_close_ int said = -1;
     int status = 0;
 
-    serve_free(x->serve);
+    build_serve_free(x->serve);
     x->to = fd_close(x->to);
     if (!x->over || program_finish(&x->process, x->by, &rest, &status, NULL) < 0) {
-        said = fcntl(x->process.said, F_DUPFD_CLOEXEC, 0);
+        said = fcntl(x->process.out, F_DUPFD_CLOEXEC, 0);
         program_end(&x->process);
         native_build_await_silence(said);
     }

@@ -61,7 +61,7 @@ static int native_open_folders(struct native_engine *n, struct err *err)
 {
     int r;
 
-    r = native_open_folder(n->state_dir, "sandboxes", &n->boxes, err);
+    r = native_open_folder(n->state_dir, "sandboxes", &n->sandboxes, err);
     if (r < 0)
         return r;
     r = native_open_folder(n->state_dir, "execs", &n->execs, err);
@@ -73,7 +73,7 @@ static int native_open_folders(struct native_engine *n, struct err *err)
     r = native_open_delete_queue(n, err);
     if (r < 0)
         return r;
-    spread_children(n->boxes);
+    spread_children(n->sandboxes);
     spread_children(n->execs);
     spread_children(n->runs);
     n->net.runs = n->runs;
@@ -219,7 +219,7 @@ static int native_open_parts(struct native_engine *n, struct err *err)
 static void native_close_parts(struct native_engine *n)
 {
     prewarmed_free(TAKE_PTR(n->prewarmed));
-    n->boxes = fd_close(n->boxes);
+    n->sandboxes = fd_close(n->sandboxes);
     n->execs = fd_close(n->execs);
     delete_queue_free(TAKE_PTR(n->delete_queue));
     cgroup_reaper_free(TAKE_PTR(n->cgroup_reaper));
@@ -259,7 +259,7 @@ static struct engine *native_make(const struct engine_config *config)
 {
     struct native_engine *n = xnew0(struct native_engine);
 
-    n->boxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = n->shared_caches = -1;
+    n->sandboxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = n->shared_caches = -1;
     cache_base_init(&n->base);
     pthread_mutex_init(&n->lock, NULL);
     supervisors_init(&n->supervisors);
@@ -344,7 +344,7 @@ static int native_renew(struct native_engine *n, const struct sandbox_request *r
     r = native_make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
     if (r < 0)
         return r;
-    r = dir_open(n->boxes, req->id, &dir, err);
+    r = dir_open(n->sandboxes, req->id, &dir, err);
     if (r < 0)
         return r;
     r = native_image_own(n, req, dir, by, err);
@@ -370,7 +370,7 @@ static int native_make_new(struct native_engine *n, const struct sandbox_request
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = dir_open(n->boxes, req->id, &dir, err);
+    r = dir_open(n->sandboxes, req->id, &dir, err);
     if (r < 0)
         return r;
     r = native_make_disk(n, req, by, err);
@@ -392,14 +392,14 @@ int native_create(struct engine *e, const struct sandbox_request *req, const str
     r = prewarmed_folder(n->prewarmed, PREWARMED_EXECS, n->execs, req->id);
     if (r < 0 && r != -EEXIST)
         return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
-    r = prewarmed_folder(n->prewarmed, PREWARMED_SANDBOX, n->boxes, req->id);
+    r = prewarmed_folder(n->prewarmed, PREWARMED_SANDBOX, n->sandboxes, req->id);
     if (r == -EEXIST)
         return native_renew(n, req, by, err);
     if (r < 0)
         return err_sys(err, -r, "make folder of sandbox '%s'", req->name);
     r = native_make_new(n, req, by, err);
     if (r < 0) {
-        rmtree(n->boxes, req->id, NULL);
+        rmtree(n->sandboxes, req->id, NULL);
         rmtree(n->execs, req->id, NULL);
     }
     return r;
@@ -412,7 +412,7 @@ int native_remove(struct engine *e, const char *id, const struct deadline *by, s
 
     r = native_end(n, id, by, err);
     if (r >= 0)
-        r = delete_queue_add(n->delete_queue, n->boxes, id, err);
+        r = delete_queue_add(n->delete_queue, n->sandboxes, id, err);
     if (r >= 0)
         r = delete_queue_add(n->delete_queue, n->execs, id, err);
     return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
@@ -422,7 +422,8 @@ static int native_note(struct engine *e, const char *id, const char *spec_text, 
 {
     _cleanup_free_ char *path = xasprintf("%s/spec", id);
 
-    return file_replace(native_of(e)->boxes, path, spec_text, strlen(spec_text), 0600, false, err);
+    return file_replace(native_of(e)->sandboxes, path, spec_text, strlen(spec_text), 0600, false,
+                        err);
 }
 
 static int native_usage(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
@@ -432,7 +433,7 @@ static int native_usage(struct engine *e, const char *id, const struct deadline 
     uint64_t sum = 0;
     int r;
 
-    r = usage_add(n->boxes, id, by, &sum, err);
+    r = usage_add(n->sandboxes, id, by, &sum, err);
     if (r < 0)
         return r;
     r = usage_add(n->execs, id, by, &sum, err);
@@ -446,7 +447,7 @@ static void native_read_meta(struct native_engine *n, bool specs, struct engine_
 {
     char text[sizeof(o->hash) + NAME_MAX], *slash;
     _cleanup_free_ char *path = xasprintf("%s/meta", o->id), *spec = xasprintf("%s/spec", o->id);
-    ssize_t len = readlinkat(n->boxes, path, text, sizeof(text) - 1);
+    ssize_t len = readlinkat(n->sandboxes, path, text, sizeof(text) - 1);
 
     if (len < 0)
         return;
@@ -459,7 +460,7 @@ static void native_read_meta(struct native_engine *n, bool specs, struct engine_
     o->name = xstrdup(slash + 1);
     memcpy(o->hash, text, (size_t)(slash - text) + 1);
     if (specs)
-        file_read(n->boxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
+        file_read(n->sandboxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
 }
 
 static void native_add_objects(struct engine_objects *l, char *const *ids, char *const *steps)
@@ -507,7 +508,7 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     r = sandbox_ids_add(n->runs, &runs, err);
     if (r < 0)
         return r;
-    r = sandbox_ids_add(n->boxes, &ids, err);
+    r = sandbox_ids_add(n->sandboxes, &ids, err);
     if (r < 0)
         return r;
     r = sandbox_ids_add(n->execs, &execs, err);

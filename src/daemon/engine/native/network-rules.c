@@ -20,7 +20,7 @@
 
 enum { RULES_MAX = 16 << 10 };
 
-/* What a sandbox must not reach: SECURITY F1-F3. */
+/* Addresses that a sandbox must not reach: private networks, the host, link-local services. */
 static const char *const blocked[] = {
     "0.0.0.0/8",
     "10.0.0.0/8",

@@ -39,7 +39,7 @@ static int native_program_start(struct process_spec *s, bool errors, struct prog
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe for '%s'", s->argv[0]);
     ret->name = s->argv[0];
-    ret->said = ends[0];
+    ret->out = ends[0];
     s->fds[s->n_fds++] = (struct process_fd){ends[1], STDOUT_FILENO};
     s->fds[s->n_fds++] = (struct process_fd){errors ? ends[1] : -1, STDERR_FILENO};
     r = process_start(s, &ret->pid);
@@ -87,11 +87,11 @@ static bool program_collect(int fd, struct buf *out, const struct deadline *by)
 int program_finish(struct program *p, const struct deadline *by, struct buf *out, int *ret_status,
                    struct err *err)
 {
-    if (!program_collect(p->said, out, by))
+    if (!program_collect(p->out, out, by))
         return err_set(err, ERR_TIMEOUT, "%s did not end in time", p->name);
     *ret_status = process_wait(p->pid);
     p->pid = 0;
-    p->said = fd_close(p->said);
+    p->out = fd_close(p->out);
     return 0;
 }
 
@@ -124,7 +124,7 @@ int program_end(struct program *p)
         status = process_wait(p->pid);
     }
     p->pid = 0;
-    p->said = fd_close(p->said);
+    p->out = fd_close(p->out);
     return status;
 }
 

@@ -38,7 +38,7 @@ static int run_leave_cgroups(struct native_engine *n, const char *id, const stru
 {
     if (!cgroup_is_rest(NATIVE_CGROUP_PARENT, n->root_id, id))
         return run_sweep_cgroups(n, id, by, err);
-    cgroup_reaper_leave(n->cgroup_reaper, id);
+    cgroup_reaper_add(n->cgroup_reaper, id);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * ripcord-shim as a sealed memfd: the processes that enter a sandbox are born from a file that has
- * no name, cannot be written by anybody, and is shared by all shims (SECURITY A1).
+ * ripcord-shim as a sealed memfd. All shims are started from this one file, which has no name and
+ * cannot be written: a sandbox that reaches /proc/self/exe of a shim cannot change the program.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 #define MFD_EXEC 0x0010U /* linux 6.3 */
 #endif
 
-/* Low numbers are the shim's own (proto.h): dup2 in the spawned child must never meet this one. */
+/* The shim uses low descriptors (proto/supervisor.h): dup2 in the child must not overwrite this. */
 enum { SHIM_IMAGE_FD_MIN = 16 };
 
 static int shim_image_make_memfd(int *ret, struct err *err)

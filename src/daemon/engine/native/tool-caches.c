@@ -94,7 +94,7 @@ static int native_tool_caches_add_readonly(const struct filling *f, const struct
     _cleanup_close_ int dir = -1;
     int r = 0;
 
-    if (!f->req->spec.disk && !f->req->fresh && dir_open(f->n->boxes, path, &dir, NULL) >= 0)
+    if (!f->req->spec.disk && !f->req->fresh && dir_open(f->n->sandboxes, path, &dir, NULL) >= 0)
         r = delete_queue_add(f->n->delete_queue, dir, t->name, err);
     if (r < 0)
         return r;
@@ -309,7 +309,7 @@ static int native_tool_caches_list_private(struct native_engine *n, const struct
                                            struct engine_caches *ret, struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
-    int r = sandbox_ids_add(n->boxes, &ids, err);
+    int r = sandbox_ids_add(n->sandboxes, &ids, err);
 
     if (r < 0)
         return r;
@@ -318,10 +318,10 @@ static int native_tool_caches_list_private(struct native_engine *n, const struct
         _cleanup_free_ char *own = xasprintf("%s/caches", *id);
         uint64_t bytes = 0;
 
-        r = usage_add(n->boxes, main, by, &bytes, err);
+        r = usage_add(n->sandboxes, main, by, &bytes, err);
         if (r < 0)
             return r;
-        r = usage_add(n->boxes, own, by, &bytes, err);
+        r = usage_add(n->sandboxes, own, by, &bytes, err);
         if (r < 0)
             return r;
         if (bytes)
