@@ -16,7 +16,7 @@
 
 enum { PIECE = 256 << 10 };
 
-/* Bytes; 0 at the end, which is the body's only when nobody has told us to stop. */
+/* Returns the number of bytes; 0 at the end. A cancelled build is an error, not an end. */
 static ssize_t build_body_read_piece(int fd, int stop_fd, void *data, size_t len, struct err *err)
 {
     struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};

@@ -1,9 +1,9 @@
 /*
- * Two sides share a struct build. The worker's: the pipe's write end and the numbers of steps,
- * behind a lock, as a build may have threads. The loop's: the read end, and whom to tell. `done` is
- * told when the worker has ended and the pipe has been read to its end, so that nothing comes after
- * it. Who goes away writes to `stop` and closes the read end: a worker that waits for room in the
- * pipe wakes up by either.
+ * Two sides share a struct build. The worker has the write end of the pipe and the numbers of the
+ * steps, behind a lock, because a build may have threads. The loop has the read end and the
+ * callbacks. `done` is called when the worker has ended and the pipe was read to its end, so that
+ * no line comes after it. build_cancel() writes to `stop` and closes the read end: either of them
+ * wakes a worker that waits for room in the pipe.
  */
 #include "daemon/engine/build.h"
 
@@ -37,7 +37,7 @@ enum {
 
 struct build_step {
     uint64_t began;
-    char part[4]; /* of a character whose rest is still to come */
+    char part[4]; /* the first bytes of a character, whose rest has not come yet */
     size_t n_part;
 };
 
@@ -48,7 +48,7 @@ struct build {
     struct deadline by;
     int stop; /* eventfd */
 
-    pthread_mutex_t lock; /* over the next ones */
+    pthread_mutex_t lock; /* protects the members up to the next comment */
     int out;
     struct build_step *steps;
     size_t n_steps;
@@ -62,9 +62,9 @@ struct build {
     /* Of the loop. */
     struct build_events events;
     void *arg;
-    int in; /* -1: at its end, or nobody listens */
+    int in; /* -1: read to its end, or cancelled */
     struct loop_watch *watch;
-    struct buf lines; /* read, and not told: the last is not whole yet */
+    struct buf lines; /* read and not passed on: an unfinished line */
     bool ended, cancelled;
 };
 
@@ -108,7 +108,7 @@ bool build_stopped(const struct build *b)
     return poll(&p, 1, 0) > 0;
 }
 
-/* Until the pipe takes more, or nobody wants it. */
+/* Waits until the pipe has room, or the build is cancelled. */
 static bool engine_build_await_room(const struct build *b)
 {
     struct pollfd p[2] = {{.fd = b->out, .events = POLLOUT}, {.fd = b->stop, .events = POLLIN}};
@@ -119,7 +119,7 @@ static bool engine_build_await_room(const struct build *b)
     return !p[1].revents && !(p[0].revents & POLLERR);
 }
 
-/* With the lock held: the line goes out whole, or to nobody. */
+/* With the lock held: sends the whole line, or nothing after a cancellation. */
 static void engine_build_send_line(struct build *b)
 {
     const char *p = buf_data(&b->line);
@@ -141,7 +141,7 @@ static void engine_build_add_text(struct build *b, const char *key, const char *
     if (buf_appendf(&b->line, ",\"%s\":\"", key) < 0 ||
         text_escape_json_n(&b->line, text, MIN(len, (size_t)OUTPUT_PIECE)) < 0 ||
         buf_append_c(&b->line, '"') < 0)
-        abort(); /* LINE_MAX_BYTES is counted for this */
+        abort(); /* LINE_MAX_BYTES has room for it */
 }
 
 static void engine_build_add_number(struct build *b, const char *key, uint64_t value)
@@ -150,7 +150,7 @@ static void engine_build_add_number(struct build *b, const char *key, uint64_t v
         abort();
 }
 
-/* With the lock held. step 0: of none. */
+/* With the lock held. step 0: the line belongs to no step. */
 static void engine_build_begin_line(struct build *b, const char *event, unsigned step)
 {
     if (buf_appendf(&b->line, "{\"event\":\"%s\"", event) < 0)
@@ -228,7 +228,7 @@ static void engine_build_send_output(struct build *b, unsigned step, enum build_
     }
 }
 
-/* How many bytes at the end are the beginning of a character. */
+/* The number of bytes at the end that begin an unfinished character. */
 static size_t engine_build_unfinished(const char *data, size_t len)
 {
     for (size_t n = 1; n <= MIN(len, (size_t)3); n++) {
@@ -286,7 +286,7 @@ void build_step_end(struct build *b, unsigned step, const char *error)
 
     pthread_mutex_lock(&b->lock);
     s = engine_build_step_of(b, step);
-    if (s) { /* the rest of that character does not come any more */
+    if (s) { /* the rest of an unfinished character will not come */
         engine_build_send_output(b, step, BUILD_STDOUT, s->part, s->n_part);
         s->n_part = 0;
     }
@@ -309,7 +309,7 @@ void build_warning(struct build *b, const char *text, unsigned line)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* More than fit into a line are all. */
+/* A list that does not fit into a line is left out, which asks for all contents. */
 void build_need(struct build *b, const char *const *digits, size_t n)
 {
     _Static_assert(BUILD_NEEDS_MAX * 70 < LINE_MAX_BYTES, "they fit");
@@ -412,7 +412,7 @@ static void engine_build_on_readable(void *arg, int events _unused_)
         return;
     }
     buf_commit(&b->lines, (size_t)n);
-    engine_build_tell_lines(b); /* may hold or cancel it, never frees it */
+    engine_build_tell_lines(b); /* may hold or cancel the build, never frees it */
 }
 
 static void engine_build_done(void *arg)
@@ -437,7 +437,7 @@ void build_cancel(struct build *b)
     if (b->cancelled)
         return;
     b->cancelled = true;
-    (void)!write(b->stop, &one, sizeof(one)); /* of an eventfd at 0: it has room */
+    (void)!write(b->stop, &one, sizeof(one)); /* an eventfd at 0 has room */
     engine_build_stop_reading(b);
     if (b->ended)
         loop_defer(b->engine->opener->loop, engine_build_maybe_done, b);

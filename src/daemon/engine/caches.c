@@ -31,11 +31,11 @@ static const struct cache_tool tools[] = {
 /* clang-format on */
 
 /*
- * pip takes plain http on the loopback, but keeps nothing of it in its cache unless the host is
- * named as trusted; yarn from 2 on refuses plain http unless it is. YARN_REGISTRY is what yarn 1
- * reads; pnpm reads npm's up to 10, later its own alone. poetry has no variable for it, its plugin
- * poetry-plugin-pypi-mirror has. That there is a newer pip, npm or pnpm, for which these would read
- * that package's index first, is of no use in a sandbox.
+ * pip accepts plain http on the loopback, but caches nothing from a host that is not trusted. yarn
+ * 2 and later refuses plain http unless the host is allowed. yarn 1 reads YARN_REGISTRY. pnpm reads
+ * npm's variables up to version 10, later only its own. poetry has no variable; its plugin
+ * poetry-plugin-pypi-mirror has one. Checks for a newer pip, npm or pnpm are switched off: they
+ * would download that package's index first.
  */
 /* clang-format off */
 static const struct { const char *name, *path, *value; } packages_env[] = {
@@ -117,7 +117,7 @@ char *cache_mode_list(uint32_t bits)
     return strv_join(names, ", ");
 }
 
-/* npm takes its variables in any case, and which of two wins is its secret. */
+/* npm reads its variables in any case; which of two wins is undocumented. */
 static bool engine_caches_sets(char *const *env, const char *name)
 {
     size_t len = strlen(name);
@@ -173,7 +173,7 @@ const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_t
     return c && c->group ? c->group : "";
 }
 
-/* Names but root's are the image's to know: they get the agent's. */
+/* Only the image knows the ids of other names; they get the agent's. */
 uint32_t cache_owner(const struct sandbox_spec *spec)
 {
     _cleanup_free_ char *id = xstrndup(spec->user, strcspn(spec->user, ":"));

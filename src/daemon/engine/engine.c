@@ -1,8 +1,8 @@
 /*
- * Dispatch. A call of core becomes a struct engine_call (a copy of its input, a deadline, room for
- * the result), is checked against the engine's capabilities, runs on the engine's own pool and is
- * answered on the loop. A call that fails before it reaches a worker is answered from the loop's
- * next turn, so that done() never runs inside the call that registered it.
+ * Dispatch. A call of core becomes a struct engine_call: a copy of its input, a deadline, and room
+ * for the answer. It is checked against the engine's capabilities, runs on the engine's own pool
+ * and is answered on the loop. A call that fails before it reaches a worker is answered on the
+ * loop's next turn, so that done() never runs inside the call that registered it.
  *
  * The deadline counts from the call, not from the worker: a queue that does not move is a timeout
  * too.
@@ -32,7 +32,7 @@
 #include "lib/loop/pool.h"
 #include "lib/os/rmtree.h"
 
-/* A start waits for its supervisor, so workers mostly sleep: more of them than cores pay. */
+/* A start waits for its supervisor, so workers mostly sleep: there are more of them than cores. */
 enum {
     ENGINE_WORKERS = 8,
     ENGINE_QUEUE_MAX = 4096,
@@ -125,7 +125,7 @@ static int engine_run_start(struct engine_call *c)
     int r;
 
     r = c->engine->ops->start(c->engine, &c->req, &c->by, &c->answer.sandbox, &c->err);
-    c->answer.sandbox.unenforced |= unenforced; /* what we found, and what the backend found */
+    c->answer.sandbox.unenforced |= unenforced; /* found here, and by the backend */
     return r;
 }
 
@@ -160,7 +160,7 @@ static int engine_run_look(struct engine_call *c)
 
 static int engine_run_prepare(struct engine_call *c)
 {
-    (void)c; /* it is open by now */
+    (void)c; /* the backend was opened before */
     return 0;
 }
 
@@ -220,7 +220,8 @@ static int engine_run_list(struct engine_call *c)
     return c->engine->ops->list(c->engine, c->specs, &c->by, &c->answer.objects, &c->err);
 }
 
-/* Execs that have a folder and no end in it: while their supervisor lives, so do they. */
+/* Counts the execs that have a folder without an end record. They live as long as their
+ * supervisor. */
 static unsigned engine_open_execs(const struct engine *e, const char *id)
 {
     _cleanup_free_ char *path = xasprintf("%s/%s", e->exec_root, id);
@@ -332,7 +333,7 @@ static int engine_run_create_start(struct engine_call *c)
     r = engine_run_start(c);
     if (r >= 0)
         return r;
-    /* Its own deadline: the call's may be the very thing that has passed. */
+    /* Its own deadline: the call's may have passed. */
     by = deadline_in(UNDO_TIMEOUT);
     if (c->engine->ops->remove(c->engine, c->req.id, &by, &undo) < 0)
         log_debug("sandbox %s: undo of a failed start: %s", c->req.id, undo.msg);
@@ -379,7 +380,7 @@ static const struct {
     {LIMIT_DISK, ENGINE_CAP_DISK_LIMIT, "disk"},
 };
 
-/* Which of the spec's limits are set but beyond this engine. NOFILE is an rlimit: always there. */
+/* The spec's limits that this engine cannot enforce. NOFILE is an rlimit and always works. */
 static uint32_t engine_limits_unenforced(const struct engine *e, const struct sandbox_spec *spec)
 {
     uint32_t set = 0, out = 0;
@@ -451,7 +452,7 @@ int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, s
     return r < 0 || !e->ops->check ? r : e->ops->check(e, spec, err);
 }
 
-/* On the worker, not before: what the backend can do is known when it is open. */
+/* On the worker: the capabilities are known once the backend is open. */
 static int engine_call_check_spec(struct engine_call *c)
 {
     if (!(c->type->flags & CALL_SPEC))
@@ -785,7 +786,7 @@ int engine_open(struct loop *loop, const struct engine_ops *ops, const struct en
     return r;
 }
 
-/* The backend's own threads may have news until it is closed, so its front goes last. */
+/* The backend's own threads may send news until it is closed, so the opener is freed last. */
 void engine_close(struct engine *e)
 {
     struct engine_opener *f;

@@ -1,6 +1,6 @@
 /*
- * One packet at a time, so that nothing behind READY is taken out of the socket: what follows
- * belongs to the link.
+ * Reads one packet at a time, so that nothing after READY is taken from the socket: later packets
+ * are for struct supervisor_conn.
  */
 #include "daemon/engine/handshake.h"
 
@@ -15,7 +15,7 @@
 #include "lib/base/fd.h"
 #include "proto/supervisor.h"
 
-/* HELLO, READY and FAILED are small; an error text is cut by its sender well below this. */
+/* HELLO, READY and FAILED are small; the sender cuts error texts well below this. */
 enum { HANDSHAKE_MAX = 16 << 10, SHORT_USEC = 1000 };
 
 static int handshake_wait_for(int fd, short events, const struct deadline *by, struct err *err)
@@ -45,7 +45,8 @@ static int handshake_receive(int fd, const struct deadline *by, void *packet, si
         if (r < 0)
             return r;
         n = fd_recv(fd, packet, HANDSHAKE_MAX, NULL, NULL, MSG_DONTWAIT);
-        if (n == -ECONNRESET) /* told once; its last words lie behind it */
+        if (n ==
+            -ECONNRESET) /* an error that is reported once; the last messages can still be read */
             n = fd_recv(fd, packet, HANDSHAKE_MAX, NULL, NULL, MSG_DONTWAIT);
     } while (n == -EAGAIN);
     if (n == 0 || n == -ECONNRESET)
@@ -57,8 +58,8 @@ static int handshake_receive(int fd, const struct deadline *by, void *packet, si
 }
 
 /*
- * Releases the writer. pass: a descriptor to go along, or -1. One that has hung up is no error yet:
- * it has said why, and that is read next.
+ * Releases the writer. pass: a descriptor to send along, or -1. A peer that has hung up is not an
+ * error yet: it sent the reason before, and that is read next.
  */
 static int handshake_send_message(int fd, struct shim_writer *w, int pass,
                                   const struct deadline *by, struct err *err)
@@ -69,8 +70,7 @@ static int handshake_send_message(int fd, struct shim_writer *w, int pass,
     while (r >= 0) {
         r = fd_send(fd, buf_data(&w->buf), w->buf.len, &pass, pass >= 0, MSG_DONTWAIT);
         if (fd_send_is_short(r)) {
-            usleep(
-                SHORT_USEC); /* there is room on the line, for which handshake_wait_for() waits */
+            usleep(SHORT_USEC); /* the socket has room: handshake_wait_for() has waited for it */
             r = -EAGAIN;
         }
         if (r != -EAGAIN) {
@@ -226,7 +226,7 @@ int handshake_start(int fd, const struct sandbox_request *req, const struct dead
 
     if (r < 0)
         return r;
-    /* Not an error of the start: one that fails says so itself, else it is sent again later. */
+    /* A failure here does not fail the start: the first exec is sent again later. */
     ret->first_sent = req->first && handshake_send_first(fd, req->first, by) >= 0;
     r = handshake_take_hello(fd, req->id, by, ret, err);
     return r < 0 ? r : handshake_take_ready(fd, by, ret, err);

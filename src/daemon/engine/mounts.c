@@ -1,7 +1,7 @@
 /*
- * Names first (clear messages), then identity: the source and each of its parents are compared by
- * device and inode with the refused trees, so that a bind mount of such a tree under another name
- * does not get through.
+ * Checks names first, for clear messages, then identity: the device and inode of the source and of
+ * each parent are compared with the refused trees, so that a bind mount of such a tree under
+ * another name is refused too.
  */
 #include "daemon/engine/mounts.h"
 
@@ -34,7 +34,7 @@ static const char *const refused_trees[] = {
     NULL,
 };
 
-/* Whether `inner` is `outer` or lies below it; both clean and absolute. */
+/* Whether `inner` is `outer` or below it; both are clean and absolute. */
 static bool engine_mounts_path_within(const char *inner, const char *outer)
 {
     size_t n = strlen(outer);
@@ -79,7 +79,8 @@ static int engine_mounts_check_identity(const char *path, const struct stat *st,
     return 0;
 }
 
-/* From the source up to the root. The root itself is everybody's parent and not compared. */
+/* Checks the source and all its parents. The root itself is not compared, as it is a parent of
+ * all. */
 static int engine_mounts_check_parents(const char *path, int fd, const char *const *own,
                                        struct err *err)
 {

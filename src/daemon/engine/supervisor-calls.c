@@ -1,5 +1,5 @@
 /*
- * One function per message: the fields that go out, and who waits for the answer.
+ * One function per message: the fields that are sent, and the callback for the answer.
  */
 #include "daemon/engine/exec-message.h"
 #include "daemon/engine/supervisor-conn-internal.h"
@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
+/* A working supervisor answers in milliseconds. A copy takes as long as its data and has no
+ * timeout. */
 #define SUPERVISOR_CONN_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
 
 static void supervisor_calls_ask(struct supervisor_conn *l, struct shim_writer *w, int fd,
@@ -27,13 +28,13 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
     struct shim_writer w;
     int fd;
 
-    /* Without its handover it goes all the same, as EXEC_FED: refused there, and told as any other
-     * refusal is. */
+    /* Without its handover the message is sent all the same, as EXEC_FED: the supervisor refuses
+     * it, and the refusal is reported as usual. */
     if (exec_message_handover(req, &fd, &err) < 0)
         log_debug("exec %s: %s", req->id, err.msg);
     supervisor_conn_begin(l, &w, exec_message_type(req), NULL);
     exec_message_put(&w, req);
-    /* No deadline: a start told as failed that happens later would be a lie. */
+    /* No deadline: a start must not be reported as failed and then happen later. */
     q = supervisor_conn_ask(l, &w, fd, 0);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
 }

@@ -48,7 +48,7 @@ static pid_t supervisors_child_take(struct supervisors *s, const char *id)
     return pid;
 }
 
-/* A connected, non-blocking socket; ERR_NOT_FOUND when nobody listens. */
+/* A connected, non-blocking socket; ERR_NOT_FOUND when no supervisor listens. */
 static int supervisors_dial(const struct supervisors *s, const char *id, int *ret, struct err *err)
 {
     _cleanup_close_ int dir = -1;
@@ -76,7 +76,7 @@ int supervisors_connect(struct supervisors *s, const char *id, const struct dead
         return r;
     r = handshake_hello(fd, id, by, &sandbox, err);
     if (r == -ERR_ENGINE) {
-        /* It closed instead of answering: it was about to end. */
+        /* It closed the connection instead of answering: it was about to end. */
         err_done(err);
         return err_set(err, ERR_NOT_FOUND, "the supervisor of sandbox '%s' has just ended", id);
     }
@@ -98,8 +98,8 @@ static bool supervisors_peer_gone(int sock)
 }
 
 /*
- * The process that listens at the other end. Before linux 6.5 there is only its pid: while the line
- * stands after the pidfd is open, the number was still its own.
+ * The process at the other end. Before Linux 6.5 only its pid is known: when the connection still
+ * stands after the pidfd was opened, the pid was not reused.
  */
 static int supervisors_peer_pidfd(int sock, int *ret, struct err *err)
 {
@@ -181,6 +181,6 @@ int supervisors_end(struct supervisors *s, const char *id, const struct deadline
 
     r = pid ? supervisors_end_child(pid, id, by, &why) : supervisors_end_stranger(s, id, by, &why);
     if (r < 0 && pid)
-        supervisors_add(s, id, pid); /* still ours to reap */
+        supervisors_add(s, id, pid); /* we still have to reap it */
     return r < 0 && r != -ERR_NOT_FOUND ? err_move(err, &why) : 0;
 }
