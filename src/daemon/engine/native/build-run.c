@@ -1,8 +1,8 @@
 /*
- * One RUN of a build: a throw-away sandbox on the layers so far, with the command as its first
- * exec. Straight-line on the build's worker: what the supervisor says is read from its socket here,
- * and the output from the journals, as far as it says they reach. When the sandbox has gone, what
- * its root has got is moved to where ripcord-build wants it.
+ * One RUN of a build: an ephemeral sandbox on the layers so far, with the command as its first
+ * exec. This is straight-line code on the build's worker: it reads the supervisor's messages from
+ * the socket and the output from the journals, as far as the supervisor reports it. After the
+ * sandbox has ended, its upper layer is moved to the folder that ripcord-build named.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -44,7 +44,7 @@ struct build_run {
     struct sandbox_request req;
     struct native_step native;
     struct exec_request first;
-    char *to; /* below the store's folder */
+    char *to; /* folder for the step's files, below the store */
     int conn; /* to the supervisor */
     struct journal_reader readers[JOURNAL_STREAMS];
     uint64_t told[JOURNAL_STREAMS];
@@ -88,7 +88,7 @@ static const struct build_secret *build_run_find_secret(const struct build_reque
     return NULL;
 }
 
-/* What ripcord-build says of one. */
+/* A secret as ripcord-build asks for it. */
 struct secret_ask {
     const char *id, *name, *target, *env;
     bool required, has_owner, has_mode;
@@ -251,7 +251,8 @@ static int build_run_random_id(char ret[static EXEC_ID_LEN + 1], struct err *err
     return 0;
 }
 
-/* Three quarters of the machine: a build that takes all is ended, and not the others. */
+/* Three quarters of the machine's memory: a build that takes more is ended, and not other
+ * processes. */
 static uint64_t build_run_memory_limit(void)
 {
     struct sysinfo si;
@@ -314,7 +315,7 @@ static int build_run_open_journals(struct build_run *x, struct err *err)
     return 0;
 }
 
-/* What has been written up to `end`, to whoever listens. A gap is passed over: it was too much. */
+/* Passes on the output up to `end`. Output that the journal has dropped already is skipped. */
 static int build_run_tell_output(struct build_run *x, enum journal_stream stream, uint64_t end,
                                  struct err *err)
 {
@@ -417,7 +418,7 @@ static int build_run_on_ended(struct build_run *x, const char *record, size_t le
     return r;
 }
 
-/* One message of the supervisor's; fd: what came with it, borrowed. */
+/* One message of the supervisor; *fd: the descriptor that came with it, or -1. */
 static int build_run_on_message(struct build_run *x, const char *packet, size_t len, int *fd,
                                 struct err *err)
 {
@@ -463,7 +464,7 @@ static int build_run_await_message(const struct build_run *x, struct err *err)
     return r > 0 && p[0].revents;
 }
 
-/* Until the supervisor has gone: its end is the sandbox's. */
+/* Until the supervisor has ended, which ends the sandbox. */
 static int build_run_follow(struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX + 8);
@@ -511,7 +512,7 @@ static int build_run_judge(const struct build_run *x, struct err *err)
     return err_set(err, ERR_INVALID, "'%.200s' was ended: %s", command, end_cause_name(e->cause));
 }
 
-/* The folder that ripcord-build made is empty: its place is taken. */
+/* The rename replaces the empty folder that ripcord-build made. */
 static int build_run_keep_files(const struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *upper = xasprintf("%s/root/upper", x->req.id);

@@ -23,10 +23,10 @@ struct build_serve_job {
 struct build_serve {
     struct native_task task;
     int to;
-    pthread_mutex_t lock;          /* over lines to `to`, and what follows */
-    struct build_serve_job *ended; /* to be joined */
+    pthread_mutex_t lock;          /* protects writes to `to` and the members below */
+    struct build_serve_job *ended; /* threads to join */
     struct build_serve_job *running;
-    pthread_cond_t news; /* one has ended */
+    pthread_cond_t news; /* a thread has ended */
 };
 
 int build_serve_new(const struct native_task *task, int to, struct build_serve **ret,
@@ -110,7 +110,8 @@ static void *build_serve_work(void *arg)
     _cleanup_json_ json_t *answer = build_serve_answer_of(j);
 
     json_object_set(answer, "id", json_object_get(j->ask, "id"));
-    (void)build_serve_send(s, answer, NULL); /* one that has gone is seen by who reads from it */
+    (void)build_serve_send(
+        s, answer, NULL); /* a failure means that ripcord-build has ended, which its reader sees */
     pthread_mutex_lock(&s->lock);
     build_serve_move_to_ended(j);
     pthread_cond_signal(&s->news);

@@ -1,7 +1,7 @@
 /*
- * What a build needs from outside: bases that are not in the store, pulled as `image pull` does it,
- * and files that ADD names. What the hub tells of its way is read by a thread of its own and told
- * as the step's progress; when the build is to stop it stops reading, which ends the hub.
+ * Downloads for a build: base images that are not in the store, as `image pull` does it, and files
+ * that ADD names. A thread reads the progress of ripcord-transfer and reports it in the step. When
+ * the build is cancelled the thread stops reading, which ends ripcord-transfer.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -79,7 +79,7 @@ static void *build_transfer_listen_on(void *arg)
 typedef int (*transfer_fn)(const struct native_task *t, const json_t *ask, int events, char **ret,
                            struct err *err);
 
-/* Those of its own registry, and of no other. */
+/* Adds the login for the registry of this image, and no other. */
 static void build_transfer_add_login(const struct build_request *req, const char *name,
                                      json_t *detail)
 {
@@ -115,7 +115,7 @@ static int build_transfer_pull(const struct native_task *t, const json_t *ask, i
     return r;
 }
 
-/* The folder was made for it: nothing can be there. */
+/* ripcord-build made the folder for this file, so the file cannot exist. */
 static int build_transfer_open_new(const struct native_engine *n, const char *path, int *ret,
                                    struct err *err)
 {

@@ -1,8 +1,8 @@
 /*
- * Builds on the native engine. ripcord-build does the work, in a process of its own: it reads what
- * others have written. Here it is started, what it tells is told on, and the commands that it wants
- * run are run (build-run.c). When the build is to end it is killed; what it has left, then or at
- * any other end, is thrown away.
+ * Builds on the native engine. The program ripcord-build does the work in a process of its own,
+ * because it parses files of others. This file starts it, passes its events on and carries out its
+ * requests (build-serve.h, build-run.c). A cancelled build is killed. Whatever the end, its
+ * temporary folder is deleted.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -32,14 +32,14 @@ struct native_builder {
     const struct build_request *req;
     struct build *b;
     const struct deadline *by;
-    char name[NAME_LEN]; /* of its folder */
+    char name[NAME_LEN]; /* name of its folder */
     struct program process;
     int to;
     struct buf lines;
     struct build_serve *serve;
-    unsigned *steps; /* owned: their numbers in build_*() calls */
+    unsigned *steps; /* owned: the numbers of its steps in build_*() calls */
     size_t n_steps;
-    char *ret; /* its result, when it is done */
+    char *ret; /* owned: the result, once `over` */
     bool over;
 };
 
@@ -68,7 +68,7 @@ static int native_build_begin(struct native_builder *x, struct err *err)
                                    &x->serve, err);
 }
 
-/* What it has left, however it ended; nobody waits for its last file. */
+/* Deletes its temporary folder, in the background. */
 static void native_build_throw_away(const struct native_builder *x)
 {
     _cleanup_free_ char *store = native_store_path(x->n), *path = xasprintf("%s/tmp", store);
@@ -108,7 +108,7 @@ static int native_build_send_request(struct native_builder *x, struct err *err)
     return build_serve_send(x->serve, doc, err);
 }
 
-/* They are numbered from 1 there, too, in the order of their beginning. */
+/* ripcord-build numbers its steps from 1, too, in the order of their begin. */
 static int native_build_begin_step(struct native_builder *x, const json_t *doc, struct err *err)
 {
     const char *stage = json_string_value(json_object_get(doc, "stage"));
@@ -135,7 +135,7 @@ static unsigned native_build_step_of(const struct native_builder *x, const json_
     return id > 0 && (size_t)id <= x->n_steps ? x->steps[id - 1] : 0;
 }
 
-/* It is their digits that go into a line of ours. */
+/* The digests go into a line of ours unescaped, so they are checked. */
 static int native_build_on_need(const struct native_builder *x, const json_t *list, struct err *err)
 {
     _cleanup_strv_ char **digits = NULL;
@@ -258,8 +258,8 @@ static int native_build_make_name(struct native_builder *x, struct err *err)
     return 0;
 }
 
-/* Those that build stages have its stdout and die with it, a moment later: nothing is removed under
- * them. */
+/* The processes that build stages have its stdout and die with it, a moment later. Nothing may
+ * be removed under them, so this waits until the pipe is closed. */
 static void native_build_await_silence(int said)
 {
     struct deadline by = deadline_in(SILENCE_TIMEOUT);

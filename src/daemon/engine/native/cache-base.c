@@ -55,7 +55,7 @@ static bool cache_base_is_generation(const char *name)
     return *name && strlen(name) < NAME_SIZE / 2 && strspn(name, "0123456789") == strlen(name);
 }
 
-/* A folder in a generation that is being made: open to be looked into, as the sandbox sees it. */
+/* Makes a folder of a new generation, readable for everybody in the sandbox. */
 static int cache_base_make_folder(const struct cache_base *b, const char *path, bool agents,
                                   struct err *err)
 {
@@ -68,7 +68,7 @@ static int cache_base_make_folder(const struct cache_base *b, const char *path, 
     return 0;
 }
 
-/* Whatever is missing of it: a later version may know more tools. */
+/* Makes the folders that are missing: a later version may know more tools. */
 static int cache_base_complete(const struct cache_base *b, const char *name, struct err *err)
 {
     _cleanup_free_ char *cache = xasprintf("%s/cache", name);
@@ -147,7 +147,7 @@ static int cache_base_check_open(const struct cache_base *b, struct err *err)
                    b->trouble ? b->trouble : "the base of the package caches is not open");
 }
 
-/* The note comes before anybody who sweeps can look. */
+/* The link is made with the lock held, so that a sweep cannot miss it. */
 int cache_base_take(struct cache_base *b, bool empty, int run, char **ret, struct err *err)
 {
     const char *name;
@@ -181,7 +181,7 @@ static char *cache_base_next_name(const struct cache_base *b)
     return xasprintf("%llu", (unsigned long long)last + 1);
 }
 
-/* What the other tools have is the same as before. */
+/* Links the caches of all other tools from the current generation. */
 static int cache_base_link_others(const struct cache_base *b, const char *tmp, const char *but,
                                   struct err *err)
 {
@@ -203,7 +203,7 @@ static ssize_t cache_base_read_fd(void *arg, void *data, size_t len)
     return fd_read_full(*(const int *)arg, data, len);
 }
 
-/* Unpacked apart, so that nothing of the archive but the one folder gets into the generation. */
+/* Unpacks into a folder of its own and moves only the folder of the tool into the generation. */
 static int cache_base_unpack(const struct cache_base *b, const char *tmp, const char *tool,
                              int tar_fd, struct err *err)
 {
@@ -228,7 +228,7 @@ static int cache_base_unpack(const struct cache_base *b, const char *tmp, const 
     return rmtree(b->dirfd, apart, err);
 }
 
-/* All bytes are on the disk before the first name leads there. */
+/* All data is on the disk before the first name points to it. */
 static int cache_base_switch_to(struct cache_base *b, const char *tmp, const char *name,
                                 struct err *err)
 {
@@ -332,7 +332,7 @@ int cache_base_drop(struct cache_base *b, const char *tool, struct err *err)
     return r;
 }
 
-/* The generation of a run; false: it has none, or the empty one. */
+/* Reads the generation of a run; false: none, or the empty one. */
 static bool cache_base_noted(int runs, const char *id, char name[static NAME_SIZE])
 {
     _cleanup_free_ char *link = xasprintf("%s/" CACHE_BASE_LINK, id);
@@ -373,7 +373,8 @@ static char **cache_base_in_use(const struct cache_base *b, int runs)
     return used;
 }
 
-/* Who is not named in the list of those in use, from that moment on cannot be taken any more. */
+/* Lists the generations without a run. Only the current one can get new runs, so the list stays
+ * true after the lock is released. */
 static char **cache_base_unused(struct cache_base *b, int runs)
 {
     _cleanup_strv_ char **used = NULL;

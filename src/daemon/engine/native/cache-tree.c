@@ -27,7 +27,7 @@ static int cache_tree_open_folder(int dirfd, const char *name, DIR **ret, struct
     return r;
 }
 
-/* The next entry but for the folder itself and its parent; NULL at the end. */
+/* The next entry except "." and ".."; NULL at the end. */
 static const struct dirent *cache_tree_next_entry(DIR *d)
 {
     const struct dirent *e;
@@ -62,7 +62,7 @@ static int cache_tree_link_entry(int from, const char *name, int to, unsigned de
     return linkat(from, name, to, name, 0) < 0 ? err_sys(err, errno, "link '%s'", name) : 0;
 }
 
-/* Owner and mode as the original's. */
+/* Makes a folder with the owner and mode of `like`. */
 static int cache_tree_new_folder(int like, int to, const char *name, int *ret, struct err *err)
 {
     struct stat st;

@@ -16,13 +16,13 @@
 #define FIRST_USERNS_INO 0xEFFFFFFDU
 
 enum {
-    BYTES_PER_INODE = 16384, /* what mke2fs takes as well */
-    INODES_MIN = 4096,       /* small disks are for small files */
+    BYTES_PER_INODE = 16384, /* the default of mke2fs */
+    INODES_MIN = 4096,       /* small disks hold many small files */
     INODES_MAX = 1 << 30,
-    JOURNAL_MIB = 4, /* the smallest; more would only take from the sandbox's room */
+    JOURNAL_MIB = 4, /* the minimum: the journal takes space from the sandbox */
 };
 
-/* A block device can be mounted only from the first user namespace, whatever our uid is. */
+/* A block device can be mounted only from the first user namespace, whatever our uid. */
 static bool native_disk_in_first_userns(void)
 {
     struct stat st;
@@ -63,8 +63,9 @@ static int native_disk_make_sparse(const char *path, uint64_t size, struct err *
 }
 
 /*
- * Tables and journal are not zeroed: a new sparse file reads as zeros. With a journal, as /home is
- * to survive a crash of the machine; without blocks kept back for root, as root inside is not root.
+ * Tables and journal are not zeroed: a new sparse file reads as zeros. The file system has a
+ * journal, so that /home survives a crash of the machine, and no blocks reserved for root, as root
+ * inside is not root.
  */
 static int native_disk_format(const char *path, uint64_t size, const struct deadline *by,
                               struct err *err)

@@ -1,11 +1,12 @@
 /*
- * Two passes over one table. The first only looks (lstat) and yields a fingerprint; nearly always
- * that generation exists and nothing more is done, which keeps the daemon's start short. The second
- * builds in a temporary folder that is renamed into place when whole.
+ * Two passes over one table. The first pass only reads metadata (lstat) and computes a fingerprint.
+ * Nearly always the generation with that fingerprint exists, which keeps the start of the daemon
+ * short. The second pass builds in a temporary folder, which is renamed into place when it is
+ * complete.
  *
- * What is copied from /etc is an allow-list, each file checked to be world-readable: tokens tend to
- * lie in gitconfig, pip.conf and npmrc, and shadow is nobody's business. Files are opened without
- * following links and checked after the open, so a file that changes in between gains nothing.
+ * Files of /etc are copied by an allow-list, and only when they are world-readable: gitconfig,
+ * pip.conf and npmrc often hold tokens, and shadow holds passwords. Files are opened without
+ * following links and checked after the open, so a file that changes in between is left out.
  */
 #include "daemon/engine/native/host-image.h"
 
@@ -21,7 +22,7 @@
 #include "lib/os/spread.h"
 
 enum {
-    IMAGE_FORMAT = 1, /* part of the fingerprint: raise it when what is built changes */
+    IMAGE_FORMAT = 1, /* part of the fingerprint: raise it when this code builds something else */
     ENTRIES_MAX = 16384,
     DEPTH_MAX = 12,
     AGENT_ID = 1000,
@@ -118,8 +119,8 @@ static const struct {
 /* ---- the walk over the machine's files ---- */
 
 struct host_image_walk {
-    int src, dst;  /* roots; dst -1: only look */
-    uint64_t hash; /* FNV-1a of everything seen */
+    int src, dst;  /* root folders; dst -1: first pass */
+    uint64_t hash; /* FNV-1a hash of all that was read */
     size_t entries, bytes;
 };
 
@@ -151,8 +152,8 @@ static void host_image_mix_stat(struct host_image_walk *w, const char *path, con
     host_image_mix_u64(w, (uint64_t)st->st_mtim.tv_nsec);
 }
 
-/* Modes are set, not left to the umask: that is the whole process's, and other threads make files
- * of their own meanwhile. */
+/* Modes are set explicitly: the umask belongs to the whole process, and other threads create
+ * files at the same time. */
 static int host_image_make_file(int dst, const char *path, mode_t mode, int *ret, struct err *err)
 {
     _cleanup_close_ int fd = openat(dst, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -244,7 +245,7 @@ static int host_image_copy_file(struct host_image_walk *w, const char *path, con
         return 0;
     in = openat(w->src, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (in < 0 || fstat(in, &opened) < 0 || !host_image_is_wanted_file(&opened))
-        return 0; /* changed since we looked: leave it out */
+        return 0; /* changed since the check: leave it out */
     r = host_image_make_file(w->dst, path, st->st_mode & 0111 ? 0755 : 0644, &out, err);
     if (r < 0)
         return r;
@@ -306,7 +307,7 @@ static int host_image_copy_entry(struct host_image_walk *w, const char *path, in
     struct stat st;
 
     if (fstatat(w->src, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return 0; /* the allow-list names what a machine may have */
+        return 0; /* not every machine has every file of the allow-list */
     if (++w->entries > ENTRIES_MAX)
         return err_set(err, ERR_LIMIT, "image 'host' has over %d entries", ENTRIES_MAX);
     if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005) {
@@ -323,7 +324,7 @@ static int host_image_copy_entry(struct host_image_walk *w, const char *path, in
     return host_image_copy_file(w, path, &st, err);
 }
 
-/* "ssl/certs" needs its parent; the pattern stands in the last component only. */
+/* "ssl/certs" needs its parent folder; only the last component may be a pattern. */
 static int host_image_copy_allowed(struct host_image_walk *w, const char *pattern, struct err *err)
 {
     _cleanup_free_ char *parent = xasprintf("etc/%s", pattern);
@@ -348,8 +349,8 @@ static int host_image_copy_allowed(struct host_image_walk *w, const char *patter
     return 0;
 }
 
-/* /bin -> usr/bin and the like. A machine that never merged gets the links all the same: what it
- * has only in /bin is missing then. */
+/* /bin -> usr/bin and the like. A machine without merged /usr gets the links too; its programs
+ * that are only in /bin are missing then. */
 static int host_image_copy_merged(struct host_image_walk *w, const char *name, struct err *err)
 {
     _cleanup_free_ char *usr = xasprintf("usr/%s", name);
@@ -459,8 +460,8 @@ static uint64_t host_image_hash_start(const struct host_image_source *src)
     return w.hash;
 }
 
-/* Builds in "tmp-<random>" and renames to `name`. Two daemons on one folder do not happen (the root
- * is locked), so a folder that stands there already is the same generation, made whole. */
+/* Builds in "tmp-<name>" and renames to `name`. Only one daemon uses the folder (the root is
+ * locked), so a folder `name` that exists is the same, complete generation. */
 static int host_image_build_generation(int images, int root, const char *name,
                                        const struct host_image_source *src, struct err *err)
 {
@@ -469,7 +470,7 @@ static int host_image_build_generation(int images, int root, const char *name,
     struct host_image_walk w = {.src = root, .hash = host_image_hash_start(src)};
     int r;
 
-    r = rmtree(images, tmp, err); /* of a daemon that was killed here */
+    r = rmtree(images, tmp, err); /* left by a daemon that was killed */
     if (r < 0)
         return r;
     r = host_image_make_dir(images, tmp, 0755, err);

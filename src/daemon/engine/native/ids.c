@@ -28,7 +28,7 @@ static void native_ids_take_range(struct ids *ids, uint64_t first, uint64_t coun
     }
 }
 
-/* "user:first:count"; lines that are not so mean nothing to newuidmap either. */
+/* "user:first:count". newuidmap ignores other lines too. */
 static void native_ids_take_line(struct ids *ids, char *line)
 {
     char *first = strchr(line, ':'), *count = first ? strchr(first + 1, ':') : NULL;
@@ -86,7 +86,7 @@ int ids_init(struct ids *ids, const char *path, const char *const *subid_files, 
         return err_wrap(err, "prepare id leases");
     }
     ids->name = xstrdup(slash + 1);
-    /* Daemons that start at different places rarely meet in their search. */
+    /* Daemons with different start points rarely collide in their search. */
     ids->next = (uint32_t)(time_mono() % IDS_LEASES);
     return 0;
 }
@@ -98,7 +98,7 @@ void ids_done(struct ids *ids)
     ids->name = NULL;
 }
 
-/* The file belongs to us and nobody else can open it: who could, could hold every lease. */
+/* Only we may open the file: any process that can open it could hold every lease. */
 static int native_ids_open_file(const struct ids *ids, int *ret, struct err *err)
 {
     _cleanup_close_ int fd =

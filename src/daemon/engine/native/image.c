@@ -23,10 +23,10 @@
 
 enum { TRANSFERS_MAX = 2 };
 
-#define OWN_PREFIX "image-" /* of a strict sandbox's own layers */
+#define OWN_PREFIX "image-" /* own copy of the layers, with isolation `strict` */
 #define OWN_NEW "image.new"
 
-#define DEFAULT_USER "agent" /* of daemon/core/sandbox/spec.c */
+#define DEFAULT_USER "agent" /* as in daemon/core/sandbox/spec.c */
 #define DEFAULT_WORKDIR "/home/agent"
 #define PLAIN_USER "1000"
 
@@ -56,7 +56,7 @@ static bool image_is_host(const struct sandbox_spec *spec)
     return !spec->image || STREQ(spec->image, engine_native_ops.default_image);
 }
 
-/* Of a strict sandbox's own copy of its image; NULL: it has none. */
+/* The name of a strict sandbox's own copy of its image; NULL: it has none. */
 static char *image_own_name(const struct sandbox_spec *spec)
 {
     return spec->isolation == SPEC_ISOLATION_STRICT && spec->image_digest
@@ -80,7 +80,7 @@ int native_image_check(const struct engine *e, const struct sandbox_spec *spec, 
     return image_check_isolation(spec, image_is_host(spec), err);
 }
 
-/* Before anything is made: the copy that `strict` wants would be in vain. */
+/* Before anything is made: the copy for `strict` would be useless. */
 static int image_check_resolved(const struct images *s, const char *id,
                                 const struct sandbox_spec *spec, struct err *err)
 {
@@ -124,7 +124,7 @@ const char *native_host_generation(const struct native_engine *n)
     return strrchr(n->lower, '/') + 1;
 }
 
-/* The folder of `host` lies beside the store, and one folder holds them all. */
+/* With image `host` below, the names start at the folder that holds both `host` and the store. */
 int native_layers(const struct native_engine *n, char *const *layers, char ***ret, char **ret_dir,
                   struct err *err)
 {
@@ -159,7 +159,7 @@ static int image_plan_layers(const struct native_engine *n, const json_t *record
     return r;
 }
 
-/* Variables of the image, then those that were there. What is no variable is left out. */
+/* Puts the variables of the image before *env. Invalid ones are left out. */
 static int image_plan_env(const json_t *record, char ***env, struct err *err)
 {
     _cleanup_strv_ char **image = NULL;
@@ -178,7 +178,7 @@ static int image_plan_env(const json_t *record, char ***env, struct err *err)
     return 0;
 }
 
-/* "name", "1000", "1000:1000" as they are; of "name:group" the name. */
+/* "name", "1000" and "1000:1000" stay as they are; "name:group" becomes the name. */
 static char *image_user(const json_t *record)
 {
     const char *user = json_string_value(json_object_get(record, "user"));
@@ -199,7 +199,7 @@ static char *image_workdir(const json_t *record)
     return xstrdup(dir && dir[0] == '/' && dir[1] && !strstr(dir, "/..") ? dir : DEFAULT_WORKDIR);
 }
 
-/* One of another architecture may be in the store, to go elsewhere. */
+/* The store may hold images of other architectures, to push them elsewhere. */
 static int image_check_machine(const json_t *record, struct err *err)
 {
     const char *arch = json_string_value(json_object_get(record, "architecture"));
@@ -210,7 +210,7 @@ static int image_check_machine(const json_t *record, struct err *err)
                    IMAGES_ARCHITECTURE);
 }
 
-/* Not where they lie for all, but the sandbox's own. */
+/* Uses the sandbox's own copy of the layers. */
 static void image_plan_own(const struct native_engine *n, const struct sandbox_request *req,
                            struct plan *p)
 {
@@ -298,7 +298,7 @@ static int image_run_tool(const struct native_engine *n, const struct image_tool
 
 /* ---- a sandbox's own copy ---- */
 
-/* All of an earlier spec, and what a daemon that was killed had not finished. */
+/* Deletes the copies of an earlier spec, and unfinished ones of a daemon that was killed. */
 static int image_throw_others(struct native_engine *n, int sandbox, const char *own,
                               struct err *err)
 {
@@ -359,7 +359,7 @@ int native_image_own(struct native_engine *n, const struct sandbox_request *req,
 
 /* ---- requests ---- */
 
-/* A few at once: each takes a worker, and starts of sandboxes need them too. */
+/* Only a few at once: each takes a worker, and starts of sandboxes need workers too. */
 int image_transfer_begin(struct native_engine *n, struct err *err)
 {
     bool full;
@@ -436,7 +436,7 @@ static int image_show_one(const struct images *s, json_t *image, char **ret, str
     return 0;
 }
 
-/* `name` NULL: all of them. */
+/* `name` NULL: all images. */
 static int image_show_images(struct native_engine *n, const char *name, char **ret, struct err *err)
 {
     _cleanup_images_ struct images s = IMAGES_INIT;

@@ -1,6 +1,6 @@
 /*
- * A trial runs in a child, which reports the text of its error through a pipe; an empty report is
- * success. What fails is told with the kernel's words; the doctor adds what to do.
+ * A probe runs in a child, which writes the text of its error into a pipe, or "\n" for success. The
+ * error is the kernel's; the doctor adds what to do.
  */
 #include "daemon/engine/native/kernel-probe.h"
 
@@ -41,7 +41,7 @@ static _noreturn_ void kernel_probe_report_and_exit(int fd, kernel_probe_fn fn, 
     _exit(0);
 }
 
-/* The child's verdict: "\n" is success, nothing at all its sudden death. */
+/* Reads the child's report: "\n" is success, nothing means that the child was killed. */
 static int kernel_probe_hear_report(pid_t pid, int fd, struct err *err)
 {
     struct deadline by = deadline_in(KERNEL_PROBE_TIMEOUT);
@@ -65,7 +65,7 @@ static int kernel_probe_hear_report(pid_t pid, int fd, struct err *err)
 
 static int kernel_probe_use_user_namespace(void *arg _unused_, struct err *err)
 {
-    /* As root we ask for somebody else: what counts is what an ordinary user may. */
+    /* As root, become an ordinary user first: the probe is about the rights of ordinary users. */
     if (setgroups(0, NULL) == 0 &&
         (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0))
         return err_sys(err, errno, "become an ordinary user");
@@ -141,7 +141,7 @@ static int kernel_probe_in_namespaces(uint64_t flags, bool ranges, kernel_probe_
     if (pid < 0)
         return err_sys(err, -pid, "make namespaces");
     if (pid == 0) {
-        close(go_in); /* else its end would never be seen */
+        close(go_in); /* else the child would never see the end of the pipe */
         in.go = go;
         kernel_probe_report_and_exit(report_in, kernel_probe_run_inside, &in);
     }
@@ -184,11 +184,11 @@ int kernel_probe_proc(bool ranges, struct err *err)
 
 struct overlay_probe {
     const char *dir;
-    int layers; /* id-mapped tree to lay over dir, or -1 */
+    int layers; /* id-mapped clone of dir, or -1 */
 };
 
-/* Mapped ids may not search the way to dir: as in a sandbox, the layers are attached to a scaffold
- * of the namespace's own. */
+/* Mapped ids may not have search permission on the path to dir. As in a sandbox, the layers are
+ * attached to a tmpfs of the namespace. */
 static int kernel_probe_enter_mapped(int layers, struct err *err)
 {
     _cleanup_close_ int scaffold = -1;

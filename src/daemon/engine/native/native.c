@@ -1,6 +1,6 @@
 /*
- * The native engine: its folders, its capabilities and the files of sandboxes. Starting is in
- * launch.c, what follows a start in run.c.
+ * The native engine: its folders, its capabilities and the files of sandboxes. launch.c starts
+ * sandboxes, run.c ends their runs.
  */
 #include "daemon/engine/native/native.h"
 
@@ -82,7 +82,7 @@ static int native_open_folders(struct native_engine *n, struct err *err)
     return n->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 }
 
-/* The generations that living runs stand on, and the present one. */
+/* Generations of image `host` that runs use, and the current one. */
 static int native_images_in_use(struct native_engine *n, char ***ret, struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
@@ -166,7 +166,7 @@ static uint32_t native_caps_of(uint32_t unenforced, const char *cgroups)
     return caps;
 }
 
-/* Sandboxes start without, and say so. */
+/* Without caches, sandboxes start with a warning. */
 static void native_open_caches(struct native_engine *n)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -215,7 +215,7 @@ static int native_open_parts(struct native_engine *n, struct err *err)
     return 0;
 }
 
-/* As at the beginning: a try that failed half-way must not be in the way of the next one. */
+/* Restores the state before open: a failed attempt must not disturb the next one. */
 static void native_close_parts(struct native_engine *n)
 {
     prewarmed_free(TAKE_PTR(n->prewarmed));
@@ -282,7 +282,7 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
     struct native_engine *n = native_of(e);
     int r;
 
-    (void)by; /* nothing here waits for anybody */
+    (void)by; /* nothing here waits for another process */
     r = native_open_parts(n, err);
     if (r < 0)
         native_close_parts(n);
@@ -292,8 +292,9 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
 /* ---- files of a sandbox ---- */
 
 /*
- * "hash/name": one symlink is one system call to write and one to read, and never half there. The
- * whole spec lies beside it for the case that the database is lost; a throw-away sandbox has none.
+ * "hash/name" in a symlink: one system call writes it, one reads it, and it is never half written.
+ * The whole spec is in a file beside it, in case the database is lost; an ephemeral sandbox has
+ * none.
  */
 static int native_write_meta(int dir, const struct sandbox_request *req, struct err *err)
 {
@@ -333,15 +334,15 @@ static int native_make_disk(struct native_engine *n, const struct sandbox_reques
     return disk_make(folder, req->spec.disk, by, err);
 }
 
-/* Another spec: the root layer belongs to the old one and goes, /home/agent and /cache stay. On a
- * disk of its own the shim sees to that, as it has it mounted. */
+/* For another spec: the root layer of the old spec is deleted; /home/agent and /cache stay. On a
+ * disk of its own the shim does that, as the disk is mounted there. */
 static int native_renew(struct native_engine *n, const struct sandbox_request *req,
                         const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = native_make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
+    r = native_make_disk(n, req, by, err); /* a daemon may have been killed before this */
     if (r < 0)
         return r;
     r = dir_open(n->sandboxes, req->id, &dir, err);
@@ -388,7 +389,7 @@ int native_create(struct engine *e, const struct sandbox_request *req, const str
     struct native_engine *n = native_of(e);
     int r;
 
-    /* First, also when the rest is there: a daemon may have been killed between the two. */
+    /* Always first: a daemon may have been killed between the two folders. */
     r = prewarmed_folder(n->prewarmed, PREWARMED_EXECS, n->execs, req->id);
     if (r < 0 && r != -EEXIST)
         return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
@@ -481,8 +482,8 @@ static void native_add_up(struct engine_objects *l, char *const *ids, char *cons
     }
 }
 
-/* Asked before and after all is looked at: what began or ended in between is in one of the two, or
- * has gone as a whole. */
+/* Called before and after the folders are read: a step that began or ended in between is in one
+ * of the two lists, or is gone completely. */
 static void native_add_steps(struct native_engine *n, char ***steps)
 {
     pthread_mutex_lock(&n->lock);
@@ -523,7 +524,7 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     native_add_up(ret, runs, steps);
     for (char **id = steps; id && *id; id++)
         strv_add(&swept, *id);
-    native_add_up(ret, groups, swept); /* what the broom has is nobody's any more */
+    native_add_up(ret, groups, swept); /* the cgroups of the reaper belong to no sandbox any more */
     return 0;
 }
 

@@ -1,10 +1,11 @@
 /*
- * Fail closed: the sandbox is started only after the firewall program has acknowledged the whole
- * batch (network-rules.c has the text).
+ * Fail closed: a sandbox starts only after the firewall program has accepted the whole batch
+ * (network-rules.c has the text).
  *
- * Rules stand as long as a run is noted as `open`: the note is made before the rules are looked at
- * and goes with the run's folder before tidying looks for notes, so between a start and a clean-up
- * on two threads, either the start sees that the rules have gone, or the clean-up sees the note.
+ * The rules stay as long as a run has the file `open`. A start makes that file before it looks at
+ * the rules; a clean-up removes it with the run's folder before it looks for such files. So, of a
+ * start and a clean-up on two threads, either the start sees that the rules are gone, or the
+ * clean-up sees the file.
  */
 #include "daemon/engine/native/network.h"
 
@@ -24,7 +25,7 @@
 #define RULES_NOTE ".rules"
 #define IP_FORWARD "/proc/sys/net/ipv4/ip_forward"
 
-static const uint32_t network_base = 0xc6120000; /* 198.18.0.0/15, RFC 2544: in no one's LAN */
+static const uint32_t network_base = 0xc6120000; /* 198.18.0.0/15, RFC 2544: not used in networks */
 
 void network_init(struct network *n, const char *root_id)
 {
@@ -78,8 +79,8 @@ static int native_network_forward_rule(const struct network *n, const char *verb
 
 static const char *const directions[] = {"-i", "-o"};
 
-/* Where forwarding is dropped by default, ours must be allowed by name. What must not pass has
- * been dropped by our own chain before that one is asked. */
+/* Where another firewall drops forwarded packets by default, it must accept our interfaces. Our
+ * own chain comes first and has dropped what must not pass. */
 static int native_network_allow_forward(const struct network *n, const struct deadline *by,
                                         struct err *err)
 {
@@ -141,7 +142,7 @@ static int native_network_remove_nft(const struct network *n, const struct deadl
     int r;
 
     network_table(n->root_id, table);
-    /* Made first: deleting one that is not there would be an error. */
+    /* The table is made first: deleting a missing one would be an error. */
     batch = xasprintf("table inet %1$s\ndelete table inet %1$s\n", table);
     r = program_run(argv, batch, by, NULL, err);
     return r < 0 ? r : native_network_disallow_forward(n, by, err);
@@ -251,7 +252,7 @@ static int native_network_make_note(int dirfd, const char *path, struct err *err
     return fd < 0 ? err_sys(err, errno, "note '%s'", path) : 0;
 }
 
-/* Left on when the rules go: by then it may be somebody else's need too. */
+/* Stays on when the rules are removed: something else may need it by then. */
 static int native_network_forward_on(struct err *err)
 {
     _cleanup_free_ char *now = NULL;
@@ -324,7 +325,7 @@ int network_ensure(struct network *n, const char *id, const struct deadline *by,
     return r < 0 ? err_wrap(err, "firewall rules of network 'open'") : 0;
 }
 
-/* On doubt, true. */
+/* True also when that is unknown. */
 static bool native_network_any_open(const struct network *n)
 {
     int fd = openat(n->runs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

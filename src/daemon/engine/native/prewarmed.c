@@ -32,9 +32,10 @@ struct prewarmed {
     bool stuck; /* everything is made, or cannot be made: nothing to do until one is taken */
     struct prewarmed_shim shims[PREWARMED_SHIMS];
     unsigned n_shims;
-    unsigned folders[PREWARMED_KINDS][PREWARMED_FOLDERS]; /* their numbers, which are their names */
+    unsigned folders[PREWARMED_KINDS]
+                    [PREWARMED_FOLDERS]; /* their numbers, which are also their names */
     unsigned n_folders[PREWARMED_KINDS];
-    unsigned last; /* number given */
+    unsigned last; /* last number given */
 };
 
 /* ---- shims ---- */
@@ -159,7 +160,7 @@ static void prewarmed_remove_folders(int dirfd)
 
 /* ---- the thread ---- */
 
-/* With the lock held; released while it works. */
+/* With the lock held; releases it during the work. */
 static bool prewarmed_make_shim(struct prewarmed *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -256,7 +257,7 @@ static bool prewarmed_start_thread(struct prewarmed *s)
     sigset_t all, old;
     int r;
 
-    sigfillset(&all); /* signals are for the threads that expect them */
+    sigfillset(&all); /* signals are blocked: other threads handle them */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     r = pthread_create(&s->thread, NULL, prewarmed_main, s);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -63,7 +63,7 @@ int program_start(const char *libexec, const char *const *argv, const char *cons
     return r < 0 ? err_hint(err, "Install ripcord again: %s must be beside ripcordd.", argv[0]) : 0;
 }
 
-/* False when the deadline came first. */
+/* False: the deadline has passed. */
 static bool program_collect(int fd, struct buf *out, const struct deadline *by)
 {
     char chunk[4096];
@@ -154,7 +154,7 @@ int program_run(const char *const *argv, const char *input, const struct deadlin
 
     if (!s.path)
         return err_set(err, ERR_UNSUPPORTED, "the program '%s' is not installed", argv[0]);
-    /* A memfd, so that nobody has to write while somebody else must read. */
+    /* The input is a memfd, so that nobody has to write it while the output must be read. */
     r = memfd_sealed("input", input ? input : "", input ? strlen(input) : 0, &in, err);
     if (r < 0)
         return r;

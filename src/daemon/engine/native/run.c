@@ -15,7 +15,7 @@ int native_connect(struct engine *e, const char *id, const struct deadline *by,
     return supervisors_connect(&native_of(e)->supervisors, id, by, ret, err);
 }
 
-/* Killed processes leave their cgroups a little later: until the deadline, try again. */
+/* Killed processes leave their cgroups a little later, so this tries again until the deadline. */
 static int run_sweep_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
                              struct err *err)
 {

@@ -22,8 +22,8 @@ struct filling {
     const struct sandbox_request *req;
     struct plan *p;
     char ***warnings;
-    bool private_base; /* the base is the empty one: what is layered is private */
-    uint32_t missing;  /* tools by number */
+    bool private_base; /* the sandbox gets the empty base: its layers are private */
+    uint32_t missing;  /* bits of the tools whose cache could not be made */
 };
 
 int tool_caches_open(struct native_engine *n, struct err *err)
@@ -86,7 +86,7 @@ static int native_tool_caches_add_shared(const struct filling *f, const struct c
     return r;
 }
 
-/* What an earlier run has written goes. On a disk of the sandbox's own the shim sees to it. */
+/* Deletes what an earlier run wrote. On a disk of the sandbox's own the shim does that. */
 static int native_tool_caches_add_readonly(const struct filling *f, const struct cache_tool *t,
                                            struct err *err)
 {
@@ -172,7 +172,7 @@ static bool native_tool_caches_is_there(const void *arg, const struct cache_tool
     return !(f->missing & (1U << i));
 }
 
-/* Which modes there are: 1 << enum spec_cache_mode. */
+/* The modes that the spec uses: 1 << enum spec_cache_mode. */
 static uint32_t native_tool_caches_modes_of(const struct sandbox_spec *spec)
 {
     const struct cache_tool *t;
@@ -213,7 +213,7 @@ int native_cache_publish(struct engine *e, const char *tool, int tar_fd, const s
     struct native_engine *n = native_of(e);
     int r;
 
-    (void)by; /* unpacking waits for nobody */
+    (void)by; /* unpacking waits for no other process */
     r = cache_base_publish(&n->base, tool, tar_fd, err);
     if (r < 0)
         return r;
@@ -243,8 +243,8 @@ static char **native_tool_caches_shared_stores(const struct native_engine *n, co
     return names;
 }
 
-/* A store that running sandboxes have mounted is emptied under them by its name alone: they go on
- * with what they have, and the next ones get a new one. */
+/* Deletes shared stores under their names: running sandboxes keep the store that they have
+ * mounted, and later ones get a new one. */
 int native_cache_drop(struct engine *e, const char *tool, const struct deadline *by,
                       struct err *err)
 {
@@ -304,7 +304,7 @@ static int native_tool_caches_list_shared(struct native_engine *n, const struct 
     return 0;
 }
 
-/* A sandbox with a disk of its own keeps them there, out of sight. */
+/* A sandbox with a disk of its own keeps its caches there, where they are not counted. */
 static int native_tool_caches_list_private(struct native_engine *n, const struct deadline *by,
                                            struct engine_caches *ret, struct err *err)
 {

@@ -41,7 +41,7 @@ void native_transfer_done(struct native_engine *n)
     strv_free(n->transfer.add_hosts);
 }
 
-/* Of "host", "host:port", "[::1]:port". */
+/* The length of the host in "host", "host:port", "[::1]:port". */
 static size_t transfer_host_len(const char *host)
 {
     const char *end = strchr(host, ']');
@@ -49,7 +49,7 @@ static size_t transfer_host_len(const char *host)
     return end ? (size_t)(end - host) + 1 : strcspn(host, ":");
 }
 
-/* Without a port both that are usual are meant. */
+/* A host without a port stands for ports 80 and 443. */
 static json_t *transfer_hosts_with_ports(char *const *hosts)
 {
     json_t *a = json_array();
@@ -74,7 +74,7 @@ static json_t *transfer_to_array(char *const *v)
     return a;
 }
 
-/* Layers of the store; those over the limit would only be fetched again. */
+/* Digests of the layers in the store. Layers over the limit are only downloaded again. */
 static json_t *transfer_layers_here(const struct native_engine *n)
 {
     _cleanup_free_ char *path = xasprintf("%s/images/store/layers", n->state_dir);
@@ -91,7 +91,7 @@ static json_t *transfer_layers_here(const struct native_engine *n)
     return a;
 }
 
-/* "NAME[:TAG]@sha256:…" is split; *ret_name is what it will be called here. */
+/* Splits "NAME[:TAG]@sha256:…"; *ret_name is the name in the store. */
 static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name, struct err *err)
 {
     const char *text = json_string_value(json_object_get(doc, "name"));
@@ -139,8 +139,8 @@ static int transfer_make_settings(const struct native_engine *n, json_t *doc, in
     return r;
 }
 
-/* A registry without TLS is near, a server of files may be anywhere but for those that are named.
- */
+/* A registry without TLS is on the local network and needs no proxy. A file server may be
+ * anywhere, except the hosts of the configuration. */
 static char **transfer_proxies(const struct native_engine *n, bool files)
 {
     _cleanup_strv_ char **near = NULL;
@@ -162,7 +162,7 @@ static char **transfer_proxies(const struct native_engine *n, bool files)
     return env;
 }
 
-/* fds: as TRANSFER_FD_ARCHIVE and those behind it; a negative one is left out. */
+/* fds: for TRANSFER_FD_ARCHIVE and the numbers after it; negative ones are left out. */
 static int transfer_start(const struct native_engine *n, const char *verb,
                           const int fds[static TRANSFER_FDS], struct program *ret, struct err *err)
 {
