@@ -172,7 +172,7 @@ class Finding5(Orphans, TestCase):
         for name, action in (("busy", "recreate"), ("lost", "remove")):
             found = results(report, name=name, action=action, result="deferred")
             self.assertEqual(len(found), 1, report)
-            self.assertIn("1 command(s) are still running", found[0]["reason"])
+            self.assertIn("1 command(s) run in it", found[0]["reason"])
         again = reconcile(self.root)
         self.assertEqual(again["counts"]["deferred"], 2, again)
         self.assertEqual(self.there(), ["busy", "lost"])
