@@ -412,7 +412,7 @@ void fake_outside(struct engine *e, const char *id, enum fake_outside what)
     pthread_mutex_unlock(&fake_lock);
     if (what == FAKE_OUTSIDE_REMOVED)
         fake_kill(id);
-    engine_tell(e, &news);
+    engine_send_news(e, &news);
 }
 
 void fake_new_image(void)

@@ -35,7 +35,7 @@ enum {
 };
 #define BUILD_TIMEOUT (6 * 3600 * USEC_PER_SEC)
 
-struct build_step {
+struct build_step_state {
     uint64_t began;
     char part[4]; /* the first bytes of a character, whose rest has not come yet */
     size_t n_part;
@@ -50,7 +50,7 @@ struct build {
 
     pthread_mutex_t lock; /* protects the members up to the next comment */
     int out;
-    struct build_step *steps;
+    struct build_step_state *steps;
     size_t n_steps;
     struct buf line;
 
@@ -166,14 +166,14 @@ static void engine_build_end_line(struct build *b)
     engine_build_send_line(b);
 }
 
-static struct build_step *engine_build_step_of(struct build *b, unsigned step)
+static struct build_step_state *engine_build_step_of(struct build *b, unsigned step)
 {
     return step && step <= b->n_steps ? &b->steps[step - 1] : NULL;
 }
 
 static uint64_t engine_build_step_ms(struct build *b, unsigned step)
 {
-    const struct build_step *s = engine_build_step_of(b, step);
+    const struct build_step_state *s = engine_build_step_of(b, step);
 
     return s ? (time_mono() - s->began) / USEC_PER_MSEC : 0;
 }
@@ -185,7 +185,7 @@ unsigned build_step_begin(struct build *b, const struct build_step_info *s)
     pthread_mutex_lock(&b->lock);
     if (b->n_steps < BUILD_STEPS_MAX) {
         b->steps = xreallocarray(b->steps, b->n_steps + 1, sizeof(*b->steps));
-        b->steps[b->n_steps++] = (struct build_step){.began = time_mono()};
+        b->steps[b->n_steps++] = (struct build_step_state){.began = time_mono()};
         id = (unsigned)b->n_steps;
         engine_build_begin_line(b, "step", id);
         if (s->stage && *s->stage)
@@ -246,7 +246,7 @@ void build_step_output(struct build *b, unsigned step, enum build_stream stream,
                        size_t len)
 {
     _cleanup_free_ char *joined = NULL;
-    struct build_step *s;
+    struct build_step_state *s;
     size_t keep;
 
     pthread_mutex_lock(&b->lock);
@@ -282,7 +282,7 @@ void build_step_progress(struct build *b, unsigned step, const char *what, uint6
 
 void build_step_end(struct build *b, unsigned step, const char *error)
 {
-    struct build_step *s;
+    struct build_step_state *s;
 
     pthread_mutex_lock(&b->lock);
     s = engine_build_step_of(b, step);
@@ -388,7 +388,7 @@ static void engine_build_maybe_done(void *arg)
     engine_build_free(b);
 }
 
-static void engine_build_tell_lines(struct build *b)
+static void engine_build_pass_lines(struct build *b)
 {
     const char *data = buf_data(&b->lines), *last = memrchr(data, '\n', b->lines.len);
     size_t len = last ? (size_t)(last - data) + 1 : 0;
@@ -412,7 +412,7 @@ static void engine_build_on_readable(void *arg, int events _unused_)
         return;
     }
     buf_commit(&b->lines, (size_t)n);
-    engine_build_tell_lines(b); /* may hold or cancel the build, never frees it */
+    engine_build_pass_lines(b); /* may hold or cancel the build, never frees it */
 }
 
 static void engine_build_done(void *arg)

@@ -37,7 +37,7 @@ static int opener_await_other(struct engine_opener *f, const struct deadline *by
 }
 
 /* With the lock held; releases it while the backend opens. */
-static int opener_open_myself(struct engine *e, const struct deadline *by, struct err *err)
+static int opener_open_here(struct engine *e, const struct deadline *by, struct err *err)
 {
     struct engine_opener *f = e->opener;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -64,7 +64,7 @@ int opener_open(struct engine *e, const struct deadline *by, struct err *err)
 
     pthread_mutex_lock(&f->lock);
     if (!f->opened)
-        r = f->opening ? opener_await_other(f, by, err) : opener_open_myself(e, by, err);
+        r = f->opening ? opener_await_other(f, by, err) : opener_open_here(e, by, err);
     pthread_mutex_unlock(&f->lock);
     return r < 0 ? err_wrap(err, "engine '%s' cannot be used", e->ops->name) : 0;
 }
@@ -133,7 +133,7 @@ static void opener_news_push(struct engine_opener *f, const struct engine_news *
     f->last = &i->next;
 }
 
-void engine_tell(struct engine *e, const struct engine_news *news)
+void engine_send_news(struct engine *e, const struct engine_news *news)
 {
     struct engine_opener *f = e->opener;
     uint64_t one = 1;

@@ -12,10 +12,10 @@
  * timeout. */
 #define SUPERVISOR_CONN_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
 
-static void supervisor_calls_ask(struct supervisor_conn *l, struct shim_writer *w, int fd,
-                                 uint64_t timeout, supervisor_result_fn done, void *arg)
+static void supervisor_calls_request(struct supervisor_conn *l, struct shim_writer *w, int fd,
+                                     uint64_t timeout, supervisor_result_fn done, void *arg)
 {
-    struct supervisor_request *q = supervisor_conn_ask(l, w, fd, timeout);
+    struct supervisor_request *q = supervisor_conn_request(l, w, fd, timeout);
 
     q->done = done;
     q->arg = arg;
@@ -35,7 +35,7 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
     supervisor_conn_begin(l, &w, exec_message_type(req), NULL);
     exec_message_put(&w, req);
     /* No deadline: a start must not be reported as failed and then happen later. */
-    q = supervisor_conn_ask(l, &w, fd, 0);
+    q = supervisor_conn_request(l, &w, fd, 0);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
 }
 
@@ -53,7 +53,7 @@ void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_
 
     supervisor_conn_begin(l, &w, SHIM_ATTACH, exec);
     supervisor_calls_put_offsets(&w, stdout_ack, stderr_ack);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
@@ -61,7 +61,7 @@ void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
     struct shim_writer w;
 
     supervisor_conn_begin(l, &w, SHIM_DETACH, exec);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
@@ -71,7 +71,7 @@ void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t s
 
     supervisor_conn_begin(l, &w, SHIM_ACK, exec);
     supervisor_calls_put_offsets(&w, stdout_ack, stderr_ack);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig,
@@ -81,7 +81,7 @@ void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig
 
     supervisor_conn_begin(l, &w, SHIM_SIGNAL, exec);
     shim_put_u64(&w, SHIM_TAG_SIGNAL, (uint64_t)sig);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_cause cause,
@@ -91,7 +91,7 @@ void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_
 
     supervisor_conn_begin(l, &w, SHIM_KILL, exec);
     shim_put_u64(&w, SHIM_TAG_CAUSE, cause);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_t rows,
@@ -102,7 +102,7 @@ void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_
     supervisor_conn_begin(l, &w, SHIM_RESIZE, exec);
     shim_put_u64(&w, SHIM_TAG_ROWS, rows);
     shim_put_u64(&w, SHIM_TAG_COLS, cols);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec)
@@ -110,7 +110,7 @@ void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec)
     struct shim_writer w;
 
     supervisor_conn_begin(l, &w, SHIM_STDIN_CLOSE, exec);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool for_good,
@@ -121,7 +121,7 @@ void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool f
     supervisor_conn_begin(l, &w, SHIM_STOP, NULL);
     shim_put_u64(&w, SHIM_TAG_GRACE, grace_usec);
     shim_put_u64(&w, SHIM_TAG_FLAGS, for_good ? SHIM_STOP_FOR_GOOD : 0);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result_fn done, void *arg)
@@ -129,7 +129,7 @@ void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result
     struct shim_writer w;
 
     supervisor_conn_begin(l, &w, on ? SHIM_PAUSE : SHIM_RESUME, NULL);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, void *arg)
@@ -138,7 +138,7 @@ void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, 
     struct supervisor_request *q;
 
     supervisor_conn_begin(l, &w, SHIM_STATS, NULL);
-    q = supervisor_conn_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT);
+    q = supervisor_conn_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT);
     q->stats_done = done;
     q->arg = arg;
 }
@@ -150,7 +150,7 @@ void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_r
 
     supervisor_conn_begin(l, &w, SHIM_DIAL, NULL);
     shim_put_u64(&w, SHIM_TAG_PORT, port);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg)
@@ -158,7 +158,7 @@ void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn do
     struct shim_writer w;
 
     supervisor_conn_begin(l, &w, SHIM_LISTENER, NULL);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,
@@ -170,7 +170,7 @@ void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into
     supervisor_conn_begin(l, &w, SHIM_COPY, NULL);
     shim_put_str(&w, SHIM_TAG_PATH, path);
     shim_put_u64(&w, SHIM_TAG_DIRECTION, into);
-    q = supervisor_conn_ask(l, &w, tar_fd, 0);
+    q = supervisor_conn_request(l, &w, tar_fd, 0);
     q->stats_done = done;
     q->arg = arg;
 }

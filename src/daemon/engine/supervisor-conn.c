@@ -145,8 +145,8 @@ static void supervisor_conn_break(struct supervisor_conn *l, const char *why)
 
 /* A start that never reached the supervisor: no record exists, so this makes the one it would
  * write. */
-static void supervisor_conn_tell_start_failed(struct supervisor_conn *l, const char *exec,
-                                              const struct err *err)
+static void supervisor_conn_report_start_failed(struct supervisor_conn *l, const char *exec,
+                                                const struct err *err)
 {
     struct end_record rec = {
         .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = err->code};
@@ -158,15 +158,15 @@ static void supervisor_conn_tell_start_failed(struct supervisor_conn *l, const c
         l->events->ended(l->arg, exec, &rec);
 }
 
-static void supervisor_conn_request_tell(struct supervisor_conn *l, struct supervisor_request *q,
-                                         const struct err *err, int fd, char **stats)
+static void supervisor_conn_request_report(struct supervisor_conn *l, struct supervisor_request *q,
+                                           const struct err *err, int fd, char **stats)
 {
     if (q->stats_done)
         q->stats_done(q->arg, err, err ? NULL : stats);
     else if (q->done)
         q->done(q->arg, err, TAKE_FD(fd));
     else if (*q->exec && err)
-        supervisor_conn_tell_start_failed(l, q->exec, err);
+        supervisor_conn_report_start_failed(l, q->exec, err);
     fd_close(fd);
 }
 
@@ -201,18 +201,18 @@ static struct supervisor_request *supervisor_conn_request_take_due(struct superv
 }
 
 /* On a dead connection `closed` reports the end of execs, also of those that came too late. */
-static void supervisor_conn_tell_due(struct supervisor_conn *l)
+static void supervisor_conn_report_due(struct supervisor_conn *l)
 {
     struct supervisor_request *q;
 
     while (!l->freed && (q = supervisor_conn_request_take_due(l))) {
         if (!*q->exec || !l->broken)
-            supervisor_conn_request_tell(l, q, &q->err, -1, NULL);
+            supervisor_conn_request_report(l, q, &q->err, -1, NULL);
         supervisor_conn_request_free(q);
     }
 }
 
-static void supervisor_conn_tell_closed(struct supervisor_conn *l)
+static void supervisor_conn_report_closed(struct supervisor_conn *l)
 {
     while (!l->freed && l->requests) {
         struct supervisor_request *q = l->requests;
@@ -221,7 +221,7 @@ static void supervisor_conn_tell_closed(struct supervisor_conn *l)
         if (!q->err.code)
             err_set(&q->err, ERR_ENGINE, "the sandbox has ended");
         if (!*q->exec) /* an exec that was sent may have begun */
-            supervisor_conn_request_tell(l, q, &q->err, -1, NULL);
+            supervisor_conn_request_report(l, q, &q->err, -1, NULL);
         supervisor_conn_request_free(q);
     }
     if (l->freed)
@@ -295,7 +295,7 @@ static void supervisor_conn_on_answer(struct supervisor_conn *l, struct supervis
 
     if (!q)
         return; /* not requested, or timed out: the descriptor is closed */
-    supervisor_conn_request_tell(l, q, m->err.code ? &m->err : NULL, TAKE_FD(m->fd), m->stats);
+    supervisor_conn_request_report(l, q, m->err.code ? &m->err : NULL, TAKE_FD(m->fd), m->stats);
     supervisor_conn_request_free(q);
 }
 
@@ -449,7 +449,7 @@ static bool supervisor_conn_send_now(struct supervisor_conn *l, const void *data
 }
 
 /* The socket may report room while the kernel is short of memory. */
-static void supervisor_conn_watch_line(struct supervisor_conn *l)
+static void supervisor_conn_watch_socket(struct supervisor_conn *l)
 {
     if (!l->broken)
         loop_watch_set(l->watch, l->out_first && !l->out_at ? LOOP_READ | LOOP_WRITE : LOOP_READ);
@@ -465,7 +465,7 @@ static void supervisor_conn_flush_queue(struct supervisor_conn *l)
             break;
         supervisor_conn_outgoing_pop(l);
     }
-    supervisor_conn_watch_line(l);
+    supervisor_conn_watch_socket(l);
 }
 
 static void supervisor_conn_on_timer(void *arg)
@@ -473,11 +473,11 @@ static void supervisor_conn_on_timer(void *arg)
     struct supervisor_conn *l = arg;
 
     supervisor_conn_enter(l);
-    supervisor_conn_tell_due(l);
+    supervisor_conn_report_due(l);
     if (!l->freed && !l->broken && l->out_at && time_mono() >= l->out_at)
         supervisor_conn_flush_queue(l);
     if (!l->freed && l->broken)
-        supervisor_conn_tell_closed(l);
+        supervisor_conn_report_closed(l);
     if (!l->freed)
         supervisor_conn_timer_arm(l);
     supervisor_conn_leave(l);
@@ -508,7 +508,7 @@ static void supervisor_conn_enqueue(struct supervisor_conn *l, const void *data,
     *l->out_last = o;
     l->out_last = &o->next;
     l->out_bytes += len;
-    supervisor_conn_watch_line(l);
+    supervisor_conn_watch_socket(l);
     supervisor_conn_timer_arm(l);
 }
 
@@ -533,14 +533,14 @@ static int supervisor_conn_send(struct supervisor_conn *l, struct shim_writer *w
 }
 
 /* A message whose answer nobody needs. It cannot be refused; it can only end the connection. */
-void supervisor_conn_tell(struct supervisor_conn *l, struct shim_writer *w)
+void supervisor_conn_notify(struct supervisor_conn *l, struct shim_writer *w)
 {
     if (supervisor_conn_send(l, w, -1, SUPERVISOR_CONN_QUEUE_HARD, NULL) < 0 && !l->broken)
         supervisor_conn_break(l, "the supervisor does not read");
 }
 
-struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct shim_writer *w,
-                                               int fd, uint64_t timeout)
+struct supervisor_request *supervisor_conn_request(struct supervisor_conn *l, struct shim_writer *w,
+                                                   int fd, uint64_t timeout)
 {
     struct supervisor_request *q = xnew0(struct supervisor_request);
 

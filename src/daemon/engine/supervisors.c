@@ -156,8 +156,8 @@ static int supervisors_end_child(pid_t pid, const char *id, const struct deadlin
     return r;
 }
 
-static int supervisors_end_stranger(const struct supervisors *s, const char *id,
-                                    const struct deadline *by, struct err *err)
+static int supervisors_end_peer(const struct supervisors *s, const char *id,
+                                const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int sock = -1, pidfd = -1;
     int r;
@@ -179,7 +179,7 @@ int supervisors_end(struct supervisors *s, const char *id, const struct deadline
     pid_t pid = supervisors_child_take(s, id);
     int r;
 
-    r = pid ? supervisors_end_child(pid, id, by, &why) : supervisors_end_stranger(s, id, by, &why);
+    r = pid ? supervisors_end_child(pid, id, by, &why) : supervisors_end_peer(s, id, by, &why);
     if (r < 0 && pid)
         supervisors_add(s, id, pid); /* we still have to reap it */
     return r < 0 && r != -ERR_NOT_FOUND ? err_move(err, &why) : 0;

@@ -47,7 +47,7 @@ struct build_run {
     char *to; /* folder for the step's files, below the store */
     int conn; /* to the supervisor */
     struct journal_reader readers[JOURNAL_STREAMS];
-    uint64_t told[JOURNAL_STREAMS];
+    uint64_t passed[JOURNAL_STREAMS];
     struct end_record end;
     bool ended;
 };
@@ -89,15 +89,15 @@ static const struct build_secret *build_run_find_secret(const struct build_reque
 }
 
 /* A secret as ripcord-build asks for it. */
-struct secret_ask {
+struct secret_request {
     const char *id, *name, *target, *env;
     bool required, has_owner, has_mode;
     uint64_t uid, gid, mode;
 };
 
-static int build_run_read_secret(const json_t *doc, struct secret_ask *ret, struct err *err)
+static int build_run_read_secret(const json_t *doc, struct secret_request *ret, struct err *err)
 {
-    struct secret_ask a = {.id = ""};
+    struct secret_request a = {.id = ""};
     const struct json_field fields[] = {{"id", JSON_FIELD_STRING, &a.id},
                                         {"name", JSON_FIELD_STRING, &a.name},
                                         {"target", JSON_FIELD_STRING, &a.target},
@@ -122,7 +122,7 @@ static int build_run_read_secret(const json_t *doc, struct secret_ask *ret, stru
 }
 
 static int build_run_give_secret(struct build_run *x, const struct build_secret *s,
-                                 const struct secret_ask *a, struct err *err)
+                                 const struct secret_request *a, struct err *err)
 {
     struct exec_request *q = &x->first;
     int r;
@@ -156,7 +156,7 @@ static int build_run_add_secrets(struct build_run *x, const struct build_request
     int r = 0;
 
     json_array_foreach (list, i, doc) {
-        struct secret_ask a = {.id = ""};
+        struct secret_request a = {.id = ""};
         const struct build_secret *s;
 
         r = build_run_read_secret(doc, &a, err);
@@ -316,29 +316,29 @@ static int build_run_open_journals(struct build_run *x, struct err *err)
 }
 
 /* Passes on the output up to `end`. Output that the journal has dropped already is skipped. */
-static int build_run_tell_output(struct build_run *x, enum journal_stream stream, uint64_t end,
+static int build_run_pass_output(struct build_run *x, enum journal_stream stream, uint64_t end,
                                  struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     enum build_stream as = stream == JOURNAL_STDOUT ? BUILD_STDOUT : BUILD_STDERR;
 
-    while (x->told[stream] < end) {
-        ssize_t n = journal_reader_read(&x->readers[stream], x->told[stream], piece,
-                                        MIN((uint64_t)PIECE, end - x->told[stream]), err);
+    while (x->passed[stream] < end) {
+        ssize_t n = journal_reader_read(&x->readers[stream], x->passed[stream], piece,
+                                        MIN((uint64_t)PIECE, end - x->passed[stream]), err);
 
         if (n == -ERR_NOT_FOUND) {
             uint64_t last;
 
             if (err)
                 err_done(err);
-            n = journal_reader_extent(&x->readers[stream], &x->told[stream], &last, err);
+            n = journal_reader_extent(&x->readers[stream], &x->passed[stream], &last, err);
             if (n >= 0)
                 continue;
         }
         if (n <= 0)
             return (int)n;
         build_step_output(x->b, x->step, as, piece, (size_t)n);
-        x->told[stream] += (uint64_t)n;
+        x->passed[stream] += (uint64_t)n;
     }
     return 0;
 }
@@ -363,8 +363,8 @@ static int build_run_send_ack(const struct build_run *x, struct err *err)
 
     shim_begin(&w, SHIM_ACK, 0);
     shim_put_str(&w, SHIM_TAG_EXEC, x->first.id);
-    shim_put_u64(&w, SHIM_TAG_STDOUT, x->told[JOURNAL_STDOUT]);
-    shim_put_u64(&w, SHIM_TAG_STDERR, x->told[JOURNAL_STDERR]);
+    shim_put_u64(&w, SHIM_TAG_STDOUT, x->passed[JOURNAL_STDOUT]);
+    shim_put_u64(&w, SHIM_TAG_STDERR, x->passed[JOURNAL_STDERR]);
     r = build_run_send(x, &w, err);
     shim_writer_done(&w);
     return r;
@@ -383,12 +383,12 @@ static int build_run_ask_listener(const struct build_run *x, struct err *err)
     return r;
 }
 
-static void build_run_tell_packages(const struct build_run *x, int fd)
+static void build_run_send_packages_news(const struct build_run *x, int fd)
 {
     struct engine_news news = {.kind = ENGINE_NEWS_PACKAGES, .fd = fd};
 
     memcpy(news.id, x->req.id, sizeof(news.id));
-    engine_tell(&x->n->engine, &news);
+    engine_send_news(&x->n->engine, &news);
 }
 
 static int build_run_on_output(struct build_run *x, uint64_t out, uint64_t errors, struct err *err)
@@ -397,10 +397,10 @@ static int build_run_on_output(struct build_run *x, uint64_t out, uint64_t error
 
     if (r < 0)
         return r;
-    r = build_run_tell_output(x, JOURNAL_STDOUT, out, err);
+    r = build_run_pass_output(x, JOURNAL_STDOUT, out, err);
     if (r < 0)
         return r;
-    r = build_run_tell_output(x, JOURNAL_STDERR, errors, err);
+    r = build_run_pass_output(x, JOURNAL_STDERR, errors, err);
     if (r < 0)
         return r;
     return build_run_send_ack(x, err);
@@ -444,7 +444,7 @@ static int build_run_on_message(struct build_run *x, const char *packet, size_t 
     if (rd.head.type == SHIM_ENDED && record.data)
         return build_run_on_ended(x, record.data, record.length, err);
     if (rd.head.type == SHIM_RESULT && rd.head.seq == LISTENER_SEQ && *fd >= 0)
-        build_run_tell_packages(x, TAKE_FD(*fd));
+        build_run_send_packages_news(x, TAKE_FD(*fd));
     return 0;
 }
 
@@ -576,7 +576,7 @@ static int build_run_step(struct build_run *x, struct err *err)
     r = build_run_start(x, err);
     if (r >= 0)
         r = build_run_follow(x, err);
-    build_run_tell_packages(x, -1);
+    build_run_send_packages_news(x, -1);
     by = deadline_in(UNDO_TIMEOUT);
     if (r >= 0)
         r = build_run_finish(x, &by, err);

@@ -26,7 +26,7 @@ struct transfer_listener {
     int fd;
 };
 
-static void build_transfer_tell(const struct transfer_listener *l, const char *line, size_t len)
+static void build_transfer_report(const struct transfer_listener *l, const char *line, size_t len)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *p;
@@ -42,12 +42,12 @@ static void build_transfer_tell(const struct transfer_listener *l, const char *l
                             (uint64_t)json_integer_value(json_object_get(p, "total")));
 }
 
-static void build_transfer_tell_lines(const struct transfer_listener *l, struct buf *b)
+static void build_transfer_report_lines(const struct transfer_listener *l, struct buf *b)
 {
     for (const char *end; (end = memchr(buf_data(b), '\n', b->len));) {
         size_t len = (size_t)(end - buf_data(b));
 
-        build_transfer_tell(l, buf_data(b), len);
+        build_transfer_report(l, buf_data(b), len);
         buf_consume(b, len + 1);
     }
 }
@@ -70,7 +70,7 @@ static void *build_transfer_listen_on(void *arg)
         n = read(l->fd, piece, sizeof(piece));
         if (n > 0 && buf_append(&b, piece, (size_t)n) < 0)
             break;
-        build_transfer_tell_lines(l, &b);
+        build_transfer_report_lines(l, &b);
     }
     l->fd = fd_close(l->fd);
     return NULL;

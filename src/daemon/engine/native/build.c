@@ -69,7 +69,7 @@ static int native_build_begin(struct native_builder *x, struct err *err)
 }
 
 /* Deletes its temporary folder, in the background. */
-static void native_build_throw_away(const struct native_builder *x)
+static void native_build_delete_folder(const struct native_builder *x)
 {
     _cleanup_free_ char *store = native_store_path(x->n), *path = xasprintf("%s/tmp", store);
     _cleanup_close_ int tmp = -1;
@@ -208,7 +208,7 @@ static int native_build_read_more(struct native_builder *x, struct err *err)
     return 0;
 }
 
-static int native_build_converse(struct native_builder *x, struct err *err)
+static int native_build_read_messages(struct native_builder *x, struct err *err)
 {
     int r = native_build_send_request(x, err);
 
@@ -260,7 +260,7 @@ static int native_build_make_name(struct native_builder *x, struct err *err)
 
 /* The processes that build stages have its stdout and die with it, a moment later. Nothing may
  * be removed under them, so this waits until the pipe is closed. */
-static void native_build_await_silence(int said)
+static void native_build_await_stages(int said)
 {
     struct deadline by = deadline_in(SILENCE_TIMEOUT);
     struct pollfd p = {.fd = said, .events = POLLIN};
@@ -284,7 +284,7 @@ static int native_build_work(struct native_builder *x, struct err *err)
     r = native_build_begin(x, err);
     if (r < 0)
         return r;
-    return native_build_converse(x, err);
+    return native_build_read_messages(x, err);
 }
 
 /* A builder that has sent its result ends by itself. */
@@ -299,9 +299,9 @@ static void native_build_end(struct native_builder *x)
     if (!x->over || program_finish(&x->process, x->by, &rest, &status, NULL) < 0) {
         said = fcntl(x->process.out, F_DUPFD_CLOEXEC, 0);
         program_end(&x->process);
-        native_build_await_silence(said);
+        native_build_await_stages(said);
     }
-    native_build_throw_away(x);
+    native_build_delete_folder(x);
 }
 
 int native_build(struct engine *e, const struct build_request *req, struct build *b,

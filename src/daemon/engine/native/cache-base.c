@@ -333,7 +333,7 @@ int cache_base_drop(struct cache_base *b, const char *tool, struct err *err)
 }
 
 /* Reads the generation of a run; false: none, or the empty one. */
-static bool cache_base_noted(int runs, const char *id, char name[static NAME_SIZE])
+static bool cache_base_read_link(int runs, const char *id, char name[static NAME_SIZE])
 {
     _cleanup_free_ char *link = xasprintf("%s/" CACHE_BASE_LINK, id);
     ssize_t n = readlinkat(runs, link, name, NAME_SIZE - 1);
@@ -347,7 +347,7 @@ bool cache_base_is_old(struct cache_base *b, int runs, const char *id)
     char name[NAME_SIZE];
     bool old;
 
-    if (!b->dir || !cache_base_noted(runs, id, name))
+    if (!b->dir || !cache_base_read_link(runs, id, name))
         return false;
     pthread_mutex_lock(&b->lock);
     old = !STREQ(name, b->current);
@@ -367,7 +367,7 @@ static char **cache_base_in_use(const struct cache_base *b, int runs)
     for (char **id = ids; id && *id; id++) {
         char name[NAME_SIZE];
 
-        if (cache_base_noted(runs, *id, name))
+        if (cache_base_read_link(runs, *id, name))
             strv_add(&used, name);
     }
     return used;

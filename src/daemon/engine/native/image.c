@@ -299,8 +299,8 @@ static int image_run_tool(const struct native_engine *n, const struct image_tool
 /* ---- a sandbox's own copy ---- */
 
 /* Deletes the copies of an earlier spec, and unfinished ones of a daemon that was killed. */
-static int image_throw_others(struct native_engine *n, int sandbox, const char *own,
-                              struct err *err)
+static int image_delete_old_copies(struct native_engine *n, int sandbox, const char *own,
+                                   struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     _cleanup_strv_ char **names = NULL;
@@ -345,7 +345,7 @@ int native_image_own(struct native_engine *n, const struct sandbox_request *req,
                      const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *own = image_own_name(&req->spec);
-    int r = req->fresh ? 0 : image_throw_others(n, sandbox, own, err);
+    int r = req->fresh ? 0 : image_delete_old_copies(n, sandbox, own, err);
 
     if (r < 0 || !own || faccessat(sandbox, own, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return r;
@@ -379,8 +379,8 @@ void image_transfer_end(struct native_engine *n)
     pthread_mutex_unlock(&n->lock);
 }
 
-static int native_image_transfer(struct native_engine *n, const struct image_tool *t,
-                                 const struct deadline *by, char **ret, struct err *err)
+static int image_run_transfer(struct native_engine *n, const struct image_tool *t,
+                              const struct deadline *by, char **ret, struct err *err)
 {
     int r = image_transfer_begin(n, err);
 
@@ -391,21 +391,21 @@ static int native_image_transfer(struct native_engine *n, const struct image_too
     return r;
 }
 
-static int image_import_image(struct native_engine *n, const struct image_import *req,
-                              const struct deadline *by, char **ret, struct err *err)
+static int image_run_import(struct native_engine *n, const struct image_import *req,
+                            const struct deadline *by, char **ret, struct err *err)
 {
     const struct image_tool t = {
         .verb = "import", .arg = req->name, .in = req->archive, .data = -1};
 
-    return native_image_transfer(n, &t, by, ret, err);
+    return image_run_transfer(n, &t, by, ret, err);
 }
 
-static int image_export_image(struct native_engine *n, const struct image_export *req,
-                              const struct deadline *by, char **ret, struct err *err)
+static int image_run_export(struct native_engine *n, const struct image_export *req,
+                            const struct deadline *by, char **ret, struct err *err)
 {
     const struct image_tool t = {"export", req->name, req->format, n->devnull, req->archive};
 
-    return native_image_transfer(n, &t, by, ret, err);
+    return image_run_transfer(n, &t, by, ret, err);
 }
 
 /* ripcord-image reads the digests of the images in use from its stdin. */
@@ -477,9 +477,9 @@ int native_image(struct engine *e, const struct image_op *req, const struct dead
     case IMAGE_SHOW:
         return image_show_images(n, req->show.name, ret, err);
     case IMAGE_IMPORT:
-        return image_import_image(n, &req->import, by, ret, err);
+        return image_run_import(n, &req->import, by, ret, err);
     case IMAGE_EXPORT:
-        return image_export_image(n, &req->export, by, ret, err);
+        return image_run_export(n, &req->export, by, ret, err);
     case IMAGE_PULL:
         return native_pull(n, &req->pull, by, ret, err);
     case IMAGE_PUSH:

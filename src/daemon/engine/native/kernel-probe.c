@@ -42,7 +42,7 @@ static _noreturn_ void kernel_probe_report_and_exit(int fd, kernel_probe_fn fn, 
 }
 
 /* Reads the child's report: "\n" is success, nothing means that the child was killed. */
-static int kernel_probe_hear_report(pid_t pid, int fd, struct err *err)
+static int kernel_probe_read_report(pid_t pid, int fd, struct err *err)
 {
     struct deadline by = deadline_in(KERNEL_PROBE_TIMEOUT);
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -87,14 +87,14 @@ int kernel_probe_user_namespace(struct err *err)
     if (pid == 0)
         kernel_probe_report_and_exit(p[1], kernel_probe_use_user_namespace, NULL);
     fd_close(p[1]);
-    r = pid < 0 ? err_sys(err, errno, "fork") : kernel_probe_hear_report(pid, p[0], err);
+    r = pid < 0 ? err_sys(err, errno, "fork") : kernel_probe_read_report(pid, p[0], err);
     fd_close(p[0]);
     return r;
 }
 
 /* ---- in namespaces as a sandbox has them ---- */
 
-struct inside {
+struct probe_child {
     kernel_probe_fn fn;
     void *arg;
     int go; /* readable when the maps are written */
@@ -102,7 +102,7 @@ struct inside {
 
 static int kernel_probe_run_inside(void *arg, struct err *err)
 {
-    const struct inside *in = arg;
+    const struct probe_child *in = arg;
     char c;
 
     if (read(in->go, &c, 1) != 1)
@@ -125,7 +125,7 @@ static int kernel_probe_in_namespaces(uint64_t flags, bool ranges, kernel_probe_
                                       struct err *err)
 {
     _cleanup_close_ int report = -1, report_in = -1, go = -1, go_in = -1;
-    struct inside in = {.fn = fn, .arg = arg};
+    struct probe_child in = {.fn = fn, .arg = arg};
     int p[2], r;
     pid_t pid;
 
@@ -149,12 +149,12 @@ static int kernel_probe_in_namespaces(uint64_t flags, bool ranges, kernel_probe_
     r = kernel_probe_write_maps(pid, ranges, err);
     if (r < 0) {
         go_in = fd_close(go_in); /* the child ends */
-        kernel_probe_hear_report(pid, report, NULL);
+        kernel_probe_read_report(pid, report, NULL);
         return r;
     }
     fd_write_all(go_in, "g", 1);
     go_in = fd_close(go_in);
-    return kernel_probe_hear_report(pid, report, err);
+    return kernel_probe_read_report(pid, report, err);
 }
 
 static int kernel_probe_do_nothing(void *arg _unused_)

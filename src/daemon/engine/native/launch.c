@@ -250,7 +250,7 @@ static int native_launch_start_shim(struct native_launch *l, struct err *err)
 /* ---- the whole ---- */
 
 /* Adds the text of the shim's log to the error, when the shim ended without a message. */
-static void native_launch_add_last_words(const struct native_launch *l, struct err *err)
+static void native_launch_add_log(const struct native_launch *l, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/shim.log", l->req->id);
     _cleanup_free_ char *text = NULL;
@@ -272,7 +272,7 @@ static int native_launch_await_ready(struct native_launch *l, const struct deadl
 
     r = handshake_start(l->control, l->req, by, sandbox, err);
     if (r == -ERR_ENGINE)
-        native_launch_add_last_words(l, err);
+        native_launch_add_log(l, err);
     return r;
 }
 

@@ -33,7 +33,7 @@ static int run_sweep_cgroups(struct native_engine *n, const char *id, const stru
 }
 
 /* For a sandbox that does not start again: empty cgroups can wait for the reaper. */
-static int run_leave_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
+static int run_queue_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
                              struct err *err)
 {
     if (!cgroup_is_rest(NATIVE_CGROUP_PARENT, n->root_id, id))
@@ -89,5 +89,5 @@ int native_cleanup(struct engine *e, const char *id, const struct deadline *by, 
 
 int native_end(struct native_engine *n, const char *id, const struct deadline *by, struct err *err)
 {
-    return run_end(n, id, by, run_leave_cgroups, err);
+    return run_end(n, id, by, run_queue_cgroups, err);
 }

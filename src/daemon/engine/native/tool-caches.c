@@ -17,7 +17,7 @@
 #include "lib/base/usage.h"
 #include "lib/base/xalloc.h"
 
-struct filling {
+struct cache_planner {
     struct native_engine *n;
     const struct sandbox_request *req;
     struct plan *p;
@@ -58,7 +58,7 @@ static struct plan_cache *native_tool_caches_add(struct plan *p, enum plan_cache
     return c;
 }
 
-static int native_tool_caches_make_shared(const struct filling *f, const char *name,
+static int native_tool_caches_make_shared(const struct cache_planner *f, const char *name,
                                           struct err *err)
 {
     int dir = f->n->shared_caches;
@@ -72,7 +72,7 @@ static int native_tool_caches_make_shared(const struct filling *f, const char *n
                : 0;
 }
 
-static int native_tool_caches_add_shared(const struct filling *f, const struct cache_tool *t,
+static int native_tool_caches_add_shared(const struct cache_planner *f, const struct cache_tool *t,
                                          struct err *err)
 {
     const char *group = cache_group_of(&f->req->spec, t);
@@ -87,8 +87,8 @@ static int native_tool_caches_add_shared(const struct filling *f, const struct c
 }
 
 /* Deletes what an earlier run wrote. On a disk of the sandbox's own the shim does that. */
-static int native_tool_caches_add_readonly(const struct filling *f, const struct cache_tool *t,
-                                           struct err *err)
+static int native_tool_caches_add_readonly(const struct cache_planner *f,
+                                           const struct cache_tool *t, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/caches", f->req->id);
     _cleanup_close_ int dir = -1;
@@ -102,7 +102,7 @@ static int native_tool_caches_add_readonly(const struct filling *f, const struct
     return r;
 }
 
-static int native_tool_caches_add_tool(const struct filling *f, const struct cache_tool *t,
+static int native_tool_caches_add_tool(const struct cache_planner *f, const struct cache_tool *t,
                                        enum spec_cache_mode mode, struct err *err)
 {
     bool below = cache_is_below_root(t);
@@ -130,8 +130,8 @@ static int native_tool_caches_add_tool(const struct filling *f, const struct cac
 
 /* ---- all tools ---- */
 
-static int native_tool_caches_without(struct filling *f, const char *what, struct err *why,
-                                      struct err *err)
+static int native_tool_caches_report_missing(struct cache_planner *f, const char *what,
+                                             struct err *why, struct err *err)
 {
     if (f->n->cache_required) {
         err_move(err, why);
@@ -142,7 +142,7 @@ static int native_tool_caches_without(struct filling *f, const char *what, struc
     return 0;
 }
 
-static int native_tool_caches_add_tools(struct filling *f, struct err *err)
+static int native_tool_caches_add_tools(struct cache_planner *f, struct err *err)
 {
     const struct cache_tool *t;
 
@@ -153,7 +153,7 @@ static int native_tool_caches_add_tools(struct filling *f, struct err *err)
         if (native_tool_caches_add_tool(f, t, cache_mode_of(&f->req->spec, t), &why) >= 0)
             continue;
         f->missing |= 1U << i;
-        r = native_tool_caches_without(f, t->name, &why, err);
+        r = native_tool_caches_report_missing(f, t->name, &why, err);
         if (r < 0)
             return r;
     }
@@ -163,7 +163,7 @@ static int native_tool_caches_add_tools(struct filling *f, struct err *err)
 static bool native_tool_caches_is_there(const void *arg, const struct cache_tool *t,
                                         enum spec_cache_mode mode)
 {
-    const struct filling *f = arg;
+    const struct cache_planner *f = arg;
     size_t i = 0;
 
     (void)mode;
@@ -186,7 +186,7 @@ static uint32_t native_tool_caches_modes_of(const struct sandbox_spec *spec)
 int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req, int run,
                      struct plan *p, char ***env, char ***warnings, struct err *err)
 {
-    struct filling f = {.n = n, .req = req, .p = p, .warnings = warnings};
+    struct cache_planner f = {.n = n, .req = req, .p = p, .warnings = warnings};
     uint32_t modes = native_tool_caches_modes_of(&req->spec);
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
@@ -196,7 +196,7 @@ int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req,
     f.private_base = !(modes & (1U << CACHE_LAYERED | 1U << CACHE_READONLY));
     r = cache_base_take(&n->base, f.private_base, run, &p->cache_base, &why);
     if (r < 0)
-        return native_tool_caches_without(&f, CACHE_ALL, &why, err);
+        return native_tool_caches_report_missing(&f, CACHE_ALL, &why, err);
     p->cache_owner = cache_owner(&req->spec);
     r = native_tool_caches_add_tools(&f, err);
     if (r < 0)
