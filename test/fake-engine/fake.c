@@ -216,7 +216,7 @@ static int join(struct fake_engine *f, const char *id, int *ret, struct err *err
     int pair[2], r;
 
     if (!b || !b->supervisor || !fake_supervisor_alive(b->supervisor))
-        return err_set(err, ERR_NOT_FOUND, "no supervisor of sandbox '%s' lives", id);
+        return err_set(err, ERR_NOT_FOUND, "sandbox '%s' has no running supervisor", id);
     r = make_pair(pair, err);
     if (r < 0)
         return r;
@@ -413,7 +413,7 @@ void fake_outside(struct engine *e, const char *id, enum fake_outside what)
     pthread_mutex_unlock(&fake_lock);
     if (what == FAKE_OUTSIDE_REMOVED)
         fake_kill(id);
-    engine_tell(e, &news);
+    engine_send_news(e, &news);
 }
 
 void fake_new_image(void)

@@ -164,11 +164,11 @@ struct engine_news {
     enum engine_news_kind kind;
     char id[33]; /* ENGINE_NEWS_SANDBOX, ENGINE_NEWS_PACKAGES */
     int fd;      /* ENGINE_NEWS_PACKAGES: the listening socket; -1: the step has ended.
-                    engine_tell() takes it, the listener borrows it. */
+                    engine_send_news() takes it, the listener borrows it. */
 };
 
 /* For backends, from any thread: the listener of engine_listen() gets it on the loop. */
-void engine_tell(struct engine *e, const struct engine_news *news);
+void engine_send_news(struct engine *e, const struct engine_news *news);
 
 extern const struct engine_ops engine_native_ops;
 extern const struct engine_ops engine_docker_ops;

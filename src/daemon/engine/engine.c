@@ -1,8 +1,8 @@
 /*
- * Dispatch. A call of core becomes a struct engine_call (a copy of its input, a deadline, room for the
- * result), is checked against the engine's capabilities, runs on the engine's own pool and is
- * answered on the loop. A call that fails before it reaches a worker is answered from the loop's
- * next turn, so that done() never runs inside the call that registered it.
+ * Dispatch. A call of core becomes a struct engine_call: a copy of its input, a deadline, and room
+ * for the answer. It is checked against the engine's capabilities, runs on the engine's own pool
+ * and is answered on the loop. A call that fails before it reaches a worker is answered on the
+ * loop's next turn, so that done() never runs inside the call that registered it.
  *
  * The deadline counts from the call, not from the worker: a queue that does not move is a timeout
  * too.
@@ -32,7 +32,7 @@
 #include "lib/loop/pool.h"
 #include "lib/os/rmtree.h"
 
-/* A start waits for its supervisor, so workers mostly sleep: more of them than cores pay. */
+/* A start waits for its supervisor, so workers mostly sleep: there are more of them than cores. */
 enum {
     ENGINE_WORKERS = 8,
     ENGINE_QUEUE_MAX = 4096,
@@ -125,7 +125,7 @@ static int engine_run_start(struct engine_call *c)
     int r;
 
     r = c->engine->ops->start(c->engine, &c->req, &c->by, &c->answer.sandbox, &c->err);
-    c->answer.sandbox.unenforced |= unenforced; /* what we found, and what the backend found */
+    c->answer.sandbox.unenforced |= unenforced; /* found here, and by the backend */
     return r;
 }
 
@@ -153,14 +153,14 @@ static int engine_run_connect(struct engine_call *c)
 static int engine_run_look(struct engine_call *c)
 {
     if (!c->engine->ops->look)
-        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has nothing to look at",
+        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' cannot inspect sandboxes",
                        c->engine->ops->name);
     return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->answer.sandbox, &c->err);
 }
 
 static int engine_run_prepare(struct engine_call *c)
 {
-    (void)c; /* it is open by now */
+    (void)c; /* the backend was opened before */
     return 0;
 }
 
@@ -220,7 +220,8 @@ static int engine_run_list(struct engine_call *c)
     return c->engine->ops->list(c->engine, c->specs, &c->by, &c->answer.objects, &c->err);
 }
 
-/* Execs that have a folder and no end in it: while their supervisor lives, so do they. */
+/* Counts the execs that have a folder without an end record. They live as long as their
+ * supervisor. */
 static unsigned engine_open_execs(const struct engine *e, const char *id)
 {
     _cleanup_free_ char *path = xasprintf("%s/%s", e->exec_root, id);
@@ -245,13 +246,13 @@ static int engine_count_live(struct engine_call *c, unsigned *ret)
 
     if (o->kind == OBJECT_SANDBOX)
         r = c->engine->ops->connect(c->engine, o->id, &c->by, &sandbox, &why);
-    if (r >= 0) {
+    if (r < 0 && r != -ERR_NOT_FOUND) /* its supervisor may live all the same */
+        return err_move(&c->err, &why);
+    if (r != -ERR_NOT_FOUND) {
         fd_close(sandbox.supervisor_fd);
         *ret = engine_open_execs(c->engine, o->id);
         return 0;
     }
-    if (r != -ERR_NOT_FOUND) /* it may well live */
-        return err_move(&c->err, &why);
     return c->engine->ops->live ? c->engine->ops->live(c->engine, o, &c->by, ret, &c->err) : 0;
 }
 
@@ -263,9 +264,9 @@ static int engine_run_discard(struct engine_call *c)
     if (r < 0)
         return r;
     if (live)
-        return err_set(&c->err, ERR_CONFLICT, "%u command(s) are running", live);
+        return err_set(&c->err, ERR_CONFLICT, "%u command(s) are still running", live);
     if (c->how == DISCARD_END && !c->engine->ops->end(c->engine, c->object.id, &c->by))
-        return err_set(&c->err, ERR_CONFLICT, "it runs on");
+        return err_set(&c->err, ERR_CONFLICT, "its processes are still running");
     if (c->how < DISCARD_REMOVE)
         return 0;
     if (c->object.kind == OBJECT_SANDBOX)
@@ -283,7 +284,8 @@ static int engine_run_note(struct engine_call *c)
 static int engine_run_usage(struct engine_call *c)
 {
     if (!c->engine->ops->usage)
-        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' does not measure sandboxes",
+        return err_set(&c->err, ERR_UNSUPPORTED,
+                       "engine '%s' cannot measure the disk usage of sandboxes",
                        c->engine->ops->name);
     return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->answer.bytes, &c->err);
 }
@@ -331,7 +333,7 @@ static int engine_run_create_start(struct engine_call *c)
     r = engine_run_start(c);
     if (r >= 0)
         return r;
-    /* Its own deadline: the call's may be the very thing that has passed. */
+    /* Its own deadline: the call's may have passed. */
     by = deadline_in(UNDO_TIMEOUT);
     if (c->engine->ops->remove(c->engine, c->req.id, &by, &undo) < 0)
         log_debug("sandbox %s: undo of a failed start: %s", c->req.id, undo.msg);
@@ -378,7 +380,7 @@ static const struct {
     {LIMIT_DISK, ENGINE_CAP_DISK_LIMIT, "disk"},
 };
 
-/* Which of the spec's limits are set but beyond this engine. NOFILE is an rlimit: always there. */
+/* The spec's limits that this engine cannot enforce. NOFILE is an rlimit and always works. */
 static uint32_t engine_limits_unenforced(const struct engine *e, const struct sandbox_spec *spec)
 {
     uint32_t set = 0, out = 0;
@@ -403,9 +405,9 @@ static int engine_check_caches(const struct engine *e, const struct sandbox_spec
         if (e->cache_modes & (1U << c->mode))
             continue;
         modes = cache_mode_list(e->cache_modes);
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot keep cache '%s' in mode '%s'",
-                e->ops->name, c->tool, cache_mode_name(c->mode));
-        return err_hint(err, "It can be: %s.", modes);
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' does not support mode '%s' for cache '%s'",
+                e->ops->name, cache_mode_name(c->mode), c->tool);
+        return err_hint(err, "Use one of these modes: %s.", modes);
     }
     return 0;
 }
@@ -420,19 +422,23 @@ static int engine_check_abilities(const struct engine *e, const struct sandbox_s
             continue;
         err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot enforce a %s limit on this machine",
                 e->ops->name, limit_caps[i].name);
-        return err_hint(err, "Leave the %s limit out, or see 'ripcord doctor' for what is missing.",
+        return err_hint(err,
+                        "Leave the %s limit out, or run 'ripcord doctor' to see what is missing.",
                         limit_caps[i].name);
     }
     if (spec->network == SPEC_NETWORK_OPEN && !(e->caps & ENGINE_CAP_NET_OPEN)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network mode 'open' here", e->ops->name);
-        return err_hint(err, "Use network 'none'; 'ripcord doctor' tells what 'open' would need.");
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot provide network 'open' on this machine",
+                e->ops->name);
+        return err_hint(err,
+                        "Use network 'none', or run 'ripcord doctor' to see what 'open' needs.");
     }
     if (spec->runtime && !(e->caps & ENGINE_CAP_RUNTIME)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no choice of runtimes", e->ops->name);
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' does not support runtimes", e->ops->name);
         return err_hint(err, "Leave 'runtime' out, or use engine 'docker'.");
     }
     if (spec->isolation == SPEC_ISOLATION_STRICT && !(e->caps & ENGINE_CAP_STRICT)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no isolation 'strict' here", e->ops->name);
+        err_set(err, ERR_UNSUPPORTED,
+                "engine '%s' does not support isolation 'strict' on this machine", e->ops->name);
         return err_hint(err, "%s",
                         e->ops->strict_hint ? e->ops->strict_hint : "Leave 'isolation' out.");
     }
@@ -446,7 +452,7 @@ int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, s
     return r < 0 || !e->ops->check ? r : e->ops->check(e, spec, err);
 }
 
-/* On the worker, not before: what the backend can do is known when it is open. */
+/* On the worker: the capabilities are known once the backend is open. */
 static int engine_call_check_spec(struct engine_call *c)
 {
     if (!(c->type->flags & CALL_SPEC))
@@ -461,8 +467,10 @@ static void engine_call_work(void *arg)
 
     if (deadline_passed(&c->by)) {
         c->failed = true;
-        err_set(&c->err, ERR_TIMEOUT, "%s sandbox '%s': no worker of engine '%s' was free in time",
-                c->type->verb, c->req.id, c->engine->ops->name);
+        err_set(&c->err, ERR_TIMEOUT, "engine '%s': no worker was free in time",
+                c->engine->ops->name);
+        if (*c->req.id)
+            err_wrap(&c->err, "%s sandbox '%s'", c->type->verb, c->req.id);
         return;
     }
     c->asked = engine_needs_open(c);
@@ -778,7 +786,7 @@ int engine_open(struct loop *loop, const struct engine_ops *ops, const struct en
     return r;
 }
 
-/* The backend's own threads may have news until it is closed, so its front goes last. */
+/* The backend's own threads may send news until it is closed, so the opener is freed last. */
 void engine_close(struct engine *e)
 {
     struct engine_opener *f;

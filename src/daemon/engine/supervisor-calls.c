@@ -1,5 +1,5 @@
 /*
- * One function per message: the fields that go out, and who waits for the answer.
+ * One function per message: the fields that are sent, and the callback for the answer.
  */
 #include "daemon/engine/exec-message.h"
 #include "daemon/engine/supervisor-conn-internal.h"
@@ -8,13 +8,14 @@
 
 #include <string.h>
 
-/* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
+/* A working supervisor answers in milliseconds. A copy takes as long as its data and has no
+ * timeout. */
 #define SUPERVISOR_CONN_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
 
-static void supervisor_calls_ask(struct supervisor_conn *l, struct sup_writer *w, int fd,
-                                 uint64_t timeout, supervisor_result_fn done, void *arg)
+static void supervisor_calls_request(struct supervisor_conn *l, struct sup_writer *w, int fd,
+                                     uint64_t timeout, supervisor_result_fn done, void *arg)
 {
-    struct supervisor_request *q = supervisor_conn_ask(l, w, fd, timeout);
+    struct supervisor_request *q = supervisor_conn_request(l, w, fd, timeout);
 
     q->done = done;
     q->arg = arg;
@@ -27,14 +28,14 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
     struct sup_writer w;
     int fd;
 
-    /* Without its handover it goes all the same, as EXEC_FED: refused there, and told as any other
-     * refusal is. */
+    /* Without its handover the message is sent all the same, as EXEC_FED: the supervisor refuses
+     * it, and the refusal is reported as usual. */
     if (exec_message_handover(req, &fd, &err) < 0)
         log_debug("exec %s: %s", req->id, err.msg);
     supervisor_conn_begin(l, &w, exec_message_type(req), NULL);
     exec_message_put(&w, req);
-    /* No deadline: a start told as failed that happens later would be a lie. */
-    q = supervisor_conn_ask(l, &w, fd, 0);
+    /* No deadline: a start must not be reported as failed and then happen later. */
+    q = supervisor_conn_request(l, &w, fd, 0);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
 }
 
@@ -52,7 +53,7 @@ void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_
 
     supervisor_conn_begin(l, &w, SUP_ATTACH, exec);
     supervisor_calls_put_offsets(&w, stdout_ack, stderr_ack);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
@@ -60,7 +61,7 @@ void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
     struct sup_writer w;
 
     supervisor_conn_begin(l, &w, SUP_DETACH, exec);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
@@ -70,7 +71,7 @@ void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t s
 
     supervisor_conn_begin(l, &w, SUP_ACK, exec);
     supervisor_calls_put_offsets(&w, stdout_ack, stderr_ack);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig,
@@ -80,7 +81,7 @@ void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig
 
     supervisor_conn_begin(l, &w, SUP_SIGNAL, exec);
     sup_put_u64(&w, SUP_TAG_SIGNAL, (uint64_t)sig);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_cause cause,
@@ -90,7 +91,7 @@ void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_
 
     supervisor_conn_begin(l, &w, SUP_KILL, exec);
     sup_put_u64(&w, SUP_TAG_CAUSE, cause);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_t rows,
@@ -101,7 +102,7 @@ void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_
     supervisor_conn_begin(l, &w, SUP_RESIZE, exec);
     sup_put_u64(&w, SUP_TAG_ROWS, rows);
     sup_put_u64(&w, SUP_TAG_COLS, cols);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec)
@@ -109,7 +110,7 @@ void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec)
     struct sup_writer w;
 
     supervisor_conn_begin(l, &w, SUP_STDIN_CLOSE, exec);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool for_good,
@@ -120,7 +121,7 @@ void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool f
     supervisor_conn_begin(l, &w, SUP_STOP, NULL);
     sup_put_u64(&w, SUP_TAG_GRACE, grace_usec);
     sup_put_u64(&w, SUP_TAG_FLAGS, for_good ? SUP_STOP_FOR_GOOD : 0);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result_fn done, void *arg)
@@ -128,7 +129,7 @@ void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result
     struct sup_writer w;
 
     supervisor_conn_begin(l, &w, on ? SUP_PAUSE : SUP_RESUME, NULL);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, void *arg)
@@ -137,7 +138,7 @@ void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, 
     struct supervisor_request *q;
 
     supervisor_conn_begin(l, &w, SUP_STATS, NULL);
-    q = supervisor_conn_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT);
+    q = supervisor_conn_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT);
     q->stats_done = done;
     q->arg = arg;
 }
@@ -149,7 +150,7 @@ void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_r
 
     supervisor_conn_begin(l, &w, SUP_DIAL, NULL);
     sup_put_u64(&w, SUP_TAG_PORT, port);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg)
@@ -157,7 +158,7 @@ void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn do
     struct sup_writer w;
 
     supervisor_conn_begin(l, &w, SUP_LISTENER, NULL);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,
@@ -169,7 +170,7 @@ void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into
     supervisor_conn_begin(l, &w, SUP_COPY, NULL);
     sup_put_str(&w, SUP_TAG_PATH, path);
     sup_put_u64(&w, SUP_TAG_DIRECTION, into);
-    q = supervisor_conn_ask(l, &w, tar_fd, 0);
+    q = supervisor_conn_request(l, &w, tar_fd, 0);
     q->stats_done = done;
     q->arg = arg;
 }

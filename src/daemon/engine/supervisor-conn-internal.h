@@ -26,9 +26,9 @@ struct supervisor_request {
 void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w,
                            enum sup_msg_type type, const char *exec);
 /* Sends a message without an answer. It cannot be refused: a peer that never reads ends the
- * connection. Releases the writer, as does supervisor_conn_ask(). */
-void supervisor_conn_tell(struct supervisor_conn *l, struct sup_writer *w);
+ * connection. Releases the writer, as does supervisor_conn_request(). */
+void supervisor_conn_notify(struct supervisor_conn *l, struct sup_writer *w);
 /* Sends a message, takes the fd (or -1), and returns the request, which the caller fills with its
  * callback. A failure to send reaches that callback on the next turn. timeout 0: none. */
-struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct sup_writer *w,
-                                               int fd, uint64_t timeout);
+struct supervisor_request *supervisor_conn_request(struct supervisor_conn *l, struct sup_writer *w,
+                                                   int fd, uint64_t timeout);

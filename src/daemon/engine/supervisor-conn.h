@@ -1,7 +1,7 @@
 /*
- * The daemon's connection to the supervisor of a running sandbox (the shim, or the relay on Docker),
- * on the loop: execs are started, signalled and reported over it. The messages are those of
- * proto/supervisor.h. The end of the connection *is* the report that the sandbox has ended.
+ * The daemon's connection to the supervisor of a running sandbox (the shim, or the relay on
+ * Docker), on the loop: execs are started, signalled and reported over it. The messages are those
+ * of proto/supervisor.h. The end of the connection *is* the report that the sandbox has ended.
  *
  * All calls are made on the loop. A callback is never called from inside a call of this header. The
  * connection copies what it is given, and takes fds.

@@ -41,7 +41,7 @@ void native_transfer_done(struct native_engine *n)
     strv_free(n->transfer.add_hosts);
 }
 
-/* Of "host", "host:port", "[::1]:port". */
+/* The length of the host in "host", "host:port", "[::1]:port". */
 static size_t transfer_host_len(const char *host)
 {
     const char *end = strchr(host, ']');
@@ -49,7 +49,7 @@ static size_t transfer_host_len(const char *host)
     return end ? (size_t)(end - host) + 1 : strcspn(host, ":");
 }
 
-/* Without a port both that are usual are meant. */
+/* A host without a port stands for ports 80 and 443. */
 static json_t *transfer_hosts_with_ports(char *const *hosts)
 {
     json_t *a = json_array();
@@ -74,7 +74,7 @@ static json_t *transfer_to_array(char *const *v)
     return a;
 }
 
-/* Layers of the store; those over the limit would only be fetched again. */
+/* Digests of the layers in the store. Layers over the limit are only downloaded again. */
 static json_t *transfer_layers_here(const struct native_engine *n)
 {
     _cleanup_free_ char *path = xasprintf("%s/images/store/layers", n->state_dir);
@@ -91,7 +91,7 @@ static json_t *transfer_layers_here(const struct native_engine *n)
     return a;
 }
 
-/* "NAME[:TAG]@sha256:…" is split; *ret_name is what it will be called here. */
+/* Splits "NAME[:TAG]@sha256:…"; *ret_name is the name in the store. */
 static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name, struct err *err)
 {
     const char *text = json_string_value(json_object_get(doc, "name"));
@@ -108,8 +108,8 @@ static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name,
     if (at && !digest_is_valid(at + 1))
         return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'", at + 1);
     if (at && !wanted && !strchr(strrchr(name, '/') ?: name, ':')) {
-        err_set(err, ERR_INVALID, "by its digest alone the image has no name here");
-        return err_hint(err, "Give one: NAME:TAG@sha256:…, or another name behind it.");
+        err_set(err, ERR_INVALID, "the image needs a name in the store beside its digest");
+        return err_hint(err, "Write NAME:TAG@sha256:…, or add a name for the store.");
     }
     if (at)
         json_object_set_new(doc, "digest", json_string(at + 1));
@@ -134,13 +134,13 @@ static int transfer_make_settings(const struct native_engine *n, json_t *doc, in
     text = json_to_text(doc, false);
     if (strlen(text) > TRANSFER_SETTINGS_MAX)
         return err_set(err, ERR_LIMIT, "the request is too long");
-    r = memfd_sealed("hub-settings", text, strlen(text), ret, err);
+    r = memfd_sealed("transfer-settings", text, strlen(text), ret, err);
     explicit_bzero(text, strlen(text));
     return r;
 }
 
-/* A registry without TLS is near, a server of files may be anywhere but for those that are named.
- */
+/* A registry without TLS is on the local network and needs no proxy. A file server may be
+ * anywhere, except the hosts of the configuration. */
 static char **transfer_proxies(const struct native_engine *n, bool files)
 {
     _cleanup_strv_ char **near = NULL;
@@ -162,7 +162,7 @@ static char **transfer_proxies(const struct native_engine *n, bool files)
     return env;
 }
 
-/* fds: as TRANSFER_FD_ARCHIVE and those behind it; a negative one is left out. */
+/* fds: for TRANSFER_FD_ARCHIVE and the numbers after it; negative ones are left out. */
 static int transfer_start(const struct native_engine *n, const char *verb,
                           const int fds[static TRANSFER_FDS], struct program *ret, struct err *err)
 {
@@ -186,26 +186,24 @@ static int transfer_open_downloads(const struct native_engine *n, int *ret, stru
     return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
 }
 
-/* Of the two the hub is asked first: when it fails, the other has read half an archive. */
+/* ripcord-transfer is asked first: when it fails, ripcord-image has only read half an archive. */
 static int transfer_run_pull(const struct native_engine *n, const struct image_tool *tool,
                              int archive, const int fds[static TRANSFER_FDS],
                              const struct deadline *by, char **ret, struct err *err)
 {
-    struct program transfer = PROGRAM_INIT, image = PROGRAM_INIT;
+    _cleanup_program_ struct program image = PROGRAM_INIT, transfer = PROGRAM_INIT;
     _cleanup_free_ char *nothing = NULL;
     int r = image_tool_start(n, tool, &image, err);
 
     if (r >= 0)
         r = transfer_start(n, "pull", fds, &transfer, err);
-    fd_close(tool->in); /* theirs alone from here on: each sees when the other ends */
+    /* Only the two programs keep the pipe open now: each sees when the other ends. */
+    fd_close(tool->in);
     fd_close(archive);
-    if (r >= 0)
-        r = program_answer(&transfer, by, &nothing, err);
-    if (r >= 0)
-        r = program_answer(&image, by, ret, err);
-    program_end(&transfer);
-    program_end(&image);
-    return r;
+    if (r < 0)
+        return r;
+    r = program_answer(&transfer, by, &nothing, err);
+    return r < 0 ? r : program_answer(&image, by, ret, err);
 }
 
 static int transfer_pull(struct native_engine *n, const struct image_pull *req, json_t *doc,
@@ -217,10 +215,12 @@ static int transfer_pull(struct native_engine *n, const struct image_pull *req, 
     int p[2], r = transfer_split_name(doc, req->name, &name, err);
 
     json_object_set_new(doc, "have", transfer_layers_here(n));
-    if (r >= 0)
-        r = transfer_make_settings(n, doc, &settings, err);
-    if (r >= 0)
-        r = transfer_open_downloads(n, &folder, err);
+    if (r < 0)
+        return r;
+    r = transfer_make_settings(n, doc, &settings, err);
+    if (r < 0)
+        return r;
+    r = transfer_open_downloads(n, &folder, err);
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0)
@@ -234,12 +234,13 @@ static int transfer_pull(struct native_engine *n, const struct image_pull *req, 
 
 /* ---- push ---- */
 
-/* What packs is asked first: when that fails, the hub has read half an archive. */
+/* ripcord-image packs and is asked first: when it fails, ripcord-transfer has only read half an
+ * archive. */
 static int transfer_run_push(const struct native_engine *n, const struct image_tool *tool,
                              int archive, const int fds[static TRANSFER_FDS],
                              const struct deadline *by, char **ret, struct err *err)
 {
-    struct program transfer = PROGRAM_INIT, image = PROGRAM_INIT;
+    _cleanup_program_ struct program image = PROGRAM_INIT, transfer = PROGRAM_INIT;
     _cleanup_free_ char *packed = NULL;
     int r = image_tool_start(n, tool, &image, err);
 
@@ -247,13 +248,10 @@ static int transfer_run_push(const struct native_engine *n, const struct image_t
         r = transfer_start(n, "push", fds, &transfer, err);
     fd_close(tool->data);
     fd_close(archive);
-    if (r >= 0)
-        r = program_answer(&image, by, &packed, err);
-    if (r >= 0)
-        r = program_answer(&transfer, by, ret, err);
-    program_end(&transfer);
-    program_end(&image);
-    return r;
+    if (r < 0)
+        return r;
+    r = program_answer(&image, by, &packed, err);
+    return r < 0 ? r : program_answer(&transfer, by, ret, err);
 }
 
 static int transfer_push(struct native_engine *n, const struct image_push *req, json_t *doc,
@@ -264,12 +262,14 @@ static int transfer_push(struct native_engine *n, const struct image_push *req, 
     struct image_tool tool = {.verb = "export", .arg = req->name, .more = "push", .in = null};
     int p[2], r = null < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 
-    if (r >= 0)
-        r = transfer_split_name(doc, NULL, &name, err);
-    if (r >= 0 && json_object_get(doc, "digest"))
-        r = err_set(err, ERR_INVALID, "an image is pushed to a name, not to a digest");
-    if (r >= 0)
-        r = transfer_make_settings(n, doc, &settings, err);
+    if (r < 0)
+        return r;
+    r = transfer_split_name(doc, NULL, &name, err);
+    if (r < 0)
+        return r;
+    if (json_object_get(doc, "digest"))
+        return err_set(err, ERR_INVALID, "an image cannot be pushed to a digest: give a name");
+    r = transfer_make_settings(n, doc, &settings, err);
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0)
@@ -287,20 +287,17 @@ int native_fetch(struct native_engine *n, const struct transfer_file *f, const s
     _cleanup_json_ json_t *doc = json_pack("{s:s, s:o, s:I}", "name", f->url, "hosts",
                                            transfer_hosts_with_ports(n->transfer.add_hosts),
                                            "size_max", (json_int_t)n->transfer.add_max);
-    struct program transfer = PROGRAM_INIT;
+    _cleanup_program_ struct program transfer = PROGRAM_INIT;
     _cleanup_close_ int settings = -1;
     int r;
 
     if (f->etag)
         json_object_set_new(doc, "etag", json_string(f->etag));
     r = transfer_make_settings(n, doc, &settings, err);
-    if (r >= 0)
-        r = transfer_start(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &transfer,
-                           err);
-    if (r >= 0)
-        r = program_answer(&transfer, by, ret, err);
-    program_end(&transfer);
-    return r;
+    if (r < 0)
+        return r;
+    r = transfer_start(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &transfer, err);
+    return r < 0 ? r : program_answer(&transfer, by, ret, err);
 }
 
 /* ---- images ---- */
