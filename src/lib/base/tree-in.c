@@ -1,8 +1,8 @@
 /*
- * Each entry is created through a descriptor of its parent folder. That folder is opened with openat2
- * below the destination, and no symlink is followed. So neither the archive nor a process that swaps
- * folders for links can make a write go elsewhere. Files and links are created under a temporary name
- * and renamed: a reader sees the old one or the new one.
+ * Each entry is created through a descriptor of its parent folder. That folder is opened with
+ * openat2 below the destination, and no symlink is followed. So neither the archive nor a process
+ * that swaps folders for links can make a write go elsewhere. Files and links are created under a
+ * temporary name and renamed: a reader sees the old one or the new one.
  */
 #include "lib/base/tree.h"
 
@@ -21,8 +21,9 @@
 enum { TREE_CHUNK = 256 << 10, TEMP_NAME_SIZE = 40 };
 
 /*
- * A folder that we made. Its mode may forbid writing, and its mtime changes with every entry, so both
- * are set after its last entry. Archives go depth first, so a stack as deep as the tree is enough.
+ * A folder that we made. Its mode may forbid writing, and its mtime changes with every entry, so
+ * both are set after its last entry. Archives go depth first, so a stack as deep as the tree is
+ * enough.
  */
 struct late_dir {
     struct late_dir *up;

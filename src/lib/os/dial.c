@@ -8,7 +8,7 @@
 
 enum { DIAL_TIMEOUT_SEC = 10 };
 
-/* 0, -errno, with the socket in *ret_fd. A full backlog would hold us for minutes. */
+/* With a timeout: a full backlog would block us for minutes. 0 with the socket, or -errno. */
 static int os_dial_dial(int family, const void *to, socklen_t len, int *ret_fd)
 {
     const struct timeval limit = {.tv_sec = DIAL_TIMEOUT_SEC}, none = {0};
@@ -32,7 +32,7 @@ int dial_inside(uint16_t port, int *ret_fd, struct err *err)
         .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_loopback};
     int r = os_dial_dial(AF_INET, &v4, sizeof(v4), ret_fd);
 
-    /* Some services listen on "localhost", and get only its newer half. */
+    /* Some services listen on "localhost" and get only ::1. */
     if (r == -ECONNREFUSED && os_dial_dial(AF_INET6, &v6, sizeof(v6), ret_fd) == 0)
         return 0;
     if (r == -ECONNREFUSED) {

@@ -30,7 +30,7 @@ struct net_port {
     uint64_t access, port;
 };
 
-/* First version that knows them -> how many of the file rights, counted from bit 0. */
+/* By Landlock version: how many of the file rights it knows, counted from bit 0. */
 static const struct {
     long abi;
     unsigned fs_rights;

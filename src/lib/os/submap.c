@@ -82,7 +82,7 @@ int submap_run(const struct submap *m, int (*fn)(void *arg), void *arg, struct e
     if (pid < 0)
         return err_sys(err, -pid, "make a user namespace");
     if (pid == 0) {
-        close(go_in); /* else its end would never be seen */
+        close(go_in); /* otherwise the reader would never see the end */
         submap_child(go, fn, arg);
     }
     r = submap_write(pid, m, err);

@@ -75,7 +75,7 @@ static int store_store_exec_each(struct store *s, sqlite3_stmt *st, store_exec_f
     return r < 0 ? r : n;
 }
 
-/* limit 0: the statement has none. */
+/* limit 0: the statement has no limit. */
 static int store_exec_list(struct store *s, enum store_stmt which, const char *sql,
                            const char *sandbox_id, unsigned limit, store_exec_fn fn, void *arg,
                            struct err *err)

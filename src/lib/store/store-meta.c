@@ -97,7 +97,8 @@ static void store_meta_write_root_file(struct store *s)
     text = xasprintf("%s\n", s->root_id);
     if (file_read(AT_FDCWD, path, ROOT_ID_LEN + 16, &old, NULL, NULL) >= 0 && STREQ(old, text))
         return;
-    /* A failure is only logged: the database has the id, and a full disk must not stop the daemon. */
+    /* A failure is only logged: the database has the id, and a full disk must not stop the
+     * daemon. */
     if (file_replace(AT_FDCWD, path, text, strlen(text), 0600, true, &err) < 0)
         log_debug("store: %s", err.msg);
 }
