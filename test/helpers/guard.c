@@ -1,4 +1,4 @@
-/* The switches behind GUARD() in programs that are built for tests. Never in the product. */
+/* Implements GUARD() in programs that are built for tests; never part of the product. */
 #include "lib/base/guard.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "lib/base/xalloc.h"
 
-static char *chosen; /* of guard_without(), which takes the variable's place */
+static char *chosen; /* from guard_without(), which overrides the variable */
 static bool is_chosen;
 
 void guard_without(const char *names)

@@ -13,7 +13,7 @@
  * itself. */
 enum { CHECKPOINT_PAGES = 1000, CHECKPOINT_PAGES_MAX = 4000 };
 
-static void *store_checkpoint_checkpoint(void *arg)
+static void *store_checkpoint_run(void *arg)
 {
     struct store *s = arg;
     sqlite3 *db = NULL;
@@ -45,7 +45,7 @@ static void store_checkpoint_start(struct store *s)
     sigfillset(&all); /* other threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     s->checkpoint_started =
-        pthread_create(&s->checkpoint_thread, NULL, store_checkpoint_checkpoint, s) == 0;
+        pthread_create(&s->checkpoint_thread, NULL, store_checkpoint_run, s) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (!s->checkpoint_started)
         atomic_store(&s->checkpointing, false);
