@@ -79,7 +79,7 @@ static int tree_in_open_below(int dirfd, const char *path, uint64_t flags)
 
 /* ---- names ---- */
 
-/* Copies `path` to `ret` without leading "/", "//" and "."; `ret` has room for all of it. */
+/* Copies `path` to `ret` without leading "/", "//" and "."; `ret` is as long as `path`. */
 static int tree_in_normalize(const char *path, char *ret, struct err *err)
 {
     size_t at = 0;
@@ -203,7 +203,7 @@ static void tree_in_late_push(struct placer *p, const char *path, const struct t
     p->late = d;
 }
 
-/* Ignores errors: a mode or time that cannot be set is no reason to fail the copy. */
+/* Ignores errors: a mode or time that cannot be set must not fail the copy. */
 static void tree_in_late_pop(struct placer *p)
 {
     struct late_dir *d = p->late;

@@ -127,7 +127,7 @@ static const struct seccomp_call calls[] = {
     ALLOW(kill), ALLOW(tkill), ALLOW(tgkill), ALLOW(rt_sigaction), ALLOW(rt_sigprocmask), ALLOW(rt_sigpending), ALLOW(rt_sigqueueinfo),
     ALLOW(rt_tgsigqueueinfo), ALLOW(rt_sigreturn), ALLOW(rt_sigsuspend), ALLOW(rt_sigtimedwait), ALLOW(sigaltstack), ALLOW_OLD(pause),
 
-    /* who one is */
+    /* user and group ids */
     ALLOW(getuid), ALLOW(geteuid), ALLOW(getgid), ALLOW(getegid), ALLOW(getresuid), ALLOW(getresgid), ALLOW(getgroups),
     ALLOW(setuid), ALLOW(setgid), ALLOW(setreuid), ALLOW(setregid), ALLOW(setresuid), ALLOW(setresgid), ALLOW(setgroups),
     ALLOW(setfsuid), ALLOW(setfsgid), ALLOW(capget), ALLOW(capset),
@@ -137,7 +137,7 @@ static const struct seccomp_call calls[] = {
     ALLOW_OLD(alarm), ALLOW(getitimer), ALLOW(setitimer),
     ALLOW(timer_create), ALLOW(timer_settime), ALLOW(timer_gettime), ALLOW(timer_getoverrun), ALLOW(timer_delete),
 
-    /* the machine, limits, scheduling: the kernel checks who may set what */
+    /* the machine, limits, scheduling: the kernel checks the permissions */
     ALLOW(uname), ALLOW(sysinfo), ALLOW(getrandom), ALLOW(getrusage), ALLOW(getrlimit), ALLOW(setrlimit), ALLOW(prlimit64),
     ALLOW(getpriority), ALLOW(setpriority), ALLOW(ioprio_get), ALLOW(ioprio_set),
     ALLOW(sched_yield), ALLOW(sched_getaffinity), ALLOW(sched_setaffinity), ALLOW(sched_getparam), ALLOW(sched_setparam),

@@ -19,7 +19,7 @@
 
 enum { ACCEPT_BATCH = 32, REFUSAL_MAX = 4 << 10, KEEPALIVE_SEC = 60 };
 
-/* How often we try again when there is no descriptor, not even for a refusal. */
+/* How often we try again when no descriptor is free, not even for a refusal. */
 #define ACCEPT_RETRY (100 * USEC_PER_MSEC)
 
 void server_unref(struct http_server *s)
