@@ -73,8 +73,8 @@ static void answer_start(struct packages_request *q, uint64_t size, bool hit)
                              q->length - q->sent, answer_on_drain);
 }
 
-/* Ignores a range in the request: a client cannot check a part of a file whose digest is not known to
- * be right yet. */
+/* Ignores a range in the request: a client cannot check a part of a file whose digest is not known
+ * to be right yet. */
 void request_begin_stream(struct packages_request *q, uint64_t length)
 {
     q->length = length;

@@ -1,7 +1,7 @@
 /*
- * The store of package files, by digest: blobs/<algorithm>/<two digits>/<hex>. A file is renamed into
- * the store when it is complete, verified and synced. Its mtime is when it was last used. Eviction
- * unlinks files; a request that has the file open can read on.
+ * The store of package files, by digest: blobs/<algorithm>/<two digits>/<hex>. A file is renamed
+ * into the store when it is complete, verified and synced. Its mtime is when it was last used.
+ * Eviction unlinks files; a request that has the file open can read on.
  *
  * Functions that take struct blobs belong to the loop. Functions that take a folder may run on
  * workers.

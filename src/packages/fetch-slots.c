@@ -1,7 +1,7 @@
 /*
- * A client may run RUNNING_MAX fetches and downloads at a time. Further requests are parked in order
- * and start again when a slot is free. A request that joins a running fetch or download needs no
- * slot.
+ * A client may run RUNNING_MAX fetches and downloads at a time. Further requests are parked in
+ * order and start again when a slot is free. A request that joins a running fetch or download needs
+ * no slot.
  */
 #include "lib/base/cleanup.h"
 #include "packages/packages.h"

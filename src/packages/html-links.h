@@ -1,6 +1,7 @@
 /*
- * Finds the links of a simple index page (PEP 503), for upstreams without JSON. It understands tags,
- * quoted and bare attributes, comments and a few character references, and skips everything else.
+ * Finds the links of a simple index page (PEP 503), for upstreams without JSON. It understands
+ * tags, quoted and bare attributes, comments and a few character references, and skips everything
+ * else.
  */
 #pragma once
 

@@ -62,9 +62,9 @@ static int packages_open_folder(struct packages *pkgs, struct err *err)
 }
 
 /*
- * Only one process may use the folder. A package cache whose daemon was killed finishes its requests
- * for a moment; the next one must not clear the files that it still writes. The kernel drops the
- * lock when the process ends.
+ * Only one process may use the folder. A package cache whose daemon was killed finishes its
+ * requests for a moment; the next one must not clear the files that it still writes. The kernel
+ * drops the lock when the process ends.
  */
 static int packages_lock_folder(const struct packages *pkgs, struct err *err)
 {

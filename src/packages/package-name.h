@@ -1,7 +1,7 @@
 /*
  * Checks the names of packages, files and versions. Only checked names become part of a path of the
- * cache or a URL of an upstream. Each check lists what it allows and refuses the rest, so "../", NUL
- * bytes, mixed case and encodings cannot pass.
+ * cache or a URL of an upstream. Each check lists what it allows and refuses the rest, so "../",
+ * NUL bytes, mixed case and encodings cannot pass.
  */
 #pragma once
 

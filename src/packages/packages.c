@@ -80,8 +80,8 @@ bool packages_forget(struct packages *pkgs, const char *id)
 }
 
 /*
- * Missing pages are remembered for MISSING_TIME, so that a client that asks again and again does not
- * reach the upstream each time.
+ * Missing pages are remembered for MISSING_TIME, so that a client that asks again and again does
+ * not reach the upstream each time.
  */
 static void packages_forget_missing(struct packages *pkgs)
 {

@@ -1,11 +1,11 @@
 /*
- * Inside of ripcord-packages: the structs that its files share. The program has one event loop. Only
- * the loop's thread touches these structs; workers get jobs with copies of their input
+ * Inside of ripcord-packages: the structs that its files share. The program has one event loop.
+ * Only the loop's thread touches these structs; workers get jobs with copies of their input
  * (page-lookup.c, page-fetch.c, package-download.c, admin.c).
  *
  * The life of a request:
- * - An index page: look it up in the store. When no fresh page is stored, join the one fetch of that
- *   page, then look it up again.
+ * - An index page: look it up in the store. When no fresh page is stored, join the one fetch of
+ *   that page, then look it up again.
  * - A file: look it up in its index page, which lists its digest. Then send it from the store, or
  *   join the one download of that digest.
  */
@@ -183,7 +183,8 @@ void control_free(struct packages_control *c);
 void control_event(struct packages_control *c, const char *json);
 void control_ready(struct packages_control *c);
 
-/* admin.c: requests of the daemon, answered by workers. fn is called on the loop with a JSON text. */
+/* admin.c: requests of the daemon, answered by workers. fn is called on the loop with a JSON
+ * text. */
 typedef void (*admin_fn)(void *arg, uint64_t seq, const char *json, const struct err *err);
 struct admin_request {
     int type; /* enum packages_msg_type */

@@ -70,8 +70,8 @@ static enum page_lookup_result page_lookup_read_page(struct page_lookup *l, cons
 }
 
 /*
- * A page with a time in the future counts as old: the clock was set back. The digest of a file never
- * changes, so a page of any age is good enough to find a file.
+ * A page with a time in the future counts as old: the clock was set back. The digest of a file
+ * never changes, so a page of any age is good enough to find a file.
  */
 static void page_lookup_open(struct page_lookup *l, const char *path)
 {
@@ -92,7 +92,8 @@ static void page_lookup_open(struct page_lookup *l, const char *path)
     page_done(&page);
 }
 
-/* The second page only adds files. Whether the upstream is asked again depends on the first page. */
+/* The second page only adds files. Whether the upstream is asked again depends on the first
+ * page. */
 static void page_lookup_work(void *arg)
 {
     struct page_lookup *l = arg;

@@ -1,8 +1,8 @@
 /*
- * Index pages on disk. A stored page holds the rewritten page in each form that clients ask for, and
- * the list of its files with their digests and addresses. It is one file, which is replaced as a
- * whole; its mtime is when the upstream last confirmed it. Workers call these functions: no state is
- * shared.
+ * Index pages on disk. A stored page holds the rewritten page in each form that clients ask for,
+ * and the list of its files with their digests and addresses. It is one file, which is replaced as
+ * a whole; its mtime is when the upstream last confirmed it. Workers call these functions: no state
+ * is shared.
  */
 #pragma once
 

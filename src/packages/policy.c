@@ -60,7 +60,7 @@ void policy_seal(struct policy *p)
     for (size_t i = 0; i < p->n_deny && r >= 0; i++)
         r = buf_appendf(&b, " %d%d%s==%s", p->deny[i].any, p->deny[i].eco, p->deny[i].name,
                         p->deny[i].version ? p->deny[i].version : "");
-    /* A short print of it: FNV, for telling apart, not for safety. */
+    /* A short fingerprint (FNV): it only has to differ, it need not be secure. */
     {
         uint64_t h = 0xcbf29ce484222325;
 

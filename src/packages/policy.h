@@ -1,6 +1,6 @@
 /*
- * The policy decides which files may be served: a deny list and a minimum age. It is checked when an
- * index page is rewritten, and again for every file, where the client gets to see the reason.
+ * The policy decides which files may be served: a deny list and a minimum age. It is checked when
+ * an index page is rewritten, and again for every file, where the client gets to see the reason.
  */
 #pragma once
 

@@ -427,7 +427,8 @@ static void packages_serve_npm_service(struct http_req *req, char **s, size_t n)
                                  "this package cache does not have this service", NULL);
 }
 
-/* Reads "@scope", "name" as two segments or "@scope/name" as one, and removes them from the list. */
+/* Reads "@scope", "name" as two segments or "@scope/name" as one, and removes them from the
+ * list. */
 static bool packages_serve_take_npm_name(char ***s, size_t *n, char name[static NAME_MAX_LEN + 2])
 {
     bool two = *n >= 2 && (*s)[0][0] == '@' && !strchr((*s)[0], '/');

@@ -1,11 +1,12 @@
 /*
- * Allocations that fault-inject.c can make fail. Each of them first makes a system call that says nothing
- * to the kernel (getrandom with flags that there are not: EINVAL) and everything to a tracer, who
- * answers ENOMEM in its place; all filters of ours let it through. For the programs that
- * test_fault_inject.py uses, never in the product.
+ * Allocations that fault-inject.c can make fail. Each allocation first makes a system call that the
+ * kernel refuses without effect: getrandom() with invalid flags (EINVAL). A tracer sees this call
+ * and can answer ENOMEM instead. All our seccomp filters allow it. It is part of the programs that
+ * test_fault_inject.py uses, never of the product.
  *
- * A dynamic program brings these in place of libc's own, for the libraries, too. A static one is
- * linked with --wrap (ALLOC_WRAPPED), since libc's lie in one object with what they are made of.
+ * In a dynamic program these functions replace those of libc, also for the libraries. A static
+ * program is linked with --wrap (ALLOC_WRAPPED), because libc has them in one object with their
+ * internals.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -31,7 +32,7 @@ VISIBLE void *OURS(malloc)(size_t size);
 VISIBLE void *OURS(calloc)(size_t n, size_t size);
 VISIBLE void *OURS(realloc)(void *p, size_t size);
 
-/* Without errno: one that succeeds must leave it alone. */
+/* Does not touch errno: a successful allocation must not change it. */
 static int is_refused(void)
 {
 #ifdef __x86_64__

@@ -1,4 +1,4 @@
-/* What alloc.c asks the kernel for, so that fault-inject.c knows an allocation when it sees one. */
+/* The flags by which fault-inject.c recognizes an allocation of alloc.c. */
 #pragma once
 
 #define ALLOC_MARK 0x52430000 /* flags of getrandom(2) */

@@ -1,6 +1,7 @@
 /*
- * deny-syscall NAME[,NAME...] -- COMMAND...: runs a command on a kernel that does not have these
- * calls: each says ENOSYS, in everything that the command starts. For tests of what we do then.
+ * deny-syscall NAME[,NAME...] -- COMMAND...: runs a command as if the kernel lacked these system
+ * calls: each fails with ENOSYS, also in all processes that the command starts. For tests of our
+ * fallbacks.
  */
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,11 +1,12 @@
 /*
- * The Engine API client by itself, for tests on real engines. Prints one JSON object a line.
+ * The Engine API client as a program, for tests on real engines. Prints one JSON object per line.
  *
- *   docker-call HOST METHOD PATH [BODY]     a call; HOST "" finds the engine as the daemon would
- *   docker-call HOST upload METHOD PATH     what comes on stdin is the body
- *   docker-call HOST hijack PATH BODY       stdin goes in, stdout gets what comes back, as it is
- *   docker-call HOST events LABEL           of containers with that label, until stdin has
- * something docker-call HOST open                   what was negotiated
+ *   docker-call HOST METHOD PATH [BODY]     a call; HOST "" finds the engine as the daemon does
+ *   docker-call HOST upload METHOD PATH     the body comes from stdin
+ *   docker-call HOST hijack PATH BODY       sends stdin, and writes the raw response to stdout
+ *   docker-call HOST events LABEL           events of containers with that label, until stdin is
+ *                                           readable
+ *   docker-call HOST open                   the negotiated version
  *
  * DOCKER_CALL_SECONDS is the deadline of each step (default 60).
  */

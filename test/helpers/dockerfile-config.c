@@ -1,6 +1,6 @@
 /*
- * What our parser makes of a Dockerfile, as JSON: the configuration of its target in the form of
- * the OCI image specification, or the error and its place. test/dockerfile compares it with
+ * Prints the result of our Dockerfile parser as JSON: the configuration of the target in the form
+ * of the OCI image specification, or the error and its place. test/dockerfile compares it with
  * BuildKit.
  *
  *   dockerfile-config FILE [TARGET|-] [NAME=VALUE...]

@@ -2,16 +2,18 @@
  * fault-inject kill|fault|malloc N NAME [+]PID
  * fault-inject kill|fault|malloc N NAME PROGRAM ARG...
  * fault-inject kill|fault|malloc @FILE NAME ...
- * Follows process PID (with a plus also what it has started before), or PROGRAM from its first call
- * on, and all that it starts; at the N-th
- * system call of processes named NAME it kills that process, or lets the call fail. For `fault`
- * only calls count that can fail on a healthy machine: files, mounts, processes, sockets; for
- * `malloc` allocations count, of programs that alloc.c is part of. Says
- * "ready" when it watches, then "done CALL" when it has injected its fault, and lets all go; "idle" when what
- * it follows ends before. With a FILE: not the N-th, but the first at a place (site.h) that the
- * file does not name yet; it does then.
  *
- * x86-64 only: a call is made to fail by its registers.
+ * Traces process PID (with a plus also the processes that it started before), or PROGRAM from its
+ * first call on, and all their new children. At the N-th system call of processes named NAME it
+ * kills that process, or makes the call fail. `fault` counts only calls that can fail on a healthy
+ * machine: files, mounts, processes, sockets. `malloc` counts allocations of programs that contain
+ * alloc.c. With @FILE it takes not the N-th call but the first one at a site (site.h) that FILE
+ * does not list yet, and adds the site to FILE.
+ *
+ * It prints "ready" when it traces, "done CALL" when it has injected the fault and detached, or
+ * "idle" when all traced processes ended before that.
+ *
+ * x86-64 only: it changes registers to make a call fail.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -57,7 +59,7 @@ static const struct { int nr, errnum; } breakable[] = {
 };
 /* clang-format on */
 
-/* Of tasks; they are asked for at every call. */
+/* Names of tasks, because they are needed at every call. */
 static struct {
     pid_t pid;
     char name[NAME_SIZE];
@@ -249,7 +251,7 @@ static bool begin(char **argv)
 
 static bool follow_all(const char *pid, bool children);
 
-/* Those that it has started before: spare shims, and what others of them have made. */
+/* The processes that it started before: prewarmed shims and their descendants. */
 static void follow_children(long pid, long task)
 {
     char path[64], child[16];

@@ -1,4 +1,4 @@
-/* The switches behind GUARD() in programs that are built for tests. Never in the product. */
+/* Implements GUARD() in programs that are built for tests; never part of the product. */
 #include "lib/base/guard.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-static char *chosen; /* from guard_environment() */
+static char *chosen; /* from guard_without(), which overrides the variable */
 static bool is_chosen;
 
 void guard_environment(char *const *env)

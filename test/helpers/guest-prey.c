@@ -1,12 +1,12 @@
 /*
- * What the guest's tests run as commands inside:
+ * Hostile and busy commands that the tests of the guest run inside a container:
  *
  *   bomb N          forks without end, each process in its own session with an empty environment,
  *                   at most N of this user
- *   comet           one process that forks, leaves its session and goes, for ever
+ *   comet           one process that forks, leaves its session and exits, for ever
  *   noise BYTES     bytes of all values, the same every time (prey_noise() in guest-prey.h)
- *   serve PORT      takes one connection, reads to its end, answers with the number of bytes
- *   greet PORT      takes one connection, sends "hello" and closes that side, reads to the end
+ *   serve PORT      accepts one connection, reads to its end, answers with the number of bytes
+ *   greet PORT      accepts one connection, sends "hello" and closes that side, reads to the end
  *                   and prints the number of bytes
  */
 #include <netinet/in.h>

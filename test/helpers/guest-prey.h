@@ -1,6 +1,6 @@
 /*
- * Noise that writer and reader make alike. *state: 0 at the start; every piece but the last is a
- * multiple of 8 bytes long.
+ * Pseudo-random bytes that writer and reader can both generate. *state is 0 at the start. Every
+ * piece except the last has a multiple of 8 bytes.
  */
 #pragma once
 

@@ -7,14 +7,15 @@
 
 #include "lib/base/macro.h"
 
-/* Callers: enough to tell places apart; further up lies more of what earlier calls have left. */
+/* CALLERS: enough to tell sites apart; further up the stack are more old words. */
 enum { CALLERS = 8, STACK_WORDS = 512, MAPS_MAX = 128, PATH_SIZE = 32, REMEMBERED = 64 };
 
 struct text {
     uint64_t start, end, offset;
 };
 
-/* Reading it costs most, and a daemon that starts makes tens of thousands of calls. */
+/* Cached, because reading the maps is slow and a starting daemon makes tens of thousands of
+ * calls. */
 static struct maps {
     pid_t pid;
     size_t n;
@@ -81,7 +82,7 @@ uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp)
     const struct maps *maps = maps_of(pid);
     ssize_t got;
 
-    /* By pages: where the stack ends is not known. */
+    /* Reads page by page: the end of the stack is unknown. */
     got = process_vm_readv(pid, &(struct iovec){words, sizeof(words)}, 1,
                            (struct iovec[]){{(void *)sp, 4096 - sp % 4096},
                                             {(void *)(sp + 4096 - sp % 4096), sp % 4096}},

@@ -1,8 +1,8 @@
 /*
- * Where a stopped process makes a call: a number that is the same for the same call by the same
- * nearest callers, whatever the addresses that program and libraries were loaded at. What looks
- * like a return address on the stack counts as a caller, so that what an earlier call has left
- * there can give one place two numbers, which costs a sweep time and hides nothing.
+ * The site of a system call in a stopped process: a number that identifies the call and its nearest
+ * callers, independent of load addresses. Every word on the stack that looks like a return address
+ * counts as a caller. Old words on the stack can give one site two numbers; that costs a test run
+ * some time, but hides no site.
  */
 #pragma once
 
@@ -11,5 +11,5 @@
 
 uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp);
 
-/* What is mapped where is remembered for each task: to be called when that changes for one. */
+/* Drops the remembered memory maps of all tasks. Call it when the maps of a task change. */
 void site_forget(void);

@@ -1,4 +1,4 @@
-"""What the tests of ripcord-packages stand on: a registry process with us as its daemon, and upstreams
+"""The base of the tests of ripcord-packages: a ripcord-packages process with us as its daemon, and upstreams
 of our own (a simple index and an npm registry behind TLS) that can be told to misbehave."""
 import array
 import base64
@@ -36,7 +36,7 @@ BIG = 3 << 20  # long enough to be streamed
 
 
 class Refused(Exception):
-    """The registry's error to a question of the daemon."""
+    """The error of the package cache to a request of the daemon."""
 
 
 def encode(kind, seq, fields):
@@ -57,7 +57,7 @@ def decode(packet):
     return kind, seq, fields
 
 
-class Registry:
+class PackageCache:
     """A running ripcord-packages; we are its daemon."""
 
     def __init__(self, folder, upstreams, env=None, program="ripcord-packages", **config):
@@ -108,7 +108,7 @@ class Registry:
         for _, _, data in ancillary:
             fds.frombytes(data[:len(data) - len(data) % fds.itemsize])
         if not packet:
-            raise EOFError(f"the registry has gone: {self.log_text()}")
+            raise EOFError(f"the package cache has gone: {self.log_text()}")
         return (*decode(packet), list(fds))
 
     def ask(self, kind, *fields, fd=None):
@@ -141,7 +141,7 @@ class Registry:
         return [e for e in self.poll_events() if e["type"] == kind]
 
     def listen(self, sandbox="a"):
-        """A door for one sandbox: "127.0.0.1:PORT"."""
+        """Listens for one sandbox: "127.0.0.1:PORT"."""
         s = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.ask(LISTEN, (TAG_SANDBOX, sandbox), fd=s.fileno())
         port = s.getsockname()[1]
@@ -174,7 +174,7 @@ class Registry:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-                raise AssertionError("the registry does not end with its daemon") from None
+                raise AssertionError("the package cache does not end with its daemon") from None
         text = self.log_text()
         self.log.close()
         if ripcord_test.SANITIZER.search(text.encode()):
@@ -445,12 +445,12 @@ def make_certificates(folder):
 
 
 class TestCase(ripcord_test.unittest.TestCase):
-    """Each test has upstreams and a registry folder of its own."""
+    """Each test has upstreams and a cache folder of its own."""
 
     certificates = None
     lock = threading.Lock()
     only_on = ("native",)
-    special = {}  # of the registry: its program, its environment
+    special = {}  # of the package cache: its program, its environment
 
     @classmethod
     def setUpClass(cls):
@@ -474,10 +474,10 @@ class TestCase(ripcord_test.unittest.TestCase):
         self.up = Upstream(self.certificates)
         self.addCleanup(self.up.stop)
 
-    def registry(self, upstreams=None, **config):
-        reg = Registry(self.tmp / "store", upstreams or [self.up.as_pypi(), self.up.as_npm()], **self.special, **config)
-        self.addCleanup(reg.stop)
-        return reg
+    def start_cache(self, upstreams=None, **config):
+        cache = PackageCache(self.tmp / "store", upstreams or [self.up.as_pypi(), self.up.as_npm()], **self.special, **config)
+        self.addCleanup(cache.stop)
+        return cache
 
     def stored(self):
         """Every file in the store with its digest checked against its name."""

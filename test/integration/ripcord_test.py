@@ -282,8 +282,8 @@ class Root:
         self.root_id = version["root_id"]
         return version["pid"]
 
-    def registry_pid(self):
-        """The package registry of the daemon that runs now, or None."""
+    def packages_pid(self):
+        """The pid of ripcord-packages of the running daemon, or None."""
         daemon = self.daemon_pid()
         try:
             children = Path(f"/proc/{daemon}/task/{daemon}/children").read_text(encoding="ascii").split()
@@ -403,7 +403,7 @@ class Root:
     def leftovers(self):
         """Everything of sandboxes that is still there, as text; empty when clean."""
         daemon = self.daemon_pid()
-        kept = (daemon, self.registry_pid())
+        kept = (daemon, self.packages_pid())
         return {
             "processes": [describe(p) for p in self.processes() if p not in kept],
             "mounts": self.mounts(),

@@ -15,7 +15,7 @@ import zipfile
 import packages_box
 import tools_box
 from ripcord_test import Config, only_on
-from test_packages import DOOR, PIP, PackagesCase
+from test_packages import LISTENER, PIP, PackagesCase
 
 VARIABLES = {"PIP_CACHE_DIR": "/cache/pip", "NPM_CONFIG_CACHE": "/cache/npm", "NPM_CONFIG_PREFER_OFFLINE": "true",
              "UV_CACHE_DIR": "/cache/uv", "YARN_CACHE_FOLDER": "/cache/yarn", "CARGO_HOME": "/cache/cargo",
@@ -29,7 +29,7 @@ from pip._internal.cache import SimpleWheelCache
 from pip._internal.models.format_control import FormatControl
 from pip._internal.models.link import Link
 from urllib.parse import urljoin
-page = "http://{DOOR}/pypi/simple/demo/"
+page = "http://{LISTENER}/pypi/simple/demo/"
 html = urllib.request.urlopen(urllib.request.Request(page, headers={{"Accept": "text/html"}})).read().decode()
 link = Link(urljoin(page, re.search('href="([^"]*whl[^"]*)"', html).group(1).replace("&amp;", "&")))
 try:
@@ -92,7 +92,7 @@ import http.client, socket
 evil = open("/tmp/evil", "rb").read()
 paths = %r
 def ask(method, path, body=None, headers={{}}):
-    c = http.client.HTTPConnection("{DOOR}", timeout=20)
+    c = http.client.HTTPConnection("{LISTENER}", timeout=20)
     try:
         c.request(method, path, body, headers)
         answer = c.getresponse()
@@ -109,7 +109,7 @@ for path in paths:
         ask("GET", path, headers=fields)
     ask("GET", "http://evil.example" + path)
     for length in b"Content-Length: 4\\r\\nTransfer-Encoding: chunked", b"Content-Length: 4\\r\\nContent-Length: 0":
-        with socket.create_connection(("127.0.0.1", {DOOR.partition(":")[2]})) as s:
+        with socket.create_connection(("127.0.0.1", {LISTENER.partition(":")[2]})) as s:
             s.sendall(b"GET %%s HTTP/1.1\\r\\nHost: x\\r\\n%%s\\r\\n\\r\\n0\\r\\n\\r\\nPUT %%s HTTP/1.1\\r\\nHost: x\\r\\n"
                       b"Content-Length: %%d\\r\\n\\r\\n%%s" %% (path.encode(), length, path.encode(), len(evil), evil))
 """

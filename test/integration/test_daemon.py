@@ -32,7 +32,7 @@ class NoTcp(TestCase):
         with socket.create_server(("127.0.0.1", 0)):  # the search finds what there is
             self.assertTrue(self.listening() & self.sockets(os.getpid()))
         self.root.ok("up", "a", "--network", "packages")
-        held = set.union(*[self.sockets(p) for p in (self.root.daemon_pid(), self.root.registry_pid()) if p])
+        held = set.union(*[self.sockets(p) for p in (self.root.daemon_pid(), self.root.packages_pid()) if p])
         self.assertEqual(self.listening() & held, set())
 
 

@@ -1,4 +1,4 @@
-"""Network `packages`: installs go through the package registry and nothing else leaves a sandbox.
+"""Network `packages`: installs go through the package cache and nothing else leaves a sandbox.
 
 The upstreams are our own (packages_box.py); the public ones are for test_packages_live.py.
 """
@@ -17,7 +17,7 @@ import tools_box
 from ripcord_test import Config, TestCase, alive, files_below, only_on, wait_until
 
 PIP = "/usr/bin/python3 -m pip"
-# Without caches of their own: what is fast or silent here is so because of the registry.
+# Without caches of their own: what is fast or silent here is so because of the package cache.
 PYTHON_TOOLS = {
     "Debian's pip": f"{PIP} install --no-cache-dir",
     "current pip": f"PYTHONPATH=/tools/pip {PIP} install --no-cache-dir",
@@ -28,7 +28,7 @@ NODE_TOOLS = {
     "pnpm 10": "node /tools/pnpm/node_modules/pnpm/bin/pnpm.cjs add --store-dir /tmp/c --config.cache-dir=/tmp/c/meta",
     "current pnpm": "/tools/pnpm-now/node_modules/.bin/pnpm add --store-dir /tmp/c --config.cache-dir=/tmp/c/meta",
 }
-DOOR = "127.0.0.1:7417"
+LISTENER = "127.0.0.1:7417"
 
 # What a hostile program sees of the network: its interfaces, and who answers.
 PROBE = """
@@ -47,7 +47,7 @@ for address in %r:
 
 FETCH = f"""
 import http.client
-c = http.client.HTTPConnection("{DOOR}", timeout=20)
+c = http.client.HTTPConnection("{LISTENER}", timeout=20)
 c.request("GET", "/pypi/simple/demo/")
 print(c.getresponse().status)
 """
@@ -55,9 +55,9 @@ print(c.getresponse().status)
 
 FETCH_FILE = f"""
 import json, urllib.request
-page = urllib.request.Request("http://{DOOR}/pypi/simple/demo/", headers={{"Accept": "application/vnd.pypi.simple.v1+json"}})
+page = urllib.request.Request("http://{LISTENER}/pypi/simple/demo/", headers={{"Accept": "application/vnd.pypi.simple.v1+json"}})
 link = json.load(urllib.request.urlopen(page))["files"][0]["url"]
-urllib.request.urlopen("http://{DOOR}/pypi/" + link.removeprefix("../../")).read()
+urllib.request.urlopen("http://{LISTENER}/pypi/" + link.removeprefix("../../")).read()
 """
 
 
@@ -78,8 +78,8 @@ class PackagesCase(TestCase):
                         encoding="utf-8")
         self.root.configure(f"mounts.roots: [/usr, /root, /home]\nregistry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {file}\n{more}")
 
-    def registry_pid(self):
-        return self.root.registry_pid()
+    def packages_pid(self):
+        return self.root.packages_pid()
 
     @staticmethod
     def tools():
@@ -175,7 +175,7 @@ class Install(PackagesCase):
 
 class Settings(PackagesCase):
     def test_stats(self):
-        """One line says what a command had of the registry, also of a sandbox that goes with it."""
+        """One line says what a command got from the package cache, also of a sandbox that goes with it."""
         self.up.add_wheel("demo", "1.5", os.urandom(200000))
         command = ("--stats", "--", "/usr/bin/python3", "-c", FETCH_FILE)
         said = self.root.ok("run", *command).err.decode()
@@ -201,7 +201,7 @@ class Settings(PackagesCase):
         seen = self.root.ok("exec", "a", "-e", "PIP_INDEX_URL=http://mine/", "--", "env").text
         self.assertIn("PIP_INDEX_URL=http://mine/\n", seen)
         self.assertNotIn("NPM_CONFIG_REGISTRY", seen)
-        for line in f"UV_DEFAULT_INDEX=http://{DOOR}/pypi/simple/", f"pnpm_config_registry=http://{DOOR}/npm/", "NPM_CONFIG_UPDATE_NOTIFIER=false":
+        for line in f"UV_DEFAULT_INDEX=http://{LISTENER}/pypi/simple/", f"pnpm_config_registry=http://{LISTENER}/npm/", "NPM_CONFIG_UPDATE_NOTIFIER=false":
             self.assertIn(line + "\n", seen)
         self.assertNotIn("PIP_INDEX_URL", self.root.ok("run", "--network", "none", "--", "env").text)
 
@@ -254,7 +254,7 @@ class Cache(PackagesCase):
 
 class Reach(PackagesCase):
     def test_nothing_else_is_reached(self):
-        """No interface but lo, no route, and of the host only the registry's door."""
+        """No interface but lo, no route, and of the host only the listener of the package cache."""
         with socket.create_server(("", 0)) as host:
             port = host.getsockname()[1]
             others = [("127.0.0.1", port), ("127.0.0.1", self.up.port), ("192.0.2.1", 80), ("::1", 7417)]
@@ -267,7 +267,7 @@ class Reach(PackagesCase):
                 self.assertEqual([l for l in seen if l.startswith("reaches")], expected, seen)
 
     def test_no_way_out(self):
-        """The door leads to registry paths and nowhere else."""
+        """Only package paths exist behind the listener."""
         self.up_box("a")
         probe = "import http.client\nfor m, p in %r:\n c = http.client.HTTPConnection('127.0.0.1', 7417, timeout=10)\n" \
                 " c.request(m, p)\n print(c.getresponse().status)\n c.close()\n"
@@ -284,9 +284,9 @@ class Restart(PackagesCase):
         self.up.add_wheel("demo", "1.5")
         self.up_box("a")
         self.fetch("a")
-        before = self.registry_pid()
+        before = self.packages_pid()
         self.root.kill_daemon()
-        wait_until(lambda: not alive(before), 10, "the registry to end with its daemon")
+        wait_until(lambda: not alive(before), 10, "the package cache to end with its daemon")
         self.root.start()
         self.assertEqual(self.fetch("a"), "200")
         self.root.ok("stop", "a")
@@ -298,17 +298,17 @@ class Restart(PackagesCase):
 
 @only_on("native")
 class Faults(PackagesCase):
-    def test_registry_killed(self):
+    def test_cache_killed(self):
         self.up.add_wheel("demo", "1.5")
         self.root.ok("up", "a")
-        self.assertIsNone(self.registry_pid(), "nobody has asked for a package yet")
+        self.assertIsNone(self.packages_pid(), "nobody has asked for a package yet")
         self.fetch("a")
         for _ in range(3):
-            pid = self.registry_pid()
+            pid = self.packages_pid()
             os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not alive(pid), 10, "the registry to end")
+            wait_until(lambda: not alive(pid), 10, "the package cache to end")
             self.assertEqual(self.fetch("a"), "200")
-            self.assertNotEqual(self.registry_pid(), pid)
+            self.assertNotEqual(self.packages_pid(), pid)
 
     def test_refusals_are_events(self):
         """A file that is not what its index promised, and a package that a policy refuses."""
@@ -332,7 +332,7 @@ class Faults(PackagesCase):
         self.assertEqual(self.root.ok("cache", "ls", "--json").json()["files"], [])
 
     def test_nothing_stays(self):
-        """Sockets and namespaces go with their sandbox, whether the registry had them or not."""
+        """Sockets and namespaces go with their sandbox, whether the package cache had them or not."""
         self.up.add_wheel("demo", "1.5")
         self.root.ok("up", "warm")
         self.fetch("warm")
@@ -345,7 +345,7 @@ class Faults(PackagesCase):
             self.root.ok("rm", "-f", "a", "b")
         wait_until(lambda: self.root.snapshot() == before, 10, "what was there before")
 
-    def test_registry_that_cannot_start(self):
+    def test_cache_that_cannot_start(self):
         """The sandbox starts all the same, its tools are told at once, and `show` says why."""
         self.configure(upstreams=[{"name": "x", "type": "nonsense", "url": "https://x/"}])
         self.root.ok("up", "a")
@@ -355,7 +355,7 @@ class Faults(PackagesCase):
         self.assertIn("package cache does not run", shown)
         self.assertIn("nonsense", shown)
 
-    def test_registry_required(self):
+    def test_cache_required(self):
         self.configure("cache.required: true\n", upstreams=[{"name": "x", "type": "nonsense", "url": "https://x/"}])
         result = self.root.run("up", "a")
         self.assertNotEqual(result.code, 0)

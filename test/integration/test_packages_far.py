@@ -9,14 +9,14 @@ from pathlib import Path
 import far_engine
 import test_packages
 from ripcord_test import Config, only_on, wait_until
-from test_packages import DOOR, PROBE, PackagesCase
+from test_packages import LISTENER, PROBE, PackagesCase
 
 # So many at once, each on a connection of its own; the sizes of what came.
 PARALLEL = f"""
 import http.client, threading
 sizes = []
 def get():
-    c = http.client.HTTPConnection("{DOOR}", timeout=60)
+    c = http.client.HTTPConnection("{LISTENER}", timeout=60)
     c.request("GET", "%s")
     sizes.append(len(c.getresponse().read()))
 threads = [threading.Thread(target=get) for _ in range(50)]
@@ -28,7 +28,7 @@ print(*sorted(set(sizes)), len(sizes))
 POISON = f"""
 import http.client
 for method in ("PUT", "POST", "PATCH", "DELETE"):
-    c = http.client.HTTPConnection("{DOOR}", timeout=60)
+    c = http.client.HTTPConnection("{LISTENER}", timeout=60)
     c.request(method, "%s", b"poison")
     print(c.getresponse().status)
 """
@@ -39,7 +39,7 @@ SLOW = f"""
 import http.client
 path = "%s"
 def ask():
-    c = http.client.HTTPConnection("{DOOR}", timeout=60)
+    c = http.client.HTTPConnection("{LISTENER}", timeout=60)
     c.request("GET", path)
     return c, c.getresponse()
 idle = [ask() for _ in range(10)]
@@ -82,7 +82,7 @@ class FarCase(PackagesCase):
 
     @staticmethod
     def all_of(tools):
-        """How tools differ is shown where the registry is near."""
+        """How tools differ is shown where the package cache is local."""
         return list(tools)[:1]
 
     def listeners(self):
@@ -93,10 +93,10 @@ class FarCase(PackagesCase):
         return self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", text, timeout=120).text
 
     def file_of(self, name, box, size):
-        """The path of a new package's file, as the door has it."""
+        """The path of a new package's file, as the listener has it."""
         self.up.add_wheel(name, "1.5", os.urandom(size))
         page = self.run_python(box, "import urllib.request as u; print(u.urlopen"
-                               f"('http://{DOOR}/pypi/simple/{name}/').read().decode())")
+                               f"('http://{LISTENER}/pypi/simple/{name}/').read().decode())")
         return "/pypi/" + re.search(r'href="\.\./\.\./([^"#]+)', page)[1]
 
 
@@ -148,7 +148,7 @@ class Elsewhere(FarCase):
         self.assertTrue(all(int(status) >= 400 for status in tries), tries)
         self.assertEqual(len(tries), 4)
         got = self.run_python("b", f"import hashlib, urllib.request as u\n"
-                              f"print(hashlib.sha256(u.urlopen('http://{DOOR}{path}').read()).hexdigest())").strip()
+                              f"print(hashlib.sha256(u.urlopen('http://{LISTENER}{path}').read()).hexdigest())").strip()
         self.assertEqual(got, hashlib.sha256(self.up.files["/files/demo-1.5-py3-none-any.whl"]).hexdigest())
 
     def test_many_at_once(self):
@@ -174,11 +174,11 @@ class Elsewhere(FarCase):
         (before,) = self.listeners()
         os.kill(before, signal.SIGKILL)
         wait_until(lambda: self.listeners() not in ([], [before]), 30, "another listener")
-        wait_until(self.is_served, 30, "the registry to be reached again")
+        wait_until(self.is_served, 30, "the package cache to be reached again")
         (before,) = self.listeners()
         self.far.cut()
         wait_until(lambda: before not in self.listeners(), 30, "the listener to end with its stream")
-        wait_until(self.is_served, 60, "the registry to be reached again")
+        wait_until(self.is_served, 60, "the package cache to be reached again")
         self.root.ok("pause", "a")
         self.root.ok("resume", "a")
         self.assertTrue(self.is_served())

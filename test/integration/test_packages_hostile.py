@@ -16,23 +16,23 @@ from ripcord_test import Config, full_run_only
 class Hostile(packages_box.TestCase):
     """An upstream that lies, breaks off, or never ends."""
 
-    def assert_nothing_kept(self, reg):
+    def assert_nothing_kept(self, cache):
         self.assertEqual(self.stored(), {})
         self.assertEqual(list((self.tmp / "store" / "tmp").iterdir()), [])
-        self.assertIsNone(reg.process.poll())
+        self.assertIsNone(cache.process.poll())
 
     def test_wrong_digest_small(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
         self.up.files[f"/files/{file}"] = bytes(len(data))
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         status, reason, _, body = get(host, self.file_url(host, "demo")[file])
         self.assertEqual(status, 502)
         self.assertIn("wrong digest", reason)
         self.assertIn("wrong digest", json.loads(body)["error"])
-        self.assertEqual(reg.event("mismatch")[0]["name"], "demo")
-        self.assertEqual(reg.counters("pypi")["mismatches"], 1)
-        self.assert_nothing_kept(reg)
+        self.assertEqual(cache.event("mismatch")[0]["name"], "demo")
+        self.assertEqual(cache.counters("pypi")["mismatches"], 1)
+        self.assert_nothing_kept(cache)
 
     def test_wrong_digest_streamed_is_never_complete(self):
         """The last bytes wait for the verdict: what the client has is always too short."""
@@ -48,8 +48,8 @@ class Hostile(packages_box.TestCase):
             h.wfile.write(wrong[2 << 20:])
 
         self.up.hooks[f"/files/{file}"] = slowly
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         url = self.file_url(host, "demo")[file]
         with socket.create_connection(host.split(":"), timeout=20) as s:
             s.sendall(f"GET {url} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
@@ -60,8 +60,8 @@ class Hostile(packages_box.TestCase):
         self.assertIn(f"Content-Length: {len(wrong)}".encode(), head)
         self.assertGreater(len(body), 1 << 20, "it was not streamed at all")
         self.assertLessEqual(len(body), len(wrong) - (64 << 10))
-        self.assertEqual(len(reg.event("mismatch")), 1)
-        self.assert_nothing_kept(reg)
+        self.assertEqual(len(cache.event("mismatch")), 1)
+        self.assert_nothing_kept(cache)
 
     def test_right_digest_is_streamed(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(BIG))
@@ -76,7 +76,7 @@ class Hostile(packages_box.TestCase):
             h.wfile.write(data[2 << 20:])
 
         self.up.hooks[f"/files/{file}"] = slowly
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         url = self.file_url(host, "demo")[file]
         with socket.create_connection(host.split(":"), timeout=20) as s:
             s.sendall(f"GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
@@ -105,7 +105,7 @@ class Hostile(packages_box.TestCase):
             h.close_connection = True
 
         self.up.hooks[f"/files/{file}"] = broken
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         self.assertEqual(get(host, self.file_url(host, "demo")[file])[3], data)
         self.assertEqual(ranges, [0, 1 << 20, 2 << 20, 3 << 20])
 
@@ -125,15 +125,15 @@ class Hostile(packages_box.TestCase):
             h.close_connection = True
 
         self.up.hooks[f"/files/{file}"] = other_start
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         url = self.file_url(host, "demo")[file]
         try:
             self.assertNotEqual(get(host, url)[0], 200)
         except Exception as e:  # cut off
             self.assertIn("IncompleteRead", type(e).__name__)
         self.assertEqual(len(tries), 2)
-        self.assert_nothing_kept(reg)
+        self.assert_nothing_kept(cache)
 
     def test_gives_up_in_the_end(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
@@ -147,10 +147,10 @@ class Hostile(packages_box.TestCase):
             h.close_connection = True
 
         self.up.hooks[f"/files/{file}"] = cut
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         self.assertEqual(get(host, self.file_url(host, "demo")[file])[0], 502)
-        self.assert_nothing_kept(reg)
+        self.assert_nothing_kept(cache)
 
     @full_run_only
     def test_stalled_upstream(self):
@@ -165,7 +165,7 @@ class Hostile(packages_box.TestCase):
             stop.wait(30)
 
         self.up.hooks["/simple/demo/"] = silent
-        host = self.registry(stall_timeout=1).listen()
+        host = self.start_cache(stall_timeout=1).listen()
         since = time.monotonic()
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 504)
         self.assertLess(time.monotonic() - since, 20)
@@ -187,25 +187,25 @@ class Hostile(packages_box.TestCase):
         self.up.hooks["/npm/huge"] = self.endless(b'{"versions":{')
         self.up.hooks["/simple/huge/"] = self.endless(b'{"files":[')
         self.up.hooks[f"/files/{file}"] = self.endless(b"x")
-        reg = self.registry(metadata_max=4 << 20, artifact_max=4 << 20)
-        host = reg.listen()
+        cache = self.start_cache(metadata_max=4 << 20, artifact_max=4 << 20)
+        host = cache.listen()
         for path in ("/npm/huge", "/pypi/simple/huge/", self.file_url(host, "demo")[file]):
             status, reason, _, _ = get(host, path)
             self.assertEqual(status, 502, path)
-            self.assertRegex(reason, "over", path)
-        self.assert_nothing_kept(reg)
+            self.assertRegex(reason, "larger than|limit", path)
+        self.assert_nothing_kept(cache)
 
     def test_announced_size_is_believed_against_it(self):
         file, data = self.up.add_wheel("demo", "1.0")
         self.up.hooks["/npm/huge"] = lambda h: (h.send_response(200), h.send_header("Content-Length", str(10 << 30)),
                                                 h.end_headers(), h.wfile.write(b"{" * 100000))
         self.up.files[f"/files/{file}"] = data + b"more"
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         status, reason, _, _ = get(host, self.file_url(host, "demo")[file])
         self.assertEqual((status, "the index page lists" in reason), (502, True), reason)
         self.assertEqual(get(host, "/npm/huge")[0] // 100, 5)
-        self.assert_nothing_kept(reg)
+        self.assert_nothing_kept(cache)
 
     def test_redirects(self):
         inside = packages_box.Upstream(self.certificates)
@@ -219,21 +219,21 @@ class Hostile(packages_box.TestCase):
         for name, to in targets.items():
             self.up.hooks[f"/simple/{name}/"] = lambda h, to=to: self.up.send(h, 302, b"", Location=to)
         self.up.hooks["/simple/ok/"] = lambda h: self.up.send(h, 301, b"", Location=f"{self.up.url}/simple/fine/")
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         for name in targets:
             status, reason, _, body = get(host, f"/pypi/simple/{name}/")
             self.assertEqual(status, 403, (name, reason))
         self.assertEqual(inside.requests, [])
         self.assertEqual(get(host, "/pypi/simple/ok/")[0], 200)
-        self.assert_nothing_kept(reg)
+        self.assert_nothing_kept(cache)
 
     def test_files_at_private_addresses(self):
         inside = packages_box.Upstream(self.certificates)
         self.addCleanup(inside.stop)
         file, _ = self.up.add_wheel("demo", "1.0", url=f"{inside.url}/secret")
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         self.assertEqual(get(host, self.file_url(host, "demo")[file])[0], 403)
         self.assertEqual(inside.requests, [])
 
@@ -249,7 +249,7 @@ class Hostile(packages_box.TestCase):
         versions["../../../x"] = versions["1.0.0"]
         versions["2.0.0"] = {"dist": {"tarball": "https://x/"}}
         versions["3.0.0"] = "text"
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         self.assertEqual(list(self.file_url(host, "demo")), [file])
         doc = json.loads(get(host, "/npm/thing", SHORT)[3])
         self.assertEqual(list(doc["versions"]), ["1.0.0"])
@@ -262,26 +262,26 @@ class Hostile(packages_box.TestCase):
             kind = "text/html" if name in ("million", "long") else "application/json"
             self.up.hooks[f"/simple/{name}/"] = lambda h, b=body, k=kind: self.up.send(h, 200, b, k)
             self.up.hooks[f"/npm/{name}"] = self.up.hooks[f"/simple/{name}/"]
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         for name in cases:
             self.assertEqual(get(host, f"/pypi/simple/{name}/")[0], 502, name)
             self.assertEqual(get(host, f"/npm/{name}")[0], 502, name)
-        self.assert_nothing_kept(reg)
+        self.assert_nothing_kept(cache)
 
     def test_sha1_only_is_marked(self):
         data = self.up.add_npm("old", "0.1.0", sha1_only=True)
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         get(host, "/npm/old", SHORT)
         status, _, headers, body = get(host, "/npm/old/-/old-0.1.0.tgz")
         self.assertEqual((status, body, headers["x-ripcord-digest"]), (200, data, "sha1 only"))
-        self.assertEqual(reg.counters("npm")["weak"], 1)
-        self.assertTrue(reg.ask(LIST)["files"][0]["weak"])
+        self.assertEqual(cache.counters("npm")["weak"], 1)
+        self.assertTrue(cache.ask(LIST)["files"][0]["weak"])
 
 
 class Guards(unittest.TestCase):
-    """With one guard less, in a registry built for it (src/lib/base/guard.h), the tests above fail."""
+    """With one guard less, in a package cache built for it (src/lib/base/guard.h), the tests above fail."""
 
     only_on = ("native",)
 
@@ -302,8 +302,8 @@ class Guards(unittest.TestCase):
 class Sandboxes(packages_box.TestCase):
     """What a sandbox may try."""
 
-    def test_only_registry_paths(self):
-        host = self.registry().listen()
+    def test_only_package_paths(self):
+        host = self.start_cache().listen()
         for path in ("/", "/etc/passwd", "/pypi", "/pypi/json", "/npm/../etc", "/pypi/simple/..%2f..%2fetc/", "/pypi/simple/%2e%2e/",
                      "/pypi/simple/a%00b/", "/pypi/simple/a//", "//", "/npm/a%2fb", "/npm/@a%2f%2e%2e", "/npm/@a/..", "/npm/@/b",
                      "/npm/.hidden", "/pypi/files/x/y/z", "/pypi/files/demo/" + "0" * 64 + "/..%2fx", "/npm/%40a%2f..%2fb",
@@ -328,7 +328,7 @@ class Sandboxes(packages_box.TestCase):
         return out
 
     def test_no_way_out(self):
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         for request in ("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
                         "GET http://169.254.169.254/latest/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n",
                         "GET https://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n",
@@ -342,8 +342,8 @@ class Sandboxes(packages_box.TestCase):
 
     def test_floods(self):
         self.up.add_wheel("demo", "1.0")
-        reg = self.registry(connections_max=8, requests_per_second=5)
-        host, other = reg.listen("a"), reg.listen("b")
+        cache = self.start_cache(connections_max=8, requests_per_second=5)
+        host, other = cache.listen("a"), cache.listen("b")
         self.assertRegex(self.raw(host, b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 100 + b"\r\n"), rb"^HTTP/1.1 4")
         self.assertRegex(self.raw(host, b"GET /" + b"a" * 100000), rb"^HTTP/1.1 4")
         held = [socket.create_connection(host.split(":")) for _ in range(200)]
@@ -358,16 +358,16 @@ class Sandboxes(packages_box.TestCase):
         self.assertEqual(get(other, "/pypi/simple/demo/")[0], 200)
 
     def test_ten_thousand_connections(self):
-        """One sandbox opens what it can: the registry keeps what it allows, and serves the others."""
+        """One sandbox opens what it can: the package cache keeps its limits, and serves the others."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
         many = min(10000, limit[1] - 2000)
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(100000))
-        reg = self.registry()
-        host, other = reg.listen("a"), reg.listen("b")
+        cache = self.start_cache()
+        host, other = cache.listen("a"), cache.listen("b")
         url = self.file_url(other, "demo")[file]
         self.assertEqual(get(other, url)[3], data)
-        before = self.memory_of(reg)
+        before = self.memory_of(cache)
         held, times, peak = [], [], 0
         try:
             while len(held) < many:
@@ -379,26 +379,26 @@ class Sandboxes(packages_box.TestCase):
                     start = time.monotonic()
                     self.assertEqual(get(other, url)[3], data)
                     times.append(time.monotonic() - start)
-                    peak = max(peak, len(os.listdir(f"/proc/{reg.process.pid}/fd")))
-            self.assertLess(self.memory_of(reg) - before, 32 << 20)
+                    peak = max(peak, len(os.listdir(f"/proc/{cache.process.pid}/fd")))
+            self.assertLess(self.memory_of(cache) - before, 32 << 20)
         finally:
             for s in held:
                 s.close()
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)
         self.assertLess(peak, 300)
         self.assertLess(max(times), 20)
-        self.assertEqual(get(reg.listen("a"), "/npm/-/ping")[0], 200)
+        self.assertEqual(get(cache.listen("a"), "/npm/-/ping")[0], 200)
 
     @staticmethod
-    def memory_of(reg):
+    def memory_of(cache):
         """Bytes of its own, without what it has mapped of files."""
-        with open(f"/proc/{reg.process.pid}/status", encoding="ascii") as f:
+        with open(f"/proc/{cache.process.pid}/status", encoding="ascii") as f:
             return next(int(line.split()[1]) << 10 for line in f if line.startswith("RssAnon"))
 
     def test_slow_reader_holds_nobody_up(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(8 << 20))
-        reg = self.registry()
-        slow, host = reg.listen("slow"), reg.listen("b")
+        cache = self.start_cache()
+        slow, host = cache.listen("slow"), cache.listen("b")
         url = self.file_url(host, "demo")[file]
         readers = []
         for _ in range(20):
@@ -408,7 +408,7 @@ class Sandboxes(packages_box.TestCase):
             s.sendall(f"GET {url} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             readers.append(s)
         self.assertEqual(get(host, url)[3], data)
-        rss = int(next(line for line in open(f"/proc/{reg.process.pid}/status", encoding="ascii")
+        rss = int(next(line for line in open(f"/proc/{cache.process.pid}/status", encoding="ascii")
                        if line.startswith("VmRSS")).split()[1])
         self.assertLess(rss, 400000 if Config.sanitized else 120000)
         for s in readers:
@@ -419,8 +419,8 @@ class Sandboxes(packages_box.TestCase):
         self.addCleanup(gate.set)
         files = [self.up.add_wheel(f"p{i}", "1.0", os.urandom(1000)) for i in range(30)]
         one, data = self.up.add_wheel("other", "1.0")
-        reg = self.registry(stall_timeout=60)
-        host, other = reg.listen("a"), reg.listen("b")
+        cache = self.start_cache(stall_timeout=60)
+        host, other = cache.listen("a"), cache.listen("b")
         urls = [self.file_url(host, f"p{i}")[files[i][0]] for i in range(30)]
 
         def held(h):
@@ -450,8 +450,8 @@ class Sandboxes(packages_box.TestCase):
         one, data = self.up.add_wheel("common", "1.0")
         for file, body in files:
             self.up.hooks[f"/files/{file}"] = lambda h, b=body: (gate.wait(20), self.up.send(h, 200, b))
-        reg = self.registry(stall_timeout=60, connections_max=300)
-        host, other = reg.listen("a"), reg.listen("b")
+        cache = self.start_cache(stall_timeout=60, connections_max=300)
+        host, other = cache.listen("a"), cache.listen("b")
         url = self.file_url(host, "common")[one]
         urls = [self.file_url(host, f"p{i}")[files[i][0]] for i in range(12)]
         with concurrent.futures.ThreadPoolExecutor(140) as pool:
@@ -470,8 +470,8 @@ class Sandboxes(packages_box.TestCase):
         self.addCleanup(gate.set)
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
         self.up.hooks[f"/files/{file}"] = lambda h: (gate.wait(20), self.up.send(h, 200, data))
-        reg = self.registry(stall_timeout=60)
-        host, other = reg.listen("a"), reg.listen("b")
+        cache = self.start_cache(stall_timeout=60)
+        host, other = cache.listen("a"), cache.listen("b")
         url = self.file_url(host, "demo")[file]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             lost, kept = pool.submit(get, host, url), None
@@ -480,7 +480,7 @@ class Sandboxes(packages_box.TestCase):
                 time.sleep(0.02)
             kept = pool.submit(get, other, url)
             time.sleep(0.1)
-            reg.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "a"))
+            cache.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "a"))
             gate.set()
             self.assertEqual(kept.result()[3], data)
             self.assertIsNotNone(lost.exception())
@@ -494,8 +494,8 @@ class Sandboxes(packages_box.TestCase):
         self.up.add_npm("half", "1.0.0")
         self.up.add_npm("half", "1.5.0")
         self.up.add_npm("half", "2.0.0")
-        reg = self.registry(deny=["Evil_Lib", "pypi:mixed==1.0", "npm:bad", "half==2.0.0"])
-        host = reg.listen()
+        cache = self.start_cache(deny=["Evil_Lib", "pypi:mixed==1.0", "npm:bad", "half==2.0.0"])
+        host = cache.listen()
         status, reason, _, _ = get(host, self.file_url(host, "evil-lib")[file])
         self.assertEqual(status, 403)
         self.assertIn("'evil-lib' is on the deny list", reason)
@@ -505,8 +505,8 @@ class Sandboxes(packages_box.TestCase):
         doc = json.loads(get(host, "/npm/half", SHORT)[3])
         self.assertEqual((sorted(doc["versions"]), doc["dist-tags"]), (["1.0.0", "1.5.0"], {"latest": "1.5.0"}))
         self.assertIn(get(host, "/npm/half/-/half-2.0.0.tgz")[0], (403, 404))
-        self.assertEqual(reg.counters("pypi")["denials"], 1)
-        self.assertEqual({e["name"] for e in reg.event("denied")}, {"evil-lib", "bad"})
+        self.assertEqual(cache.counters("pypi")["denials"], 1)
+        self.assertEqual({e["name"] for e in cache.event("denied")}, {"evil-lib", "bad"})
 
     def test_min_age_hides_the_young(self):
         now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
@@ -516,8 +516,8 @@ class Sandboxes(packages_box.TestCase):
         self.up.add_npm("thing", "1.0.0")
         self.up.add_npm("thing", "2.0.0", uploaded=now)
         self.up.add_npm("new", "1.0.0", uploaded=now)
-        reg = self.registry(min_age=7 * 86400)
-        host = reg.listen()
+        cache = self.start_cache(min_age=7 * 86400)
+        host = cache.listen()
         self.assertEqual(list(self.file_url(host, "demo")), [old])
         digest = self.up.pypi["demo"][1]["hashes"]["sha256"]
         self.assertEqual(get(host, f"/pypi/files/demo/{digest}/{young}")[0], 403)
@@ -536,7 +536,7 @@ class Sandboxes(packages_box.TestCase):
         old, _ = self.up.add_wheel("demo", "1.0")
         self.up.add_wheel("demo", "2.0", uploaded=now)
         unknown, _ = self.up.add_wheel("silent", "1.0", uploaded=None)
-        host = self.registry(min_age=7 * 86400).listen()
+        host = self.start_cache(min_age=7 * 86400).listen()
         self.assertEqual(list(self.file_url(host, "demo")), [old])
         status, reason, _, _ = get(host, self.file_url(host, "silent")[unknown])
         self.assertEqual((status, reason), (403, "Denied by policy: 'silent' 1.0 has no upload time, so its age is unknown (min_age is 7 days)"))

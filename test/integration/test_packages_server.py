@@ -18,7 +18,7 @@ from ripcord_test import Config, full_run_only
 class Serving(packages_box.TestCase):
     def test_index_in_both_forms(self):
         self.up.add_wheel("demo-pkg", "1.0", yanked="broken <&\"> badly")
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         status, _, headers, body = get(host, "/pypi/simple/demo-pkg/", JSON)
         page = json.loads(body)
         self.assertEqual((status, headers["content-type"]), (200, "application/vnd.pypi.simple.v1+json"))
@@ -36,7 +36,7 @@ class Serving(packages_box.TestCase):
 
     def test_names_are_normalised(self):
         self.up.add_wheel("demo-pkg", "1.0")
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         status, _, headers, _ = get(host, "/pypi/simple/Demo_.Pkg/")
         self.assertEqual((status, headers["location"]), (301, "/pypi/simple/demo-pkg/"))
         self.assertEqual(get(host, "/pypi/simple/demo-pkg")[2]["location"], "/pypi/simple/demo-pkg/")
@@ -45,14 +45,14 @@ class Serving(packages_box.TestCase):
     def test_html_only_upstream(self):
         file, data = self.up.add_wheel("demo", "1.0")
         self.up.html_only = True
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         url = self.file_url(host, "demo")[file]
         self.assertEqual(get(host, url)[3], data)
 
     def test_files_and_metadata_are_verified_and_kept(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(5000))
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         url = self.file_url(host, "demo")[file]
         for i in range(3):
             self.assertEqual(get(host, url)[3], data)
@@ -60,13 +60,13 @@ class Serving(packages_box.TestCase):
         self.assertEqual(self.up.count("/files/"), 2)
         self.assertEqual(int(get(host, url, method="HEAD")[2]["content-length"]), len(data))
         self.assertEqual(len(self.stored()), 2)
-        c = reg.counters("pypi")
+        c = cache.counters("pypi")
         self.assertEqual((c["misses"], c["hits"]), (2, 5))
 
     def test_packument_forms_and_tarballs(self):
         self.up.add_npm("plain", "1.0.0")
         data = self.up.add_npm("@corp/thing", "2.1.0", dependencies={"plain": "^1.0.0"})
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         for path in ("/npm/@corp/thing", "/npm/@corp%2fthing", "/npm/@corp%2Fthing"):
             status, _, headers, body = get(host, path, SHORT)
             self.assertEqual((status, headers["content-type"]), (200, SHORT["Accept"]), path)
@@ -82,7 +82,7 @@ class Serving(packages_box.TestCase):
 
     def test_one_document_is_enough_for_a_tarball(self):
         """npm reads the long one, pnpm the short one: what either lists need not be looked up again."""
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         for name, accept in ("long", {}), ("short", SHORT):
             data = self.up.add_npm(name, "1.0.0")
             get(host, f"/npm/{name}", accept)
@@ -94,12 +94,12 @@ class Serving(packages_box.TestCase):
         self.up.add_npm("plain", "1.0.0", description="x" * 50000)
         packed = gzip.compress(json.dumps(self.up.npm["plain"]).encode())
         self.up.hooks["/npm/plain"] = lambda h: self.up.send(h, 200, packed, "application/json", Content_Encoding="gzip")
-        reg = self.registry()
-        self.assertGreater(len(get(reg.listen(), "/npm/plain")[3]), 50000)
-        self.assertEqual(reg.counters("npm")["bytes_upstream"], len(packed))
+        cache = self.start_cache()
+        self.assertGreater(len(get(cache.listen(), "/npm/plain")[3]), 50000)
+        self.assertEqual(cache.counters("npm")["bytes_upstream"], len(packed))
 
     def test_services_of_npm(self):
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         self.assertEqual(get(host, "/npm/-/ping")[:1], (200,))
         self.assertEqual(get(host, "/npm/-/whoami")[0], 401)
         self.assertEqual(json.loads(get(host, "/npm/-/v1/search?text=x")[3])["total"], 0)
@@ -109,41 +109,41 @@ class Serving(packages_box.TestCase):
 
     def test_fifty_askers_one_download(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(BIG))
-        reg = self.registry()
-        doors = [reg.listen(f"box{i}") for i in range(5)]
+        cache = self.start_cache()
+        listeners = [cache.listen(f"box{i}") for i in range(5)]
         self.up.delay = 0.3
-        pages = at_once(50, lambda i: self.file_url(doors[i % 5], "demo")[file])
+        pages = at_once(50, lambda i: self.file_url(listeners[i % 5], "demo")[file])
         self.assertEqual(self.up.count("/simple/demo/"), 1)
-        self.assertTrue(all(get(doors[i % 5], pages[0])[3] == data for i in range(2)))
+        self.assertTrue(all(get(listeners[i % 5], pages[0])[3] == data for i in range(2)))
         file, data = self.up.add_wheel("other", "1.0", os.urandom(BIG))
-        url = self.file_url(doors[0], "other")[file]
-        self.assertEqual(at_once(50, lambda i: get(doors[i % 5], url)[3] == data), [True] * 50)
+        url = self.file_url(listeners[0], "other")[file]
+        self.assertEqual(at_once(50, lambda i: get(listeners[i % 5], url)[3] == data), [True] * 50)
         self.assertEqual(self.up.count("/files/other"), 1)
 
     def test_counters_of_sandboxes(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
-        reg = self.registry()
-        a, b = reg.listen("a"), reg.listen("b")
+        cache = self.start_cache()
+        a, b = cache.listen("a"), cache.listen("b")
         url = self.file_url(a, "demo")[file]
         get(a, url)
-        before = reg.counters("pypi")["bytes_upstream"]
+        before = cache.counters("pypi")["bytes_upstream"]
         get(b, url)
-        boxes = reg.stats()["sandboxes"]
-        self.assertEqual(reg.counters("pypi")["bytes_upstream"], before)
+        boxes = cache.stats()["sandboxes"]
+        self.assertEqual(cache.counters("pypi")["bytes_upstream"], before)
         self.assertEqual((boxes["a"]["pypi"]["misses"], boxes["b"]["pypi"]["hits"]), (1, 1))
         self.assertEqual((boxes["b"]["pypi"]["bytes_upstream"], boxes["b"]["pypi"]["bytes_store"]), (0, len(data)))
-        reg.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "b"))
+        cache.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "b"))
         with self.assertRaises(OSError):
             get(b, url)
         with self.assertRaisesRegex(packages_box.Refused, "does not know sandbox"):
-            reg.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "b"))
+            cache.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "b"))
         self.assertEqual(get(a, url)[0], 200)
 
 
 class Upstreams(packages_box.TestCase):
     def test_pages_are_revalidated(self):
         self.up.add_wheel("demo", "1.0")
-        host = self.registry(metadata_life=0).listen()
+        host = self.start_cache(metadata_life=0).listen()
         first = get(host, "/pypi/simple/demo/", JSON)
         second = get(host, "/pypi/simple/demo/", JSON)
         self.assertEqual((first[3], self.up.count("/simple/demo/")), (second[3], 2))
@@ -153,8 +153,8 @@ class Upstreams(packages_box.TestCase):
     def test_stale_when_upstream_is_down(self):
         file, data = self.up.add_wheel("demo", "1.0")
         self.up.add_npm("plain", "1.0.0")
-        reg = self.registry(metadata_life=0)
-        host = reg.listen()
+        cache = self.start_cache(metadata_life=0)
+        host = cache.listen()
         url = self.file_url(host, "demo")[file]
         get(host, url)
         get(host, "/npm/plain", SHORT)
@@ -163,29 +163,29 @@ class Upstreams(packages_box.TestCase):
             status, _, headers, _ = get(host, path, SHORT)
             self.assertEqual((status, headers["x-ripcord-cache"]), (200, "stale"))
             self.assertIn("warning", headers)
-            self.assertEqual(reg.counters(eco)["stale"], 1)
+            self.assertEqual(cache.counters(eco)["stale"], 1)
         self.assertEqual(get(host, url)[3], data)
         status, reason, _, body = get(host, "/pypi/simple/unknown/")
         self.assertEqual(status, 502, reason)
-        self.assertTrue(reg.event("upstream_down"))
+        self.assertTrue(cache.event("upstream_down"))
 
     def test_offline_modes(self):
         file, data = self.up.add_wheel("demo", "1.0")
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         url = self.file_url(host, "demo")[file]
         get(host, url)
-        reg.stop()
-        reg = self.registry(offline="always", metadata_life=0)
-        host = reg.listen()
+        cache.stop()
+        cache = self.start_cache(offline="always", metadata_life=0)
+        host = cache.listen()
         asked = len(self.up.requests)
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 200)
         self.assertEqual(get(host, url)[3], data)
         self.assertEqual(get(host, "/pypi/simple/other/")[0], 424)
         self.assertEqual(len(self.up.requests), asked)
         self.up.stop()
-        reg.stop()
-        host = self.registry(offline="never", metadata_life=0).listen()
+        cache.stop()
+        host = self.start_cache(offline="never", metadata_life=0).listen()
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 502)
 
     def test_scopes_keep_private_names_private(self):
@@ -198,14 +198,14 @@ class Upstreams(packages_box.TestCase):
         self.up.add_wheel("corp-secret", "1.0")
         self.up.add_npm("@corp/lib", "99.0.0")
         key = {"user": "u", "password": "p"}
-        reg = self.registry([self.up.as_pypi(), self.up.as_npm(), inner.as_pypi("corp", names=["corp-*"], **key),
+        cache = self.start_cache([self.up.as_pypi(), self.up.as_npm(), inner.as_pypi("corp", names=["corp-*"], **key),
                              inner.as_npm("corp-npm", names=["@corp/*"], **key)])
-        host = reg.listen()
+        host = cache.listen()
         self.assertEqual(list(self.file_url(host, "corp-lib")), ["corp_lib-1.0-py3-none-any.whl"])
         self.assertEqual(list(json.loads(get(host, "/npm/@corp/lib", SHORT)[3])["versions"]), ["1.0.0"])
         self.assertEqual(get(host, "/pypi/simple/corp-secret/")[0], 404)
         self.assertEqual(self.up.count("corp"), 0)
-        self.assertNotIn("dTpw", json.dumps(reg.stats()))
+        self.assertNotIn("dTpw", json.dumps(cache.stats()))
 
     def test_credentials_stay_with_their_host(self):
         seen = []
@@ -215,13 +215,13 @@ class Upstreams(packages_box.TestCase):
         other.hooks["/away"] = lambda h: (seen.append(h.headers.get("Authorization")), other.send(h, 404, b""))
         self.up.hooks["/simple/demo/"] = lambda h: self.up.send(h, 302, b"", Location=f"{other.url}/away")
         # trusted as a place to go to, not as the owner of the token: it belongs to another upstream
-        host = self.registry([self.up.as_pypi(token="t0k")]).listen()
+        host = self.start_cache([self.up.as_pypi(token="t0k")]).listen()
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 403)
         self.assertEqual(seen, [])
 
     def test_custom_authority_is_needed(self):
         self.up.add_wheel("demo", "1.0")
-        host = self.registry([{**self.up.as_pypi(), "ca_file": None}]).listen()
+        host = self.start_cache([{**self.up.as_pypi(), "ca_file": None}]).listen()
         status, reason, _, body = get(host, "/pypi/simple/demo/")
         self.assertEqual(status, 502)
         self.assertIn("certificate", json.loads(body)["error"])
@@ -233,7 +233,7 @@ class Upstreams(packages_box.TestCase):
             self.up.hooks[f"/simple/{name}/"] = lambda h, to=to: self.up.send(h, 302, b"", Location=to)
         proxy = packages_box.Proxy()
         self.addCleanup(proxy.listener.close)
-        host = self.registry(env={"https_proxy": f"http://127.0.0.1:{proxy.port}"}).listen()
+        host = self.start_cache(env={"https_proxy": f"http://127.0.0.1:{proxy.port}"}).listen()
         self.assertEqual(get(host, self.file_url(host, "demo")[file])[3], data)
         for name in ("literal", "scheme"):
             self.assertEqual(get(host, f"/pypi/simple/{name}/")[0], 403)
@@ -245,12 +245,12 @@ class Upstreams(packages_box.TestCase):
                            ({"upstreams": [{"name": "x", "type": "pypi", "url": "http://x/"}]}, "https"),
                            ({"upstreams": [{"name": "x", "type": "rpm", "url": "https://x/"}]}, "rpm")):
             with self.assertRaisesRegex(packages_box.Refused, words):
-                self.registry(**bad)
+                self.start_cache(**bad)
 
 
     def test_what_is_missing_is_not_asked_for_again_and_again(self):
         self.up.add_wheel("demo", "1.0")
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         self.file_url(host, "demo")
         for _ in range(5):
             self.assertEqual(get(host, "/pypi/simple/nothing/")[0], 404)
@@ -262,43 +262,43 @@ class Store(packages_box.TestCase):
     def test_list_show_verify_prune(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(10000))
         other, _ = self.up.add_wheel("other", "1.0", os.urandom(20000))
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         url = self.file_url(host, "demo")[file]
         get(host, url)
         get(host, self.file_url(host, "other")[other])
-        listed = reg.ask(LIST)
+        listed = cache.ask(LIST)
         self.assertEqual({f["file"] for f in listed["files"]}, {f"pypi/demo/{file}", f"pypi/other/{other}"})
         self.assertEqual({p["name"] for p in listed["pages"]}, {"demo", "other"})
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
-        self.assertEqual(reg.ask(SHOW, (TAG_PATH, digest))["size"], len(data))
-        self.assertTrue(reg.ask(SHOW, (TAG_PATH, "pypi/Demo"))["files"][0]["stored"])
+        self.assertEqual(cache.ask(SHOW, (TAG_PATH, digest))["size"], len(data))
+        self.assertTrue(cache.ask(SHOW, (TAG_PATH, "pypi/Demo"))["files"][0]["stored"])
         with self.assertRaisesRegex(packages_box.Refused, "not in the cache"):
-            reg.ask(SHOW, (TAG_PATH, "npm/none"))
-        self.assertEqual(reg.ask(VERIFY)["bad"], [])
+            cache.ask(SHOW, (TAG_PATH, "npm/none"))
+        self.assertEqual(cache.ask(VERIFY)["bad"], [])
         path = next((self.tmp / "store" / "blobs").glob(f"sha256/*/{digest[7:]}"))
         os.chmod(path, 0o600)
         with open(path, "r+b") as f:
             f.write(b"rot")
-        checked = reg.ask(VERIFY)
+        checked = cache.ask(VERIFY)
         self.assertEqual((checked["checked"], checked["bad"]), (2, [digest]))
-        self.assertTrue(reg.event("corrupt"))
+        self.assertTrue(cache.event("corrupt"))
         self.assertEqual(get(host, url)[3], data, "it is fetched again")
-        self.assertEqual(reg.ask(PRUNE, (TAG_AGE, 3600))["removed"], 0)
-        self.assertEqual(reg.ask(PRUNE, (TAG_KEEP, 0))["removed"], 2)
+        self.assertEqual(cache.ask(PRUNE, (TAG_AGE, 3600))["removed"], 0)
+        self.assertEqual(cache.ask(PRUNE, (TAG_KEEP, 0))["removed"], 2)
         self.assertEqual(self.stored(), {})
         self.assertEqual(get(host, url)[3], data)
 
     def test_budget_evicts_the_longest_unused(self):
         files = [self.up.add_wheel(f"p{i}", "1.0", os.urandom(300000)) for i in range(6)]
-        reg = self.registry(budget=1 << 20)
-        host = reg.listen()
+        cache = self.start_cache(budget=1 << 20)
+        host = cache.listen()
         urls = [self.file_url(host, f"p{i}")[files[i][0]] for i in range(6)]
         get(host, urls[0])
         time.sleep(1.1)
         for i in (1, 2, 3, 4, 5):
             self.assertEqual(get(host, urls[i])[3], files[i][1])
-        stats = reg.stats()["store"]
+        stats = cache.stats()["store"]
         self.assertLessEqual(stats["bytes"], 1 << 20)
         self.assertGreater(stats["evicted"], 0)
         kept = self.stored()
@@ -309,8 +309,8 @@ class Store(packages_box.TestCase):
         for i in range(8):
             for k in range(20):
                 self.up.add_wheel(f"p{i}", f"1.{k}", yanked="y" * 1000)
-        reg = self.registry(metadata_budget=100000)
-        host = reg.listen()
+        cache = self.start_cache(metadata_budget=100000)
+        host = cache.listen()
         for i in range(8):
             self.file_url(host, f"p{i}")
         pages = self.tmp / "store" / "pages" / "pypi" / "pypi"
@@ -322,8 +322,8 @@ class Store(packages_box.TestCase):
 
     def test_eviction_leaves_running_downloads_alone(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(16 << 20))
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         url = self.file_url(host, "demo")[file]
         get(host, url)
         with socket.socket() as s:
@@ -332,7 +332,7 @@ class Store(packages_box.TestCase):
             s.connect((host.split(":")[0], int(host.split(":")[1])))
             s.sendall(f"GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             got = s.recv(65536)
-            self.assertEqual(reg.ask(PRUNE, (TAG_KEEP, 0))["removed"], 1)
+            self.assertEqual(cache.ask(PRUNE, (TAG_KEEP, 0))["removed"], 1)
             while piece := s.recv(1 << 20):
                 got += piece
         self.assertEqual(got.partition(b"\r\n\r\n")[2], data)
@@ -353,8 +353,8 @@ class Store(packages_box.TestCase):
         for path in served:
             if not path.endswith(".metadata"):
                 self.up.hooks[path] = slowly
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         urls = [self.file_url(host, f"p{i}")[files[i][0]] for i in range(20)]
 
         def fetch(i):
@@ -366,27 +366,27 @@ class Store(packages_box.TestCase):
         with concurrent.futures.ThreadPoolExecutor(20) as pool:
             results = [pool.submit(fetch, i) for i in range(20)]
             time.sleep(0.35)
-            reg.kill()
+            cache.kill()
             for i, r in enumerate(results):
                 self.assertIn(r.result(), (None, files[i][1]))
         self.stored()
         self.up.hooks.clear()
-        reg.start()
+        cache.start()
         self.assertEqual(list((self.tmp / "store" / "tmp").iterdir()), [])
-        host = reg.listen()
+        host = cache.listen()
         self.assertEqual(at_once(20, lambda i: get(host, urls[i])[3] == files[i][1]), [True] * 20)
-        self.assertEqual(reg.ask(VERIFY)["bad"], [])
+        self.assertEqual(cache.ask(VERIFY)["bad"], [])
 
     def test_ends_with_its_daemon(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         self.file_url(host, "demo")
-        reg.control.close()
-        self.assertEqual(reg.process.wait(10), 0)
+        cache.control.close()
+        self.assertEqual(cache.process.wait(10), 0)
 
     def test_two_never_share_a_folder(self):
-        """A registry that still finishes something is waited for; one that does not go is an error."""
+        """A package cache that still finishes something is waited for; one that does not go is an error."""
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
         entered = threading.Event()
 
@@ -395,26 +395,26 @@ class Store(packages_box.TestCase):
             time.sleep(1)
             self.up.send_file(h, data)
         self.up.hooks[f"/files/{file}"] = late
-        old = self.registry()
+        old = self.start_cache()
         host = old.listen()
         url = self.file_url(host, "demo")[file]
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             last = pool.submit(get, host, url)
             entered.wait(10)
             old.control.close()  # as the kernel does when the daemon is killed
-            new = self.registry()
+            new = self.start_cache()
             self.assertIsNotNone(old.process.poll(), "both run")
             self.assertIn(last.result()[3], (data, b""))
         self.assertEqual(get(new.listen(), url)[3], data)
         if Config.soak:
             with self.assertRaisesRegex(packages_box.Refused, "in use by another"):
-                self.registry()
+                self.start_cache()
             self.assertTrue(new.stats())
 
     def test_parts_of_files(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(5000))
-        reg = self.registry()
-        host = reg.listen()
+        cache = self.start_cache()
+        host = cache.listen()
         url = self.file_url(host, "demo")[file]
         for _ in ("a miss", "a hit"):
             status, _, head, body = get(host, url, {"Range": "bytes=10-19"})
@@ -442,7 +442,7 @@ class Store(packages_box.TestCase):
                 h.wfile.write(wrong[at:at + (1 << 19)])
                 time.sleep(0.05)
         self.up.hooks[f"/files/{file}"] = slowly
-        host = self.registry().listen()
+        host = self.start_cache().listen()
         url = self.file_url(host, "demo")[file]
         with self.assertRaises(http.client.IncompleteRead):
             get(host, url, {"Range": "bytes=0-9"})
@@ -452,8 +452,8 @@ class Store(packages_box.TestCase):
         program = (Config.bin / "ripcord-packages").read_bytes()
         if b"__asan_init" in program or b"__tsan_init" in program:
             self.skipTest("the sanitizers need calls that the filter denies")
-        reg = self.registry()
-        status = dict(line.split(":\t") for line in open(f"/proc/{reg.process.pid}/status", encoding="ascii").read().splitlines()
+        cache = self.start_cache()
+        status = dict(line.split(":\t") for line in open(f"/proc/{cache.process.pid}/status", encoding="ascii").read().splitlines()
                       if ":\t" in line)
         self.assertEqual((status["Seccomp"], status["NoNewPrivs"]), ("2", "1"))
         if os.geteuid() == 0:
@@ -462,25 +462,25 @@ class Store(packages_box.TestCase):
             self.assertEqual(status["Groups"].strip(), "")
 
     def test_nonsense_on_the_control_socket(self):
-        reg = self.registry()
-        reg.control.send(struct.pack("=HHIQ", 4242, 0, 0, 7))
-        kind, seq, fields, _ = reg.receive()
+        cache = self.start_cache()
+        cache.control.send(struct.pack("=HHIQ", 4242, 0, 0, 7))
+        kind, seq, fields, _ = cache.receive()
         self.assertEqual((kind, seq), (packages_box.RESULT, 7))
         self.assertIn(b"does not know", fields[packages_box.TAG_ERR_MSG])
-        reg.control.send(b"xx")
-        self.assertEqual(reg.receive()[0], packages_box.RESULT)
+        cache.control.send(b"xx")
+        self.assertEqual(cache.receive()[0], packages_box.RESULT)
         with self.assertRaisesRegex(packages_box.Refused, "without"):
-            reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "x"))
-        self.assertTrue(reg.stats())
+            cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "x"))
+        self.assertTrue(cache.stats())
 
     def mixed(self, seconds, clients):
-        """Parallel mixed downloads while the registry is killed and started again; the store verified after."""
+        """Parallel mixed downloads while the package cache is killed and started again; the store verified after."""
         wheels = [self.up.add_wheel(f"p{i}", "1.0", os.urandom(50000 + 100000 * i)) for i in range(12)]
         tars = [self.up.add_npm(f"n{i}", "1.0.0", os.urandom(30000 + 70000 * i)) for i in range(12)]
-        reg = self.registry()
-        door = socket.create_server(("127.0.0.1", 0), backlog=512)
-        host = f"127.0.0.1:{door.getsockname()[1]}"
-        reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=door.fileno())
+        cache = self.start_cache()
+        listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        host = f"127.0.0.1:{listener.getsockname()[1]}"
+        cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=listener.fileno())
         until, wrong, good = time.monotonic() + seconds, [], []
 
         def client(i):
@@ -503,17 +503,17 @@ class Store(packages_box.TestCase):
             jobs = [pool.submit(client, i) for i in range(clients)]
             while time.monotonic() < until - 0.5:
                 time.sleep(0.4)
-                reg.kill()
-                reg.start()
-                reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=door.fileno())
-                reg.ask(PRUNE, (TAG_KEEP, 1 << 20))
+                cache.kill()
+                cache.start()
+                cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=listener.fileno())
+                cache.ask(PRUNE, (TAG_KEEP, 1 << 20))
             for j in jobs:
                 j.result()
-        door.close()
+        listener.close()
         self.assertTrue(good)
         self.assertEqual([s for s in wrong if s == 200], [])
         self.stored()
-        self.assertEqual(reg.ask(VERIFY)["bad"], [])
+        self.assertEqual(cache.ask(VERIFY)["bad"], [])
 
     @full_run_only
     def test_mixed_downloads_with_restarts(self):

@@ -42,13 +42,13 @@ class Tools(packages_box.TestCase):
         self.up.add_wheel("demo-pkg", "1.0", requires=["helper>=2"])
         self.up.add_wheel("demo-pkg", "0.9")
         self.up.add_wheel("helper", "2.5")
-        reg = self.registry(metadata_life=0)
-        host = reg.listen()
+        cache = self.start_cache(metadata_life=0)
+        host = cache.listen()
         self.pip(host, "a", "Demo_Pkg")
         self.assertIn("1.0", (self.tmp / "a" / "demo_pkg.py").read_text(encoding="ascii"))
         self.assertTrue((self.tmp / "a" / "helper.py").exists())
         self.up.stop()
-        self.pip(reg.listen("b"), "b", "demo-pkg==1.0")
+        self.pip(cache.listen("b"), "b", "demo-pkg==1.0")
         self.assertTrue((self.tmp / "b" / "helper.py").exists())
 
     @full_run_only
@@ -57,7 +57,7 @@ class Tools(packages_box.TestCase):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
         self.up.files[f"/files/{file}"] = bytes(len(data))
         denied, _ = self.up.add_wheel("evil", "1.0")
-        host = self.registry(deny=["evil"]).listen()
+        host = self.start_cache(deny=["evil"]).listen()
         self.assertIn("wrong digest", self.pip(host, "a", "demo", code=1))
         self.assertIn("is on the deny list", self.pip(host, "a", "evil", code=1))
 
@@ -66,9 +66,9 @@ class Tools(packages_box.TestCase):
             self.skipTest("npm is not installed")
         self.up.add_npm("leaf", "1.2.0")
         self.up.add_npm("@corp/tree", "2.0.0", dependencies={"leaf": "^1.0.0"})
-        reg = self.registry(metadata_life=0, deny=["npm:evil"])
+        cache = self.start_cache(metadata_life=0, deny=["npm:evil"])
         for box in ("a", "b"):
-            host, folder = reg.listen(box), self.tmp / box
+            host, folder = cache.listen(box), self.tmp / box
             folder.mkdir()
             (folder / "package.json").write_text("{}", encoding="ascii")
             env = {"NPM_CONFIG_REGISTRY": f"http://{host}/npm/", "NPM_CONFIG_CACHE": str(self.tmp / f"cache-{box}"),
@@ -89,7 +89,7 @@ class Tools(packages_box.TestCase):
         """npm tries again for more than a minute what it takes for a passing fault."""
         if not which("npm"):
             self.skipTest("npm is not installed")
-        host, folder = self.registry(offline="always").listen(), self.tmp / "a"
+        host, folder = self.start_cache(offline="always").listen(), self.tmp / "a"
         folder.mkdir()
         (folder / "package.json").write_text("{}", encoding="ascii")
         since = time.monotonic()
@@ -99,7 +99,7 @@ class Tools(packages_box.TestCase):
 
 
 class Parallel(Tools):
-    """Many installers at once while the registry is killed and started again."""
+    """Many installers at once while the package cache is killed and started again."""
 
     test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = test_offline_is_told_at_once = None
 
@@ -122,15 +122,15 @@ class Parallel(Tools):
         folder.mkdir()
         return next((data for data in (self.attempt(i, host, folder) for _ in range(20)) if data), None)
 
-    def kill_while(self, reg, door, jobs, most):
+    def kill_while(self, cache, listener, jobs, most):
         """Kills it whenever so much has been asked of the upstreams again, however fast the machine is; then all may come through."""
         kills, step = 0, max(2, len(jobs) // 10)
         while not all(j.done() for j in jobs):
             if kills < most and len(self.up.requests) >= (kills + 1) * step:
                 time.sleep(random.uniform(0, 0.3))
-                reg.kill()
-                reg.start()
-                reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=door.fileno())
+                cache.kill()
+                cache.start()
+                cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=listener.fileno())
                 kills += 1
             time.sleep(0.02)
         return kills
@@ -145,18 +145,18 @@ class Parallel(Tools):
         truth = {i: self.up.add_npm(f"n{i}", "1.0.0", os.urandom(50000 + 9999 * i)) if i % 2 else
                  self.up.add_wheel(f"p{i}", "1.0", os.urandom(50000 + 9999 * i))[1] for i in range(many)}
         # The upstream is a thread of ours beside hundreds of busy programs: what is slow here does not hang.
-        reg = self.registry(connections_max=512, requests_per_second=0, connect_timeout=60, stall_timeout=60)
-        with socket.create_server(("127.0.0.1", 0), backlog=1024) as door:
-            host = f"127.0.0.1:{door.getsockname()[1]}"
-            reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=door.fileno())
+        cache = self.start_cache(connections_max=512, requests_per_second=0, connect_timeout=60, stall_timeout=60)
+        with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+            host = f"127.0.0.1:{listener.getsockname()[1]}"
+            cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=listener.fileno())
             with concurrent.futures.ThreadPoolExecutor(many) as pool:
                 jobs = [pool.submit(self.installer, i, host) for i in range(many)]
-                kills = self.kill_while(reg, door, jobs, most=20)
+                kills = self.kill_while(cache, listener, jobs, most=20)
                 wrong = [i for i, j in enumerate(jobs) if j.result() != truth[i]]
                 self.assertEqual(wrong, [], [(self.tmp / f"at-{i}" / "log").read_text(encoding="utf-8") for i in wrong[:2]])
         self.assertGreater(kills, 0)
         self.stored()
-        self.assertEqual(reg.ask(packages_box.VERIFY)["bad"], [])
+        self.assertEqual(cache.ask(packages_box.VERIFY)["bad"], [])
 
 
 def public_registries_answer():
@@ -180,35 +180,35 @@ class Live(Tools):
     test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = test_offline_is_told_at_once = None
 
     def live(self):
-        reg = packages_box.Registry(self.tmp / "store", [
+        cache = packages_box.PackageCache(self.tmp / "store", [
             {"name": "pypi", "type": "pypi", "url": "https://pypi.org/simple/"},
             {"name": "npm", "type": "npm", "url": "https://registry.npmjs.org/"}], connect_timeout=10, stall_timeout=30)
-        self.addCleanup(reg.stop)
-        return reg
+        self.addCleanup(cache.stop)
+        return cache
 
     def test_live_pip_twice(self):
         self.need_pip()
-        reg = self.live()
-        self.pip(reg.listen("a"), "a", "idna==3.7")
-        before = reg.counters("pypi")["bytes_upstream"]
-        self.pip(reg.listen("b"), "b", "idna==3.7")
-        self.assertEqual(reg.counters("pypi")["bytes_upstream"], before)
+        cache = self.live()
+        self.pip(cache.listen("a"), "a", "idna==3.7")
+        before = cache.counters("pypi")["bytes_upstream"]
+        self.pip(cache.listen("b"), "b", "idna==3.7")
+        self.assertEqual(cache.counters("pypi")["bytes_upstream"], before)
         self.assertTrue((self.tmp / "b" / "idna" / "core.py").exists())
 
     def test_live_npm_twice(self):
         if not which("npm"):
             self.skipTest("npm is not installed")
-        reg = self.live()
+        cache = self.live()
         before = None
         for box in ("a", "b"):
-            host, folder = reg.listen(box), self.tmp / box
+            host, folder = cache.listen(box), self.tmp / box
             folder.mkdir()
             (folder / "package.json").write_text("{}", encoding="ascii")
             self.run_tool("npm", "install", "is-odd@3.0.1", cwd=folder, NPM_CONFIG_REGISTRY=f"http://{host}/npm/",
                           NPM_CONFIG_CACHE=str(self.tmp / f"cache-{box}"))
             self.assertTrue((folder / "node_modules/is-number/index.js").exists())
-            self.assertIn(before, (None, reg.counters("npm")["bytes_upstream"]))
-            before = reg.counters("npm")["bytes_upstream"]
+            self.assertIn(before, (None, cache.counters("npm")["bytes_upstream"]))
+            before = cache.counters("npm")["bytes_upstream"]
 
     def project(self, name):
         folder = self.tmp / name
@@ -221,17 +221,17 @@ class Live(Tools):
         self.need_pip()
         if Config.sanitized:
             self.skipTest("the plain build has shown it")
-        reg = self.live()
-        host = reg.listen()
+        cache = self.live()
+        host = cache.listen()
         self.pip(host, "tools", "uv==0.5.11")
         before = None
         for box in ("a", "b"):
             self.run_tool(str(self.tmp / "tools/bin/uv"), "pip", "install", "--python", "/usr/bin/python3", "--target",
-                          str(self.tmp / box), "idna==3.7", UV_DEFAULT_INDEX=f"http://{reg.listen(box)}/pypi/simple/",
+                          str(self.tmp / box), "idna==3.7", UV_DEFAULT_INDEX=f"http://{cache.listen(box)}/pypi/simple/",
                           UV_CACHE_DIR=str(self.tmp / f"cache-{box}"))
             self.assertTrue((self.tmp / box / "idna" / "core.py").exists())
-            self.assertIn(before, (None, reg.counters("pypi")["bytes_upstream"]))
-            before = reg.counters("pypi")["bytes_upstream"]
+            self.assertIn(before, (None, cache.counters("pypi")["bytes_upstream"]))
+            before = cache.counters("pypi")["bytes_upstream"]
 
     def soak_only(self):
         if not Config.soak:
@@ -251,8 +251,8 @@ class Live(Tools):
     def test_live_poetry(self):
         """poetry has no variable for its index: the project names it as its only source."""
         self.soak_only()
-        reg = self.live()
-        host, folder = reg.listen(), self.tmp / "project"
+        cache = self.live()
+        host, folder = cache.listen(), self.tmp / "project"
         self.pip(host, "tools", "poetry==2.2.1")
         env = {"PYTHONPATH": str(self.tmp / "tools"), "POETRY_VIRTUALENVS_IN_PROJECT": "true",
                "POETRY_CACHE_DIR": str(self.tmp / "poetry-cache")}
@@ -262,16 +262,16 @@ class Live(Tools):
         self.run_tool(*poetry, "source", "add", "--priority=primary", "ripcord", f"http://{host}/pypi/simple/", cwd=folder, **env)
         self.run_tool(*poetry, "add", "idna==3.7", cwd=folder, **env)
         self.assertTrue(list(folder.glob(".venv/lib/python3*/site-packages/idna/core.py")))
-        before = reg.counters("pypi")["bytes_upstream"]
+        before = cache.counters("pypi")["bytes_upstream"]
         subprocess.run(["rm", "-rf", folder / ".venv", self.tmp / "poetry-cache"], check=True)
         self.run_tool(*poetry, "install", "--no-root", cwd=folder, **env)
         self.assertTrue(list(folder.glob(".venv/lib/python3*/site-packages/idna/core.py")))
-        self.assertEqual(reg.counters("pypi")["bytes_upstream"], before)
+        self.assertEqual(cache.counters("pypi")["bytes_upstream"], before)
 
     def test_live_other_installers(self):
         self.soak_only()
-        reg = self.live()
-        host = reg.listen()
+        cache = self.live()
+        host = cache.listen()
         npm = {"NPM_CONFIG_REGISTRY": f"http://{host}/npm/", "BUN_CONFIG_REGISTRY": f"http://{host}/npm/",
                "YARN_NPM_REGISTRY_SERVER": f"http://{host}/npm/", "YARN_UNSAFE_HTTP_WHITELIST": "127.0.0.1",
                "YARN_ENABLE_TELEMETRY": "0", "YARN_NODE_LINKER": "node-modules"}

@@ -363,7 +363,7 @@ class Caches:
         """A base that pip has filled, each mode over it, and what is written where."""
         self.upstream().add_wheel("demo", "1.5")
         self.root.ok("cache", "warm", "--tool", "pip", "demo")
-        self.assertIn("CapEff:\t0000000000000000\n", Path(f"/proc/{self.root.registry_pid()}/status").read_text(encoding="ascii"))
+        self.assertIn("CapEff:\t0000000000000000\n", Path(f"/proc/{self.root.packages_pid()}/status").read_text(encoding="ascii"))
         for name, mode in ("l", "layered"), ("r", "readonly"), ("p", "private"), ("s", "shared"), ("t", "shared"), ("o", "off"):
             self.root.ok("up", name, "--cache", f"pip={mode}")
         files = {name: self.shell(name, "find /cache/pip -type f").split() for name in "lrpso"}

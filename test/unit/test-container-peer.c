@@ -1,6 +1,6 @@
 /*
- * A machine in a network namespace of its own, and a container in another: a bridge, and pairs of
- * interfaces. The container's process connects, and is told apart from the machine's own.
+ * A "machine" in one network namespace and a "container" in another, connected by a bridge and veth
+ * pairs. The test connects from both and checks that only the container counts as one.
  */
 #include "lib/os/container-peer.h"
 

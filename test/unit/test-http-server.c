@@ -1,7 +1,6 @@
 /*
- * The server on a real unix socket: its loop runs in a thread of its own, the test is the
- * (blocking) client. Handlers are chosen by path. Every read of the client has a timeout, so that a
- * hang is a failure and not a hang.
+ * The server on a real unix socket. Its loop runs in a thread; the test is the blocking client.
+ * Handlers are chosen by path. Every read of the client has a timeout, so a hang is a failure.
  */
 #include "tap.h"
 

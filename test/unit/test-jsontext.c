@@ -1,4 +1,4 @@
-/* JSON as text: what is an object, what is not, and compaction that keeps every digit. */
+/* jsontext.c: recognizes objects and other values, and compacts without changing a digit. */
 #include "lib/base/jsontext.h"
 
 #include "lib/base/macro.h"

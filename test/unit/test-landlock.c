@@ -1,5 +1,4 @@
-/* The second guard by itself: descriptors of the outside are left open on purpose, and lead nowhere.
- */
+/* Landlock alone: the tests leave descriptors of the host open on purpose, and they are useless. */
 #include "lib/os/landlock.h"
 
 #include <errno.h>

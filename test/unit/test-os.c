@@ -1,5 +1,5 @@
 /*
- * The wrappers of the kernel that do not need a sandbox around them.
+ * The parts of lib/os that can be tested without a sandbox.
  */
 #include <fcntl.h>
 #include <linux/capability.h>

@@ -15,7 +15,7 @@
 
 struct trace {
     struct loop *loop;
-    struct packages_proxy *k;
+    struct packages_proxy *proxy;
     int answers, errors, warnings;
     struct loop_timer *timer;
     int client;
@@ -49,17 +49,17 @@ static void begin(struct trace *t, const char *program)
     *t = (struct trace){.client = -1, .got = -1};
     if (loop_new(&t->loop, NULL) < 0)
         abort();
-    t->k = packages_proxy_new(&(struct packages_proxy_config){.loop = t->loop,
-                                                              .program = program,
-                                                              .settings = "{}",
-                                                              .on_warning = on_warning,
-                                                              .on_event = on_event,
-                                                              .arg = t});
+    t->proxy = packages_proxy_new(&(struct packages_proxy_config){.loop = t->loop,
+                                                                  .program = program,
+                                                                  .settings = "{}",
+                                                                  .on_warning = on_warning,
+                                                                  .on_event = on_event,
+                                                                  .arg = t});
 }
 
 static void end(struct trace *t)
 {
-    packages_proxy_free(t->k);
+    packages_proxy_free(t->proxy);
     loop_timer_free(t->timer);
     fd_close(t->client);
     loop_free(t->loop);
@@ -67,32 +67,32 @@ static void end(struct trace *t)
 
 static void ask(struct trace *t)
 {
-    packages_proxy_ask(t->k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, on_answer,
-                       t);
+    packages_proxy_ask(t->proxy, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
+                       on_answer, t);
 }
 
-TEST(a_question_to_one_that_cannot_be_started)
+TEST(request_to_a_process_that_cannot_start)
 {
-    static const char *const programs[] = {"/nonexistent/registry", "/bin/false", "/bin/true"};
+    static const char *const programs[] = {"/nonexistent/packages", "/bin/false", "/bin/true"};
 
     for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
         struct trace t;
 
         begin(&t, programs[i]);
-        CHECK(!packages_proxy_trouble(t.k));
+        CHECK(!packages_proxy_trouble(t.proxy));
         for (int n = 0; n < 3; n++) {
             ask(&t);
             CHECK(t.answers == n);
             loop_run(t.loop);
             CHECK(t.answers == n + 1 && t.errors == n + 1);
         }
-        CHECK(packages_proxy_trouble(t.k));
+        CHECK(packages_proxy_trouble(t.proxy));
         CHECK(t.warnings == 1); /* the same reason is said once */
         end(&t);
     }
 }
 
-TEST(freed_while_a_question_waits)
+TEST(freed_while_a_request_waits)
 {
     struct trace t;
 
@@ -134,16 +134,16 @@ TEST(who_connects_is_cut_off_when_nobody_answers)
     struct trace t;
 
     begin(&t, "/bin/false");
-    packages_proxy_attach(t.k, "0123456789abcdef", listen_and_connect(&t));
-    CHECK(!packages_proxy_serves(t.k, "0123456789abcdef"));
+    packages_proxy_attach(t.proxy, "0123456789abcdef", listen_and_connect(&t));
+    CHECK(!packages_proxy_serves(t.proxy, "0123456789abcdef"));
     t.timer = loop_timer_new(t.loop, look, &t);
     loop_timer_set(t.timer, USEC_PER_MSEC, true);
     loop_run(t.loop);
     CHECK(t.got == 0);
-    CHECK(packages_proxy_trouble(t.k));
-    CHECK(!packages_proxy_serves(t.k, "0123456789abcdef"));
-    packages_proxy_forget(t.k, "0123456789abcdef");
-    packages_proxy_forget(t.k, "0123456789abcdef");
+    CHECK(packages_proxy_trouble(t.proxy));
+    CHECK(!packages_proxy_serves(t.proxy, "0123456789abcdef"));
+    packages_proxy_forget(t.proxy, "0123456789abcdef");
+    packages_proxy_forget(t.proxy, "0123456789abcdef");
     end(&t);
 }
 

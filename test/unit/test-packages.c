@@ -1,5 +1,5 @@
 /*
- * The parts of the registry cache that need no upstream: names, digests, policies, pages, the
+ * The parts of the package cache that need no upstream: names, digests, policies, pages, the
  * store.
  */
 #include <arpa/inet.h>
@@ -16,12 +16,12 @@
 #include "packages/blobs.h"
 #include "packages/config.h"
 #include "packages/html-links.h"
-#include "packages/package-name.h"
+#include "packages/http-range.h"
 #include "packages/npm-page.h"
+#include "packages/package-name.h"
 #include "packages/page-store.h"
 #include "packages/policy.h"
 #include "packages/pypi-page.h"
-#include "packages/http-range.h"
 #include "tap.h"
 
 #define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -398,7 +398,7 @@ TEST(npm_versions_compare)
 
 static int temp_folder(char path[static 64])
 {
-    snprintf(path, 64, "/tmp/test-registry-XXXXXX");
+    snprintf(path, 64, "/tmp/test-packages-XXXXXX");
     return mkdtemp(path) ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 

@@ -1,6 +1,6 @@
 /*
- * parse.c: what people type. Each table holds what must be taken, with its value, and what must be
- * refused.
+ * parse.c: values that people type. Each table lists valid texts with their value, and invalid
+ * texts.
  */
 #include <limits.h>
 #include <signal.h>

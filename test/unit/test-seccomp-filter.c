@@ -1,6 +1,6 @@
 /*
- * The filter call by call: what it says of each number there is, also of calls that this kernel or
- * this libc does not have, in a machine of our own; and some of it in the kernel.
+ * The seccomp filter, call by call. Our own BPF interpreter (bpf.h) runs it for every call number,
+ * also for calls that this kernel or libc lacks. Some calls are also tested in the kernel.
  */
 #include "lib/os/seccomp-filter.h"
 

@@ -1,6 +1,6 @@
 /*
- * Databases as earlier versions left them, brought to the present one. Each schema is written out
- * as that version had it, not made by the migrations that are under test.
+ * Migrates databases of earlier versions. Each old schema is written out here as that version had
+ * it, so the test does not depend on the migrations that it checks.
  */
 #include <sqlite3.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The store: rows, constraints, migration, and files that are not what they should be. */
+/* The store: rows, constraints, migration, and damaged or foreign files. */
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * States: DOWN -> STARTING (spawned) -> UP (it sent READY) -> ENDING (the control socket is closed) ->
- * DOWN (reaped). Requests and sockets that come before UP wait for it. When the process ends instead,
- * they fail.
+ * States: DOWN -> STARTING (spawned) -> UP (it sent READY) -> ENDING (the control socket is closed)
+ * -> DOWN (reaped). Requests and sockets that come before UP wait for it. When the process ends
+ * instead, they fail.
  */
 #include "daemon/packages/packages-proxy.h"
 

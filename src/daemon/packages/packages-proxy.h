@@ -2,11 +2,11 @@
  * The daemon's side of ripcord-packages. It starts the process on first need, starts it again after
  * it has ended, and passes it the listening sockets of the sandboxes (proto/packages.h).
  *
- * First need means: a client in a sandbox has connected, or the daemon has a request. Until then the
- * proxy watches each socket itself, so a sandbox that installs nothing costs no process. When the
- * process ends, the proxy watches all sockets again, and the next connection starts a new process.
- * A process that does not start is tried again with growing pauses; connections in a pause are
- * closed at once. Everything runs on the loop.
+ * First need means: a client in a sandbox has connected, or the daemon has a request. Until then
+ * the proxy watches each socket itself, so a sandbox that installs nothing costs no process. When
+ * the process ends, the proxy watches all sockets again, and the next connection starts a new
+ * process. A process that does not start is tried again with growing pauses; connections in a pause
+ * are closed at once. Everything runs on the loop.
  */
 #pragma once
 

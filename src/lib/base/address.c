@@ -52,7 +52,7 @@ int address_parse(const char *s, struct address *ret, struct err *err)
     if (!address_parse_host(host, bracketed, &a) ||
         parse_u32(colon + 1, 0, UINT16_MAX, &port, NULL) < 0)
         return address_not_an_address(s, err);
-    /* The port is at the same place in both. */
+    /* The port has the same offset in both structs. */
     a.v4.sin_port = htons((uint16_t)port);
     *ret = a;
     return 0;
@@ -90,8 +90,8 @@ int address_listen(struct address *a, int *ret_fd, struct err *err)
 
     if (fd < 0)
         return err_sys(err, errno, "make a socket for '%s'", address_format(a, text));
-    /* Connections of the last daemon that are still being forgotten must not keep the next one
-     * from its port; another that listens does. */
+    /* Old connections of the last daemon (TIME_WAIT) must not keep the next one from its port.
+     * A process that listens there still does. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     if (a->any.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){1}, sizeof(int));
@@ -116,7 +116,7 @@ int address_connect(const struct address *a, int *ret_fd, struct err *err)
         return err_sys(err, errno, "make a socket for '%s'", text);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
-    /* Else a machine that says nothing would hold us for minutes. */
+    /* Without it a machine that does not answer would block us for minutes. */
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (connect(fd, &a->any, a->len) < 0)
         return err_sys(err, errno == EINPROGRESS ? ETIMEDOUT : errno, "connect to '%s'", text);

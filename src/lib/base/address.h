@@ -1,7 +1,7 @@
 /*
  * An IP address with a port, as people write it: "127.0.0.1:7070", "[::1]:7070", "localhost:7070",
- * with "tcp://" before it or without. Names but for localhost are refused: the command line tool is
- * static, and what a name stands for is somebody else's to say.
+ * each with an optional "tcp://". Other host names are refused: the command line tool is a static
+ * program without a resolver, and a name server could point a name at another machine.
  */
 #pragma once
 
@@ -26,10 +26,10 @@ int address_parse(const char *s, struct address *ret, struct err *err);
 /* "127.0.0.1:7070", "[::1]:7070" */
 const char *address_format(const struct address *a, char buf[static ADDRESS_MAX]);
 uint16_t address_port(const struct address *a);
-/* Nobody but this machine can reach it, or is reached by it. */
+/* Whether only this machine can be reached at the address. */
 bool address_is_loopback(const struct address *a);
 
-/* Listening, not blocking; *a gets the port that was taken where it was 0. */
+/* A listening, non-blocking socket. When the port of *a is 0, *a gets the port that was chosen. */
 int address_listen(struct address *a, int *ret_fd, struct err *err);
-/* Connected, blocking. */
+/* A connected, blocking socket. */
 int address_connect(const struct address *a, int *ret_fd, struct err *err);

@@ -13,7 +13,7 @@ static int base64_digit(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Four characters, `pad` of them '=' at the end: the bytes behind the last digit must be none. */
+/* Decodes four characters, of which the last `pad` are '='. Unused bits must be 0. */
 static int base64_quad(const char *s, size_t pad, uint32_t *ret)
 {
     uint32_t v = 0;

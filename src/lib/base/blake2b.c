@@ -53,7 +53,7 @@ static inline void blake2b_mix(uint64_t v[static 16], const uint8_t at[static 4]
     v[at[3]] = d;
 }
 
-/* Rounds and places are written out by the compiler: with loops it is half as fast. */
+/* The compiler unrolls the rounds: with loops it is half as fast. */
 static void blake2b_compress(struct blake2b *b, const uint8_t *block, bool last)
 {
     static const uint8_t at[8][4] = {{0, 4, 8, 12},  {1, 5, 9, 13},  {2, 6, 10, 14}, {3, 7, 11, 15},

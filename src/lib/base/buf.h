@@ -1,7 +1,7 @@
 /*
  * A byte buffer that grows up to a hard maximum given at init, and is always NUL-terminated once it
  * holds anything. Appending past the maximum fails with -ERR_LIMIT and changes nothing; the caller
- * words the error.
+ * writes the message of the error.
  *
  * Consuming from the front (buf_consume) is cheap: the head moves, and space is reclaimed on the
  * next append.
@@ -29,7 +29,7 @@ struct buf {
 #define _cleanup_wipe_ __attribute__((cleanup(buf_wipe)))
 
 void buf_done(struct buf *b);
-void buf_wipe(struct buf *b);  /* the same, and nothing of it stays in memory */
+void buf_wipe(struct buf *b);  /* like buf_done(), and overwrites the bytes */
 void buf_clear(struct buf *b); /* keeps the memory */
 
 static inline char *buf_data(const struct buf *b)
@@ -43,8 +43,8 @@ int buf_append_c(struct buf *b, char c) _must_check_;
 int buf_appendf(struct buf *b, const char *fmt, ...) _printf_(2, 3) _must_check_;
 int buf_appendv(struct buf *b, const char *fmt, va_list ap) _printf_(2, 0) _must_check_;
 
-/* Room for n more bytes at the returned pointer, to be followed by buf_commit(); NULL past the
- * maximum. */
+/* Reserves room for n more bytes and returns where to write them; then call buf_commit(). NULL: the
+ * maximum would be exceeded. */
 char *buf_reserve(struct buf *b, size_t n) _must_check_;
 void buf_commit(struct buf *b, size_t n);
 

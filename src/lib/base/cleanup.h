@@ -16,7 +16,7 @@
 #define _cleanup_closedir_ _cleanup_(cleanup_closedirp)
 #define _cleanup_fclose_ _cleanup_(cleanup_fclosep)
 
-/* Yields the value and leaves the empty one behind, so that the cleanup attribute finds nothing. */
+/* Returns the value and leaves the empty one, so that the cleanup attribute releases nothing. */
 #define TAKE_PTR(p)                                                                                \
     ({                                                                                             \
         __typeof__(p) _taken = (p);                                                                \

@@ -1,5 +1,5 @@
 /*
- * See err.h. Out of memory while composing a message ends the process like everywhere else.
+ * Out of memory while composing a message ends the process, as everywhere else.
  */
 #include "lib/base/err.h"
 

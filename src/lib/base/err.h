@@ -1,11 +1,11 @@
 /*
- * The error object: one from the deepest system call to the user. It says what failed, on which
- * object, why in the system's own words, and what to do.
+ * The error object. One object travels from the deepest system call to the user. It says what
+ * failed, on which object, why (in the words of the system), and what to do.
  *
  * Contract: a function returns >= 0 and leaves *err untouched, or returns -ERR_X and fills *err
  * exactly once. Callers add context on the way up with err_wrap() ("outer: inner: reason"). err may
- * be NULL where the caller only wants the code. An err is owned by whoever declared it;
- * _cleanup_err_ releases it.
+ * be NULL when the caller only wants the code. The function that declares an err owns it and
+ * releases it with _cleanup_err_.
  */
 #pragma once
 
@@ -48,8 +48,8 @@ void err_done(struct err *err);
 int err_set(struct err *err, enum err_code code, const char *fmt, ...) _printf_(3, 4);
 int err_setv(struct err *err, enum err_code code, const char *fmt, va_list ap) _printf_(3, 0);
 
-/* A failed system call: ERR_SYSTEM, errnum kept, ": strerror" appended. The layer that knows better
- * sets the code. */
+/* A failed system call: sets ERR_SYSTEM and errnum, and appends ": strerror". A caller that knows
+ * the meaning of the errno may set a better code. */
 int err_sys(struct err *err, int errnum, const char *fmt, ...) _printf_(3, 4);
 
 /* Prepends "context: " and returns -err->code, so that `return err_wrap(err, …)` passes a failure
@@ -59,12 +59,12 @@ int err_wrap(struct err *err, const char *fmt, ...) _printf_(2, 3);
 /* Sets the hint (a full sentence), replacing any; returns -err->code. */
 int err_hint(struct err *err, const char *fmt, ...) _printf_(2, 3);
 
-/* Hands the error over: *dst must be empty; *src is empty after. Returns -code. dst may be NULL. */
+/* Moves the error: *dst must be empty, *src is empty afterwards. Returns -code. dst may be NULL. */
 int err_move(struct err *dst, struct err *src);
 int err_copy(struct err *dst, const struct err *src);
 
-/* The one table of names and numbers. err_code_from_name() gives ERR_SYSTEM for a name it does not
- * know. */
+/* The one table of names, HTTP statuses and exit statuses. err_code_from_name() returns ERR_SYSTEM
+ * for an unknown name. */
 const char *err_code_name(enum err_code code);
 enum err_code err_code_from_name(const char *name);
 int err_code_http(enum err_code code);

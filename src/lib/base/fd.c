@@ -246,8 +246,8 @@ int unix_listen(int dirfd, const char *name, int type, mode_t mode, int *ret, st
         return err_sys(err, errno, "make socket '%s'", name);
     if (unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
         return err_sys(err, errno, "remove old socket '%s'", name);
-    /* bind gives the file the mode of the socket less the umask: there is no window for others.
-     * Not by the umask, which all threads share: a folder made beside it would be born without x.
+    /* bind() takes the mode of the socket, so other users never see a wider mode. Changing the
+     * umask instead would affect all threads: a folder made meanwhile would lack x.
      */
     if (fchmod(fd, mode) < 0)
         return err_sys(err, errno, "set mode of socket '%s'", name);

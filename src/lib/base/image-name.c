@@ -16,7 +16,7 @@ const char *image_name_short(const char *name)
     return name;
 }
 
-/* Of "docker.io/other.example/x" it is other.example: that is who would be asked. */
+/* For "docker.io/other.example/x" it is other.example: the pull would go to that host. */
 char *image_name_registry(const char *name)
 {
     const char *s = image_name_short(name);

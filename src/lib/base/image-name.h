@@ -1,11 +1,12 @@
 /*
- * Names of images as people write them, for those who must agree on the registry that one is of:
- * whoever pulls it, and whoever has the credentials.
+ * Names of images as people write them. The code that pulls an image and the code that holds the
+ * credentials must derive the same registry from a name, so both use these functions.
  */
 #pragma once
 
-/* Without "docker.io/" and "docker.io/library/", as often as they stand there; within `name`. */
+/* The name without leading "docker.io/" and "docker.io/library/", repeated or not; within
+ * `name`. */
 const char *image_name_short(const char *name);
 
-/* Which registry it is of: its first part, when that looks like one, else "docker.io"; new. */
+/* The registry of the image: the first part if it looks like a host, else "docker.io". malloc'd. */
 char *image_name_registry(const char *name);

@@ -11,8 +11,7 @@
 
 enum { JSON_FIELDS_MAX = 64 };
 
-/* jansson itself stops at 2048; ours is tighter. Counts brackets outside strings before anything is
- * allocated. */
+/* Counts brackets outside strings before jansson allocates anything; its own limit is 2048. */
 static bool json_too_deep(const char *text, size_t len)
 {
     size_t depth = 0;
@@ -167,8 +166,7 @@ int json_read_strv(const json_t *array, const char *where, char ***ret, struct e
 
 json_t *json_from_err(const struct err *err)
 {
-    /* json_string() gives NULL for broken UTF-8, which file names may hold: say so rather than
-     * nothing. */
+    /* json_string() returns NULL for invalid UTF-8, which file names may hold. */
     json_t *msg = json_string(err->msg ? err->msg : "");
     json_t *e = json_object();
 

@@ -1,7 +1,7 @@
 /*
  * JSON on jansson with our rules: duplicate keys, NUL in strings and depth over 32 are refused;
  * objects are read through a table of fields, so that unknown fields are refused with the nearest
- * match and every error names the field. Only files above base/ that link jansson may include this.
+ * match and every error names the field. Only folders that link jansson may include this header.
  */
 #pragma once
 
@@ -15,14 +15,13 @@
 
 enum { JSON_DEPTH_LIMIT = 32 };
 
-/* Whole text, one value. `what` names the source in errors ("request body"). */
+/* The text must be exactly one value. `what` names the source in errors ("request body"). */
 int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err);
 
 /*
- * Each program says one of these before its first document; a library does not, as they hold for
- * the whole process. Out of memory ends it, as everywhere else: else a document that could not be
- * made would be a field that is silently missing. And with the second, what a freed document held
- * does not stay in memory: requests carry credentials.
+ * Each program calls one of these before its first document; they hold for the whole process. With
+ * both, out of memory ends the process: otherwise a field could be missing silently. The second
+ * also overwrites freed documents, because requests carry credentials.
  */
 void json_need_memory(void);
 void json_wipe_freed(void);
@@ -52,6 +51,6 @@ int json_read(const json_t *obj, const char *where, const struct json_field *fie
 /* An array of strings; *ret is a new strv. */
 int json_read_strv(const json_t *array, const char *where, char ***ret, struct err *err);
 
-/* {"error":{"code","message","hint"}} and back. */
+/* Converts between an err and {"error":{"code","message","hint"}}. */
 json_t *json_from_err(const struct err *err);
 int json_to_err(const json_t *doc, struct err *err);

@@ -1,6 +1,6 @@
 /*
- * A loop over values with a stack of open brackets, one bit each. `out` is where compaction writes;
- * it never overtakes the reading, so both may be the same memory.
+ * A loop over values with a stack of open brackets, one bit each. Compaction writes to `out`, which
+ * never overtakes the reading position, so both may be the same memory.
  */
 #include "lib/base/jsontext.h"
 
@@ -13,7 +13,7 @@ struct jsontext_scan {
     const char *p, *end;
     char *out; /* NULL: nothing is written */
     unsigned depth;
-    uint8_t object[JSON_TEXT_DEPTH_MAX]; /* of each open bracket: is it an object's */
+    uint8_t object[JSON_TEXT_DEPTH_MAX]; /* one bit per open bracket: 1 for an object */
 };
 
 static void jsontext_put(struct jsontext_scan *s, const char *from)
@@ -163,7 +163,7 @@ static bool jsontext_scan_key(struct jsontext_scan *s)
     return jsontext_take(s, ':');
 }
 
-/* Begins a value: 1 when it is whole, 0 when a bracket was opened and a value follows, -1. */
+/* Begins a value. 1: it is complete; 0: it opened a bracket and a value follows; -1: malformed. */
 static int jsontext_open_value(struct jsontext_scan *s)
 {
     bool object;
@@ -182,7 +182,7 @@ static int jsontext_open_value(struct jsontext_scan *s)
     return 0;
 }
 
-/* After a value: 1 when all brackets are closed, 0 when another value follows, -1. */
+/* After a value. 1: all brackets are closed; 0: another value follows; -1: malformed. */
 static int jsontext_close_values(struct jsontext_scan *s)
 {
     while (s->depth) {

@@ -1,7 +1,6 @@
 /*
- * JSON as text: is it well-formed (RFC 8259), without building anything of it. For bytes that are
- * passed on as they are: nothing is allocated, numbers keep their digits, and hostile depth ends at
- * a limit instead of a stack.
+ * Checks that a text is well-formed JSON (RFC 8259) without building a document, for texts that are
+ * passed on unchanged. It allocates nothing, keeps the digits of numbers, and limits the nesting.
  */
 #pragma once
 
@@ -15,11 +14,11 @@ enum { JSON_TEXT_DEPTH_MAX = 128 };
 enum json_text_kind { JSON_TEXT_BAD, JSON_TEXT_OBJECT, JSON_TEXT_OTHER };
 
 /*
- * What `len` bytes are: one whole object, one whole other value, or neither. Strings must be UTF-8
- * without control characters; a lone surrogate (\ud800) passes, as every engine writes them.
+ * Whether `len` bytes are one object, one other value, or neither. Strings must be UTF-8 without
+ * control characters. A lone surrogate (\ud800) passes, because container engines write them.
  */
 enum json_text_kind json_text_kind(const char *s, size_t len);
 
-/* One value of any kind without the white space between its parts, so that it is one line; *len is
- * set to what is left. Failure says at which byte. */
+/* Removes the white space of one value in place, so that it fits on one line. *len is the length
+ * before and after. The error names the byte that is wrong. */
 int json_text_compact(char *s, size_t *len, struct err *err);

@@ -1,6 +1,6 @@
 /*
- * Logging to stderr. Library folders log at debug only; daemon/, shim/ and cli/ decide what is
- * said, so one failure is one line. Text: "2026-… warn  message"; JSON with log_set_json(). Control
+ * Logging to stderr. Library folders log at debug level only; the programs decide what they report,
+ * so one failure is one line. Text: "2026-… warn  message"; JSON with log_set_json(). Control
  * bytes in messages are escaped: they may come from a sandbox. Never log environment values, tokens
  * or request bodies.
  */

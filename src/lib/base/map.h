@@ -1,7 +1,6 @@
 /*
- * String-keyed hash map to borrowed pointers. Keys are copied; values belong to the caller. Open
- * addressing, SipHash-free: keys are our own ids and validated names, never raw foreign bytes. Not
- * for use across threads.
+ * A hash map from strings to pointers. Keys are copied; values belong to the caller. Keys must be
+ * our own ids or validated names: the hash does not resist chosen keys. Not for use across threads.
  */
 #pragma once
 
@@ -22,10 +21,9 @@ struct map {
 
 void map_done(struct map *m); /* the values stay */
 void *map_get(const struct map *m, const char *key);
-/* False when the key is there already; nothing changes then. value is not NULL. */
+/* False: the key exists, and nothing changes. value must not be NULL. */
 bool map_add(struct map *m, const char *key, void *value);
 void *map_remove(struct map *m, const char *key); /* the value, or NULL */
 
-/* for (size_t i = 0; map_next(&m, &i, &key, &value);) — removing the current entry meanwhile is
- * fine. */
+/* for (size_t i = 0; map_next(&m, &i, &key, &value);): the loop may remove the current entry. */
 bool map_next(const struct map *m, size_t *iter, const char **ret_key, void **ret_value);

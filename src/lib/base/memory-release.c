@@ -17,7 +17,7 @@ struct ranges {
     size_t n;
 };
 
-/* Only what is never written: the rest would come back as it was in the file. */
+/* Only read-only segments: a written page would come back with its content in the file. */
 static int memory_release_collect(struct dl_phdr_info *info, size_t size _unused_, void *arg)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -36,7 +36,7 @@ static int memory_release_collect(struct dl_phdr_info *info, size_t size _unused
     return 0;
 }
 
-/* First all is known, then it goes: what is looked at in between would be mapped again. */
+/* Collects all ranges first: reading the program headers in between would map pages again. */
 void memory_release(void)
 {
     struct ranges r = {.n = 0};

@@ -1,6 +1,7 @@
 /*
- * Giving memory back while nothing happens. A page of program text that is not looked at is only
- * unmapped from this process: it stays in the page cache, where the next fault finds it.
+ * Gives memory back while a process waits. It unmaps the pages of the program's own text and
+ * constants from this process. They stay in the page cache, so the next access maps them again
+ * cheaply.
  */
 #pragma once
 

@@ -1,13 +1,12 @@
 /*
- * Where ripcord keeps its things. One function, so that the CLI, the daemon and the tests can never
- * disagree:
+ * The folders of ripcord. The CLI, the daemon and the tests all use this function, so they agree:
  *
  *   --root DIR / RIPCORD_ROOT    DIR/state            DIR/run               DIR/ripcord.yaml
  *   root                         /var/lib/ripcord     /run/ripcord /etc/ripcord/ripcord.yaml
- *   anybody else                 $XDG_DATA_HOME/…     $XDG_RUNTIME_DIR/… $XDG_CONFIG_HOME/ripcord/…
+ *   other users                  $XDG_DATA_HOME/…     $XDG_RUNTIME_DIR/… $XDG_CONFIG_HOME/ripcord/…
  *
- * Uid 0 without a writable /run (`unshare -r`) counts as anybody else. Without XDG_RUNTIME_DIR the
- * run folder lies in the state folder: never in /tmp, where others could make it first.
+ * Uid 0 without a writable /run (`unshare -r`) counts as another user. Without XDG_RUNTIME_DIR the
+ * run folder is in the state folder. It is never in /tmp, where other users could create it first.
  */
 #pragma once
 
@@ -29,8 +28,8 @@ struct path_roots {
 /* root: the value of --root, or NULL, which means RIPCORD_ROOT when that is set and not empty. */
 int path_roots_init(struct path_roots *ret, const char *root, struct err *err);
 void path_roots_done(struct path_roots *p);
-/* Makes both folders, 0700, and refuses one that belongs to somebody else. */
+/* Makes both folders with mode 0700 and refuses a folder of another user. */
 int path_roots_make(const struct path_roots *p, struct err *err);
 
-/* From the working folder, when it is relative; new. Nothing in it is looked up. */
+/* A relative path is joined to the working folder. The path need not exist. malloc'd. */
 int path_make_absolute(const char *path, char **ret, struct err *err);

@@ -130,7 +130,7 @@ static size_t strv_edit_distance(const char *a, const char *b)
 const char *strv_nearest(const char *word, const char *const *candidates, size_t n)
 {
     const char *best = NULL;
-    size_t best_distance = strlen(word) / 3 + 2; /* further than a third of the word is no help */
+    size_t best_distance = strlen(word) / 3 + 2; /* a more distant word does not help */
 
     if (strlen(word) > NEAREST_WORD_MAX)
         return NULL;

@@ -12,7 +12,7 @@ char **strv_free(char **v); /* returns NULL */
 size_t strv_len(char *const *v);
 char **strv_copy(char *const *v); /* never NULL */
 void strv_push(char ***v, char *owned);
-void strv_pop(char **v); /* frees the last, if there is one */
+void strv_pop(char **v); /* frees the last string, if any */
 void strv_add(char ***v, const char *s);
 bool strv_contains(char *const *v, const char *s);
 char *strv_join(char *const *v, const char *sep);
@@ -21,7 +21,7 @@ char *strv_join(char *const *v, const char *sep);
 void strv_env_set(char ***env, const char *key, const char *value);
 const char *strv_env_get(char *const *env, const char *key);
 
-/* The candidate nearest to `word` by edit distance, or NULL when none is near enough to suggest. */
+/* The candidate nearest to `word` by edit distance, or NULL when no candidate is near enough. */
 const char *strv_nearest(const char *word, const char *const *candidates, size_t n);
 
 static inline void strv_freep(char ***v)

@@ -32,7 +32,7 @@ struct ustar {
 
 _Static_assert(sizeof(struct ustar) == TAR_BLOCK, "a tar header is one block");
 
-/* What a pax or GNU header says of the entry that follows it. */
+/* Values of a pax or GNU header for the next entry. */
 struct overrides {
     char *path, *link; /* owned */
     bool has_size, has_uid, has_gid, has_mtime;
@@ -54,7 +54,7 @@ void tar_reader_init(struct tar_reader *r, tar_read_fn read, void *arg)
     *r = (struct tar_reader){.read = read, .arg = arg};
 }
 
-/* 1: all of it; 0: the stream ended before the first byte. */
+/* 1: all bytes are read; 0: the stream ended before the first byte. */
 static int tar_read_exact(struct tar_reader *r, void *data, size_t len, struct err *err)
 {
     size_t got = 0;
@@ -82,7 +82,7 @@ ssize_t tar_read(struct tar_reader *r, void *data, size_t len, struct err *err)
     if (r->left == 0) {
         ok = r->pad ? tar_read_exact(r, pad, r->pad, err) : 1;
         r->pad = 0;
-        /* Some writers leave out the last padding: nothing of value is missing then. */
+        /* Some writers omit the last padding; no data is missing then. */
         return ok < 0 ? ok : 0;
     }
     n = r->read(r->arg, data, MIN((uint64_t)len, r->left));
@@ -215,7 +215,7 @@ static int tar_pax_number(const char *key, const char *value, bool *has, uint64_
     return 0;
 }
 
-/* Our own remark in a comment, which others ignore: see tar_put_left_out(). */
+/* Our note in a pax comment, which other programs ignore: see tar_put_left_out(). */
 static const char left_out_mark[] = "ripcord left out ";
 
 static int tar_pax_set(struct overrides *o, const char *key, const char *value, struct err *err)
@@ -348,15 +348,14 @@ static int tar_fill_entry(struct tar_reader *r, const struct ustar *h, const str
         return err_set(err, ERR_UNSUPPORTED,
                        "archive: '%s' is sparse or multi-volume (not supported)", e->path);
     e->type = tar_type_of(h->type, e->path);
-    /* Only regular files have data; some writers give links and folders a size that is to be
-     * ignored. */
+    /* Only regular files have data. Some writers give links and folders a size; it is ignored. */
     if (e->type != TAR_FILE)
         e->size = 0;
     tar_expect_data(r, e->size);
     return 1;
 }
 
-/* Global records carry nothing that we use but our own remark; whatever else is in them stays. */
+/* Of global records only our own note is used. */
 static void tar_take_global(struct tar_reader *r, char *text, size_t size)
 {
     __attribute__((cleanup(tar_overrides_done))) struct overrides global = {0};
@@ -365,7 +364,7 @@ static void tar_take_global(struct tar_reader *r, char *text, size_t size)
         r->left_out += global.left_out;
 }
 
-/* pax and GNU headers before an entry; 1 when h was one and has been taken in. */
+/* Reads a pax or GNU header before an entry. 1: h was such a header. */
 static int tar_take_header(struct tar_reader *r, const struct ustar *h, struct overrides *o,
                            struct err *err)
 {

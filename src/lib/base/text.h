@@ -1,6 +1,6 @@
 /*
- * Making foreign text safe to show. Names, messages and log lines may hold bytes chosen by hostile
- * code: terminal escapes, bidirectional overrides, broken UTF-8.
+ * Makes foreign text safe to show. Hostile code chooses bytes in names, messages and log lines:
+ * terminal escapes, bidirectional overrides, invalid UTF-8.
  */
 #pragma once
 

@@ -22,7 +22,7 @@ struct deadline deadline_in(uint64_t usec);
 bool deadline_passed(const struct deadline *d);
 int deadline_ms(const struct deadline *d); /* for poll(2): rounded up, -1 for never */
 
-/* What tells one boot of this machine from another; "-" when the kernel does not say. */
+/* The id of this boot of the machine; "-" when it cannot be read. */
 enum { BOOT_ID_MAX = 40 };
 const char *time_boot_id(char buf[static BOOT_ID_MAX]);
 
@@ -32,5 +32,5 @@ const char *time_format(uint64_t wall_usec, char buf[static TIME_FORMAT_MAX]);
 /* "Mon, 16 Nov 2026 01:02:03 GMT", as in a Date field */
 #define TIME_HTTP_MAX 32
 const char *time_http(uint64_t wall_usec, char buf[static TIME_HTTP_MAX]);
-/* Of that form, in seconds since the epoch; false: it is none. In the C locale only. */
+/* Parses that form to seconds since the epoch; false: malformed. Works in the C locale only. */
 bool time_http_parse(const char *text, int64_t *ret);

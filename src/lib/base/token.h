@@ -1,7 +1,7 @@
 /*
- * What opens the daemon to whoever comes over TCP: 256 bits from the kernel, in hexadecimal, in a
- * file of the state folder that only its owner can read. The daemon and `ripcord token` both go
- * through here.
+ * The API token, which requests over TCP must carry: 256 random bits in hexadecimal. It is in a
+ * file of the state folder that only its owner can read. The daemon and `ripcord token` use these
+ * functions.
  */
 #pragma once
 
@@ -15,20 +15,20 @@ enum { TOKEN_LEN = 64 };
 struct api_token {
     char text[TOKEN_LEN + 1];
 };
-/* Does not leave it in memory that is used again. */
+/* Overwrites the token in memory. */
 void token_done(struct api_token *t);
 #define _cleanup_token_ __attribute__((cleanup(token_done)))
 
-/* The state folder's token; ERR_NOT_FOUND when there is none. One that others may read or write,
- * or that is anything else but a token, is refused. */
+/* Reads the token; ERR_NOT_FOUND when the file is missing. A file that other users may read or
+ * write, or that does not hold a token, is refused. */
 int token_load(const char *state_dir, struct api_token *ret, struct err *err);
-/* A new one, in place of what there was: readers of the file see the old or the new. */
+/* Replaces the token with a new one: readers of the file see the old or the new token. */
 int token_rotate(const char *state_dir, struct api_token *ret, struct err *err);
-/* The token, made when there is none; two who ask at once get the same. */
+/* Reads the token, or makes it when it is missing. Concurrent callers get the same token. */
 int token_ensure(const char *state_dir, struct api_token *ret, struct err *err);
 
-/* Takes as long whatever differs. */
+/* Compares in constant time. */
 bool token_matches(const struct api_token *t, const char *text);
 
-/* Something that changes with the file, to tell when it must be read again; 0 without a file. */
+/* A number that changes with the file, so that callers know when to read it again; 0: no file. */
 uint64_t token_stamp(const char *state_dir);

@@ -1,8 +1,8 @@
 /*
- * Each entry is created through a descriptor of its parent folder. That folder is opened with openat2
- * below the destination, and no symlink is followed. So neither the archive nor a process that swaps
- * folders for links can make a write go elsewhere. Files and links are created under a temporary name
- * and renamed: a reader sees the old one or the new one.
+ * Each entry is created through a descriptor of its parent folder. That folder is opened with
+ * openat2 below the destination, and no symlink is followed. So neither the archive nor a process
+ * that swaps folders for links can make a write go elsewhere. Files and links are created under a
+ * temporary name and renamed: a reader sees the old one or the new one.
  */
 #include "lib/base/tree.h"
 
@@ -21,8 +21,9 @@
 enum { TREE_CHUNK = 256 << 10, TEMP_NAME_SIZE = 40 };
 
 /*
- * A folder that we made. Its mode may forbid writing, and its mtime changes with every entry, so both
- * are set after its last entry. Archives go depth first, so a stack as deep as the tree is enough.
+ * A folder that we made. Its mode may forbid writing, and its mtime changes with every entry, so
+ * both are set after its last entry. Archives go depth first, so a stack as deep as the tree is
+ * enough.
  */
 struct late_dir {
     struct late_dir *up;
@@ -78,7 +79,7 @@ static int tree_in_open_below(int dirfd, const char *path, uint64_t flags)
 
 /* ---- names ---- */
 
-/* Copies `path` to `ret` without leading "/", "//" and "."; `ret` has room for all of it. */
+/* Copies `path` to `ret` without leading "/", "//" and "."; `ret` is as long as `path`. */
 static int tree_in_normalize(const char *path, char *ret, struct err *err)
 {
     size_t at = 0;
@@ -202,7 +203,7 @@ static void tree_in_late_push(struct placer *p, const char *path, const struct t
     p->late = d;
 }
 
-/* Ignores errors: a mode or time that cannot be set is no reason to fail the copy. */
+/* Ignores errors: a mode or time that cannot be set must not fail the copy. */
 static void tree_in_late_pop(struct placer *p)
 {
     struct late_dir *d = p->late;

@@ -44,7 +44,7 @@ static int usage_walk_folder(struct usage_walk *w, int dirfd, const char *name, 
     d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
         fd_close(fd);
-        return 0; /* gone meanwhile, or not ours to read: it counts as nothing */
+        return 0; /* removed meanwhile, or not readable: it counts as 0 */
     }
     w->depth++;
     for (const struct dirent *e; r >= 0 && (e = readdir(d));)

@@ -1,6 +1,6 @@
 /*
- * How much of the disk a tree takes. The tree is hostile and may be written to meanwhile: no
- * symlink is followed, no mount crossed, and the walk has a deadline.
+ * Measures the disk space of a tree. The tree is hostile and may change during the walk: no symlink
+ * is followed, no mount is crossed, and the walk has a deadline.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "lib/base/err.h"
 #include "lib/base/time.h"
 
-/* Adds the bytes of dirfd/path to *sum; fine when there is none. ERR_TIMEOUT, or ERR_LIMIT when the
- * tree is too deep: *sum then has what was seen. */
+/* Adds the bytes of dirfd/path to *sum. A missing path counts as 0. After ERR_TIMEOUT, or ERR_LIMIT
+ * for a tree that is too deep, *sum holds the part that was seen. */
 int usage_add(int dirfd, const char *path, const struct deadline *by, uint64_t *sum,
               struct err *err);

@@ -1,6 +1,6 @@
 /*
- * Allocation that ends the process when memory is out. The price: every size that an outsider
- * chooses has a limit checked before we allocate.
+ * Allocation that ends the process when memory is exhausted. So every size that an outsider chooses
+ * must be checked against a limit before the allocation.
  */
 #pragma once
 

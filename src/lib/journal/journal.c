@@ -1,7 +1,7 @@
 /*
- * See journal.h. Segments are opened by name relative to the exec's folder and written with pwrite
- * at the place that the stream's offset gives, so that the file position never matters and a failed
- * write leaves nothing half counted.
+ * Segments are opened relative to the folder of the exec. They are written with pwrite() at the
+ * offset of the stream, so the file position does not matter, and bytes of a failed write do not
+ * count.
  */
 #include "lib/journal/journal.h"
 
@@ -87,7 +87,7 @@ void journal_writer_trim(struct journal_writer *w, uint64_t keep)
         uint64_t segment = w->start / JOURNAL_SEGMENT_SIZE;
         uint64_t next = (segment + 1) * JOURNAL_SEGMENT_SIZE;
 
-        /* The segment being written to stays: the newest bytes are the ones worth having. */
+        /* The segment that is written stays: the newest bytes matter most. */
         if (next > keep || next > w->end)
             return;
         if (unlinkat(w->dirfd, journal_segment_name(w->name, segment, name), 0) < 0 &&
@@ -189,7 +189,7 @@ int journal_reader_extent(struct journal_reader *r, uint64_t *start, uint64_t *e
     return 0;
 }
 
-/* 1 open, 0 not there yet, -ERR_NOT_FOUND dropped. */
+/* 1: open; 0: not written yet; -ERR_NOT_FOUND: dropped. */
 static int journal_seek_segment(struct journal_reader *r, uint64_t offset, struct err *err)
 {
     uint64_t segment = offset / JOURNAL_SEGMENT_SIZE, start, end;

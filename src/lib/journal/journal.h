@@ -3,10 +3,10 @@
  * named `out.00000000`, `err.00000000`, … in the exec's folder. Byte offset N of a stream is byte N
  * % 16 MiB of segment N / 16 MiB, so a reader needs no index.
  *
- * The writer is the sandbox's supervisor (shim, relay), alone. Readers are other processes; they
- * learn how far a stream reaches from the supervisor's messages, or from the file sizes. When a
- * stream passes its budget the writer drops whole oldest segments; a reader whose offset lies below
- * the first segment sees a gap.
+ * Only the supervisor of the sandbox (shim, relay) writes. Readers are other processes; they learn
+ * the length of a stream from messages of the supervisor, or from the file sizes. When a stream
+ * exceeds its budget, the writer drops the oldest segments; a reader whose offset is before the
+ * first segment sees a gap.
  */
 #pragma once
 
@@ -32,10 +32,10 @@ struct journal_writer {
 void journal_writer_init(struct journal_writer *w, int dirfd, enum journal_stream stream,
                          uint64_t budget);
 void journal_writer_done(struct journal_writer *w);
-/* Appends all of it. Does not drop anything: see journal_writer_trim(). A short disk is ERR_SYSTEM
- * with ENOSPC; what was written before counts. */
+/* Appends all bytes and drops nothing: see journal_writer_trim(). A full disk is ERR_SYSTEM with
+ * ENOSPC; bytes written before that count. */
 int journal_writer_append(struct journal_writer *w, const void *data, size_t len, struct err *err);
-/* Drops oldest segments until the stream fits its budget; keeps what lies at or above `keep`. */
+/* Drops the oldest segments until the stream fits its budget; keeps all bytes from `keep` on. */
 void journal_writer_trim(struct journal_writer *w, uint64_t keep);
 
 struct journal_reader {
@@ -48,10 +48,10 @@ struct journal_reader {
 int journal_reader_open(struct journal_reader *r, int dirfd, const char *exec_dir,
                         enum journal_stream stream, struct err *err);
 void journal_reader_done(struct journal_reader *r);
-/* What is on disk now: *start is the lowest offset kept, *end the stream's length so far. */
+/* The bytes on disk: *start is the lowest offset that is kept, *end the length of the stream. */
 int journal_reader_extent(struct journal_reader *r, uint64_t *start, uint64_t *end,
                           struct err *err);
-/* Up to len bytes at offset; 0 when nothing is there yet; -ERR_NOT_FOUND when that offset has been
- * dropped (a gap). */
+/* Reads up to len bytes at offset. 0: not written yet; -ERR_NOT_FOUND: the offset was dropped (a
+ * gap). */
 ssize_t journal_reader_read(struct journal_reader *r, uint64_t offset, void *data, size_t len,
                             struct err *err);

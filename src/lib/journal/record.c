@@ -1,6 +1,6 @@
 /*
- * One table ties each key to its place in the struct. Writing and reading use the same table, so they
- * cannot drift apart. Unknown keys of a newer writer are skipped; a missing key is zero.
+ * One table ties each key to its place in the struct. Writing and reading use the same table, so
+ * they cannot drift apart. Unknown keys of a newer writer are skipped; a missing key is zero.
  */
 #include "lib/journal/record.h"
 

@@ -1,8 +1,8 @@
 /*
- * The end record of an exec: written once, by the supervisor, after the wait status is known and
- * both pipes are drained. Lives as file `end` in the exec's folder: one `key=value` line per field,
- * replaced atomically. An exec folder without one has not ended, or its supervisor died (the daemon
- * then says engine_lost).
+ * The end record of an exec. The supervisor writes it once, when the wait status is known and both
+ * pipes are drained. It is the file `end` in the folder of the exec, with one `key=value` line per
+ * field, and is replaced atomically. Without the file the exec has not ended, or its supervisor
+ * died (the daemon then reports engine_lost).
  */
 #pragma once
 
@@ -33,15 +33,15 @@ struct end_record {
     uint64_t started_wall, ended_wall; /* microseconds since the epoch */
     uint64_t wall_usec;                /* on the monotonic clock */
     uint64_t cpu_usec;
-    uint64_t memory_peak, memory_limit; /* bytes; 0 unknown / none */
+    uint64_t memory_peak, memory_limit; /* bytes; 0: unknown, no limit */
     uint64_t oom_kills, pids_denied;
-    uint64_t io_read, io_write; /* bytes; 0 where the kernel does not tell */
+    uint64_t io_read, io_write; /* bytes; 0: unknown */
     uint64_t stdout_bytes, stderr_bytes;
-    uint64_t stdout_dropped, stderr_dropped; /* bytes that fell to the budget */
-    bool drained;        /* false: a daemonised child still held a pipe when the grace had passed */
-    enum err_code error; /* START_FAILED: what it was */
-    char message[512];   /* why, in words: START_FAILED, or output that could not be kept */
-    char hint[256];      /* START_FAILED: what to do, or "" */
+    uint64_t stdout_dropped, stderr_dropped; /* bytes dropped because of the budget */
+    bool drained;        /* false: after the grace time a background process still held a pipe */
+    enum err_code error; /* START_FAILED: the error code */
+    char message[512];   /* START_FAILED, or output could not be stored: the reason */
+    char hint[256];      /* START_FAILED: the hint, or "" */
 };
 
 const char *end_cause_name(enum end_cause cause);
@@ -53,5 +53,5 @@ int end_record_status(const struct end_record *rec);
 int end_record_format(const struct end_record *rec, struct buf *b);
 int end_record_parse(const char *text, size_t len, struct end_record *ret, struct err *err);
 int end_record_write(int exec_dirfd, const struct end_record *rec, struct err *err);
-/* -ERR_NOT_FOUND when there is none (yet). */
+/* -ERR_NOT_FOUND: no record (yet). */
 int end_record_read(int exec_dirfd, struct end_record *ret, struct err *err);

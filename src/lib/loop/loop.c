@@ -1,6 +1,6 @@
 /*
- * Thin wrappers over libuv handles. Each of ours is allocated alone and freed in its close
- * callback, so that a caller may free it from anywhere, its own callback included.
+ * Thin wrappers of libuv handles. Each wrapper is a separate allocation that is freed in its close
+ * callback, so a caller may free it anywhere, even in its own callback.
  */
 #include "lib/loop/loop.h"
 
@@ -49,8 +49,8 @@ static void loop_free_closed(uv_handle_t *h)
     free(h->data);
 }
 
-/* Only what was deferred before this turn: a function that defers itself again must not starve the
- * loop. */
+/* Runs only functions that were deferred before this turn: one that defers itself again must not
+ * starve the loop. */
 static void loop_run_deferred(uv_idle_t *idle)
 {
     struct loop *l = idle->data;
@@ -78,7 +78,7 @@ int loop_new(struct loop **ret, struct err *err)
     struct loop *l = xnew0(struct loop);
     int r;
 
-    /* libuv's own ways out of memory are abort() and errors that nobody expects. */
+    /* Out of memory, libuv calls abort() or returns unexpected errors; xalloc ends the process. */
     uv_replace_allocator(xmalloc, xrealloc, xcalloc, free);
     r = uv_loop_init(&l->uv);
     if (r < 0) {
@@ -104,7 +104,7 @@ void loop_free(struct loop *l)
 
     if (!l)
         return;
-    /* Handles that are closing need turns for their callbacks, and so does what those defer. */
+    /* Closing handles, and functions that they defer, need more turns of the loop. */
     do
         uv_run(&l->uv, UV_RUN_NOWAIT);
     while (l->first);
@@ -167,9 +167,8 @@ struct loop_timer *loop_timer_new(struct loop *l, loop_fn fn, void *arg)
 }
 
 /*
- * libuv counts in whole milliseconds from a clock that it cuts down to them, so a timer of n ms may
- * come up to one early; the extra one keeps the promise that a deadline has passed when its timer
- * fires.
+ * libuv counts whole milliseconds of a truncated clock, so a timer of n ms may fire up to 1 ms
+ * early. The extra millisecond guarantees that a deadline has passed when its timer fires.
  */
 void loop_timer_set(struct loop_timer *t, uint64_t usec, bool repeat)
 {
@@ -191,8 +190,8 @@ void loop_timer_free(struct loop_timer *t)
 }
 
 /*
- * On POLLERR libuv reports a status and stops watching: the owner is told that both directions are
- * ready, and its next read or write gives the true error.
+ * On POLLERR libuv reports a status and stops watching. We report both directions as ready, and the
+ * next read or write of the owner returns the error.
  */
 static void loop_on_watch(uv_poll_t *h, int status, int events)
 {

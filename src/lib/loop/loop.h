@@ -1,7 +1,7 @@
 /*
- * The one event loop (libuv) and its helpers. One loop, one thread touches our structs; a callback
- * finishes in about a millisecond. A handle is freed only in its close callback; the types below
- * hide that.
+ * The event loop (libuv). A program has one loop, and only its thread touches our structs. A
+ * callback should finish within a millisecond. libuv frees a handle in its close callback; the
+ * types below hide that.
  */
 #pragma once
 
@@ -19,8 +19,8 @@ struct uv_loop_s *loop_uv(struct loop *l);
 void loop_run(struct loop *l); /* until loop_stop() */
 void loop_stop(struct loop *l);
 
-/* Run fn once, soon, from the loop: breaks recursion (rule: no callback before the registering call
- * returned). */
+/* Runs fn once, on the next turn of the loop. It avoids recursion: a callback must not run before
+ * the call that registered it has returned. */
 typedef void (*loop_fn)(void *arg);
 void loop_defer(struct loop *l, loop_fn fn, void *arg);
 
@@ -33,9 +33,9 @@ void loop_timer_free(struct loop_timer *t); /* NULL is fine */
 
 /*
  * Watches a descriptor that the caller owns and must keep open until loop_watch_free() (which may
- * be called from fn). The descriptor becomes non-blocking; one watch per descriptor. NULL when the
- * kernel cannot watch it (a plain file, too many watches). A hang-up or error shows as the events
- * asked for; after an error nothing more is told until the next loop_watch_set().
+ * be called from fn). The descriptor becomes non-blocking; one watch per descriptor. NULL: the
+ * kernel cannot watch it (a plain file, too many watches). A hang-up or error shows as the watched
+ * events; after an error no more events come until the next loop_watch_set().
  */
 enum { LOOP_READ = 1, LOOP_WRITE = 2 };
 struct loop_watch;

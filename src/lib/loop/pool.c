@@ -1,8 +1,8 @@
 /*
- * One mutex over everything that workers and the loop share. A worker takes the oldest job, runs it
- * unlocked, puts it on the finished list and wakes the loop through a uv_async; the loop runs
- * done() and joins workers that ended for want of work. Workers are joined, not detached, so that
- * none can still hold the mutex when the pool goes.
+ * One mutex protects everything that workers and the loop share. A worker takes the oldest job,
+ * runs it without the mutex, puts it on the finished list and wakes the loop through a uv_async.
+ * The loop runs done() and joins workers that have ended. Workers are joined, not detached, so none
+ * can hold the mutex when the pool is freed.
  */
 #include "lib/loop/pool.h"
 
@@ -70,7 +70,7 @@ static struct pool_job *pool_job_pop(struct job_list *list)
     return j;
 }
 
-/* The next job, or NULL when the worker should end. Called and returns with the lock held. */
+/* The next job, or NULL when the worker should end. The lock is held on entry and on return. */
 static struct pool_job *pool_next_job(struct pool *p)
 {
     struct timespec until;
@@ -108,7 +108,7 @@ static void *pool_worker_main(void *arg)
     return NULL;
 }
 
-/* Called with the lock held: an ended worker has nothing left to do but to release it. */
+/* Called with the lock held. An ended worker only has to release the lock. */
 static void pool_join_ended(struct pool *p)
 {
     for (unsigned i = 0; i < p->threads_max; i++) {
@@ -152,7 +152,7 @@ struct pool *pool_new(struct loop *l, const char *name, unsigned threads, unsign
     struct pool *p = xcalloc(1, sizeof(*p) + threads * sizeof(p->workers[0]));
     pthread_condattr_t attr;
 
-    p->name = xstrndup(name, 15); /* what the kernel keeps of a thread's name */
+    p->name = xstrndup(name, 15); /* the limit of the kernel for thread names */
     p->threads_max = threads;
     p->queue_max = queue_max;
     p->queue.last = &p->queue.first;
@@ -167,7 +167,7 @@ struct pool *pool_new(struct loop *l, const char *name, unsigned threads, unsign
     return p;
 }
 
-/* Signals belong to the loop's thread: a worker starts with all of them blocked. */
+/* Only the thread of the loop handles signals: a worker starts with all signals blocked. */
 static int pool_worker_start(struct pool *p, struct worker *w)
 {
     pthread_attr_t attr;

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel may know more capabilities than our headers: ask until it says EINVAL. */
+/* The kernel may know more capabilities than our headers: try until it returns EINVAL. */
 enum { CAPS_MAX = 64 };
 
 int caps_bound(uint64_t keep, struct err *err)

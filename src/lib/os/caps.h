@@ -1,6 +1,5 @@
 /*
- * Capabilities, by the raw system calls and always read back: what the kernel says it kept is what
- * counts.
+ * Sets capabilities with the raw system calls, and reads them back to check the result.
  */
 #pragma once
 
@@ -12,10 +11,10 @@
 #define CAPS_BIT(cap) (UINT64_C(1) << (cap))
 #define CAPS_NONE UINT64_C(0)
 
-/* Takes everything outside `keep` from the bounding set and empties the ambient set. Needs
- * CAP_SETPCAP, so it comes before caps_set(). */
+/* Drops all capabilities but `keep` from the bounding set and clears the ambient set. It needs
+ * CAP_SETPCAP, so call it before caps_set(). */
 int caps_bound(uint64_t keep, struct err *err);
-/* permitted = effective = keep, inheritable = none; fails unless reading back says the same. */
+/* Sets permitted = effective = keep and inheritable = 0; fails when reading back differs. */
 int caps_set(uint64_t keep, struct err *err);
-/* For good another user, in no other group and without any capability. */
+/* Becomes another user for good, with this group only and without capabilities. */
 int caps_become(uid_t uid, gid_t gid, struct err *err);

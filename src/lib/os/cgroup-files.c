@@ -50,7 +50,7 @@ static bool cgroup_files_read_text(int dirfd, const char *file, char *buf, size_
     return true;
 }
 
-/* The file is polled, and must be read before: poll(2) tells of changes since the last read. */
+/* Reads the file before it polls: poll(2) reports changes since the last read. */
 int cgroup_await_events(int dirfd, bool frozen)
 {
     const char *wanted = frozen ? "frozen 1" : "frozen 0";

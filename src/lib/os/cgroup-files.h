@@ -1,6 +1,6 @@
 /*
- * Reading and writing cgroup control files; for the cgroup*.c files, and the guest that reads those
- * of its container.
+ * Reads and writes cgroup control files, for the cgroup*.c files and for the guest, which reads
+ * those of its container.
  */
 #pragma once
 
@@ -11,14 +11,14 @@
 
 extern const struct cgroup_ops cgroup_v1_ops, cgroup_v2_ops;
 
-/* 0 or -errno; -EBADF for a folder that is not there (-1). */
+/* 0 or -errno; -EBADF when dirfd is -1. */
 int cgroup_write(int dirfd, const char *file, const char *text);
 int cgroup_write_u64(int dirfd, const char *file, uint64_t v);
-/* False when it cannot be read or holds no number ("max"). `key`: the number behind it in a file of
- * "key number" lines; NULL: the file's one number. */
+/* Reads the number after `key` in a file of "key number" lines; key NULL: the only number of the
+ * file. False: the file cannot be read, or the value is not a number ("max"). */
 bool cgroup_find(int dirfd, const char *file, const char *key, uint64_t *ret);
-/* Until cgroup.events says that a group is (not) frozen: 0 or -errno, -ETIMEDOUT after a while. */
+/* Waits until cgroup.events shows that a group is (not) frozen: 0 or -errno, or -ETIMEDOUT. */
 int cgroup_await_events(int dirfd, bool frozen);
-/* The same, with 0 for what cannot be read. */
+/* Like cgroup_find(); a value that cannot be read is 0. */
 uint64_t cgroup_read_u64(int dirfd, const char *file);
 uint64_t cgroup_read_key(int dirfd, const char *file, const char *key);

@@ -1,7 +1,7 @@
 /*
- * v1 hybrid: limits from the v1 controllers at the sandbox's folder. A group's own memory folder
- * below it has the counters: v1 counts an OOM kill only in the victim's own group, which is just
- * what an exec's end record needs.
+ * v1 hybrid: the v1 controllers enforce the limits, at the sandbox's folder. Each group has its own
+ * `memory` folder below it for counters: v1 counts an OOM kill only in the victim's own group,
+ * which is what the end record of an exec needs.
  */
 #include <errno.h>
 
@@ -15,7 +15,7 @@ static bool cgroup_v1_limit_memory(struct cgroup *c, uint64_t bytes)
 
     if (cgroup_write_u64(dir, "memory.limit_in_bytes", bytes) < 0)
         return false;
-    /* Absent without swap accounting; there is then no swap to speak of, or none to be had. */
+    /* The file is absent without swap accounting. */
     cgroup_write_u64(dir, "memory.memsw.limit_in_bytes", bytes);
     return true;
 }
@@ -58,7 +58,7 @@ static void cgroup_v1_usage(struct cgroup *c, const struct cgroup_group *g,
     ret->pids_denied = cgroup_pids_denied(c);
 }
 
-/* Files on tmpfs are in the cache too, but cannot be dropped. */
+/* Files on tmpfs also count as cache, but cannot be dropped. */
 static uint64_t cgroup_v1_cache(struct cgroup *c)
 {
     uint64_t cache = cgroup_read_key(c->dir[CGROUP_MEMORY], "memory.stat", "total_cache");
@@ -71,7 +71,7 @@ static int cgroup_v1_freeze(struct cgroup *c, bool on, struct err *err)
 {
     int r;
 
-    /* The v2 freezer is the better one: frozen processes can be killed. */
+    /* Prefers the v2 freezer: processes that it froze can be killed. */
     if (c->dir[CGROUP_UNIFIED] >= 0)
         r = cgroup_write(c->dir[CGROUP_UNIFIED], "cgroup.freeze", on ? "1" : "0");
     else

@@ -1,6 +1,6 @@
 /*
- * v2: everything in one tree. Controllers must be handed down level by level; cgroup.c asks for
- * that when it makes the folders, and what did not arrive is missing here as a file.
+ * v2: one tree. Controllers must be enabled level by level; cgroup.c does that when it makes the
+ * folders. The files of a controller that could not be enabled are missing here.
  */
 #include "lib/os/cgroup-files.h"
 
@@ -42,7 +42,7 @@ static void cgroup_v2_usage(struct cgroup *c, const struct cgroup_group *g,
     ret->pids_denied = cgroup_pids_denied(c);
 }
 
-/* Files on tmpfs are in the cache too, but cannot be dropped. */
+/* Files on tmpfs also count as cache, but cannot be dropped. */
 static uint64_t cgroup_v2_cache(struct cgroup *c)
 {
     uint64_t file = cgroup_read_key(c->dir[CGROUP_UNIFIED], "memory.stat", "file");

@@ -1,6 +1,6 @@
 /*
- * Finds the trees, makes and removes folders and groups. The differences between v1 and v2 (file names
- * of limits and counters) are in cgroup-v1.c and cgroup-v2.c.
+ * Finds the trees, makes and removes folders and groups. The differences between v1 and v2 (file
+ * names of limits and counters) are in cgroup-v1.c and cgroup-v2.c.
  */
 #include "lib/os/cgroup.h"
 

@@ -20,7 +20,7 @@ void command_reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* A script without "#!" is the shell's, as execvp(3) has it. */
+/* The shell runs a script without "#!", as with execvp(3). */
 static void command_run_by_shell(const char *path, char **argv, char **env)
 {
     size_t n = strv_len(argv);
@@ -33,7 +33,7 @@ static void command_run_by_shell(const char *path, char **argv, char **env)
     free(args);
 }
 
-/* Returns only on failure, with what stands in the way: 0 is "not there". */
+/* Returns only on failure: 0 for "not found", else the errno. */
 static int command_try_run(const char *path, char **argv, char **env)
 {
     execve(path, argv, env);

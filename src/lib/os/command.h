@@ -1,12 +1,12 @@
 /*
- * The last steps of a process that becomes a command. Called between fork and execve; nothing here
- * allocates but for a script without "#!".
+ * The last steps before execve(). These functions run between fork and execve, so they do not
+ * allocate memory, except for a script without "#!".
  */
 #pragma once
 
-/* What the supervisor ignores or blocks for itself must not be inherited by the command. */
+/* Resets ignored and blocked signals: the command must not inherit those of the supervisor. */
 void command_reset_signals(void);
 
-/* Looks argv[0] up in `env`'s PATH when it holds no slash, and runs it. Returns only on failure:
- * 0 "not there", else the errno of what stands in the way. A script without "#!" is the shell's. */
+/* Runs argv[0], which is looked up in the PATH of `env` when it has no slash. A script without "#!"
+ * is run by the shell. Returns only on failure: 0 for "not found", else the errno. */
 int command_exec(char **argv, char **env);

@@ -22,7 +22,7 @@
 #endif
 
 /* clang-format off */
-static const int allowed[] = {
+static const int helper_calls[] = {
     /* bytes and descriptors */
     SYS_read, SYS_write, SYS_close, SYS_lseek, SYS_fcntl, SYS_sendmsg,
     /* trees */
@@ -35,14 +35,14 @@ static const int allowed[] = {
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_exit, SYS_exit_group,
 };
 
-/* Nothing that listens, renames, makes folders or changes modes. */
-static const int speaker[] = {
+/* For confine_network_program(): no call that listens, renames, makes folders or changes modes. */
+static const int network_calls[] = {
     SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_close, SYS_lseek, SYS_fcntl, SYS_ioctl,
     SYS_dup, SYS_pipe2, SYS_eventfd2, SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait,
 #ifdef SYS_poll
     SYS_poll, SYS_select, SYS_epoll_wait,
 #endif
-    /* a folder of its own, and what libc and OpenSSL read of /etc */
+    /* its own folder, and files of /etc that libc and OpenSSL read */
     SYS_openat, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_faccessat, SYS_faccessat2, SYS_getdents64, SYS_readlinkat,
     SYS_unlinkat, SYS_ftruncate, SYS_flock,
 #ifdef SYS_open
@@ -70,8 +70,8 @@ enum { CONFINE_CALLS_MAX = 240, N_FIXED = 16 };
 #define LOAD(field) STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 
 /*
- * clone() for a thread only; clone3(), whose flags a filter cannot see, is said not to exist, and
- * libc takes the other.
+ * Allows clone() for threads only. A filter cannot see the flags of clone3(), so it returns ENOSYS,
+ * and libc uses clone() instead.
  */
 static unsigned short os_confine_compile_threads(struct sock_filter *f)
 {
@@ -87,7 +87,7 @@ static unsigned short os_confine_compile_threads(struct sock_filter *f)
     return n;
 }
 
-/* Anything else is EPERM rather than death: a libc that tries something new then falls back. */
+/* Other calls fail with EPERM and do not kill the process: a newer libc can fall back. */
 static unsigned short os_confine_compile(struct sock_filter *f, const int *calls, size_t n_calls,
                                          bool threads)
 {
@@ -100,7 +100,7 @@ static unsigned short os_confine_compile(struct sock_filter *f, const int *calls
     if (threads)
         n = (unsigned short)(n + os_confine_compile_threads(f + n));
     for (size_t i = 0; i < n_calls; i++) {
-        /* over the rest of the list and the refusal */
+        /* jumps over the rest of the list and the refusal */
         unsigned char over = (unsigned char)(n_calls - i);
 
         f[n++] = JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], over, 0);
@@ -118,7 +118,7 @@ int confine_to(const int *calls, size_t n, bool threads, struct err *err)
     assert(n <= CONFINE_CALLS_MAX);
     prog.len = os_confine_compile(filter, calls, n, threads);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return 0; /* their own calls are not on the list */
+    return 0; /* sanitizers use calls that are not on the list */
 #endif
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
@@ -128,7 +128,7 @@ int confine_to(const int *calls, size_t n, bool threads, struct err *err)
 
 int confine_helper(struct err *err)
 {
-    return confine_to(allowed, ARRAY_SIZE(allowed), false, err);
+    return confine_to(helper_calls, ARRAY_SIZE(helper_calls), false, err);
 }
 
 int confine_network_program(const int *more, size_t n, struct err *err)
@@ -136,11 +136,11 @@ int confine_network_program(const int *more, size_t n, struct err *err)
     const struct rlimit none = {0, 0};
     int calls[CONFINE_CALLS_MAX];
 
-    assert(ARRAY_SIZE(speaker) + n <= CONFINE_CALLS_MAX);
-    memcpy(calls, speaker, sizeof(speaker));
+    assert(ARRAY_SIZE(network_calls) + n <= CONFINE_CALLS_MAX);
+    memcpy(calls, network_calls, sizeof(network_calls));
     if (n)
-        memcpy(calls + ARRAY_SIZE(speaker), more, n * sizeof(*more));
+        memcpy(calls + ARRAY_SIZE(network_calls), more, n * sizeof(*more));
     if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return err_sys(err, errno, "hide from debuggers");
-    return confine_to(calls, ARRAY_SIZE(speaker) + n, true, err);
+    return confine_to(calls, ARRAY_SIZE(network_calls) + n, true, err);
 }

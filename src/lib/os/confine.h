@@ -1,7 +1,6 @@
 /*
- * The system calls that a helper inside a sandbox may still make: it reads hostile archives and
- * trees, and what it needs for that is a short list. No program can be started, no process seen or
- * signalled, no namespace made.
+ * Confines our own programs that read hostile data: a seccomp filter allows a short list of system
+ * calls; all others fail with EPERM. (The filter for commands in a sandbox is seccomp-filter.h.)
  */
 #pragma once
 
@@ -10,13 +9,15 @@
 
 #include "lib/base/err.h"
 
+/* For a helper inside a sandbox that reads archives and trees: it cannot start a program, see or
+ * signal a process, or make a namespace. */
 int confine_helper(struct err *err);
 
-/* What is left to a program that speaks with the network from threads of its own: no core, no
- * debugger, no listening socket, no process, and of files what it can open; and `more`, which may
- * be NULL. The caller has one thread yet. */
+/* For a program that uses the network from several threads: no core dump, no debugger, no listening
+ * socket, no new process. `more` lists n further calls; it may be NULL. Call it before the first
+ * thread starts. */
 int confine_network_program(const int *more, size_t n, struct err *err);
 
-/* The same with a list of one's own, at most 240; with `threads` further threads may be started,
- * never a process. The caller has one thread yet. */
+/* Allows exactly these calls, at most 240. With `threads` the program may start threads, but no
+ * process. Call it before the first thread starts. */
 int confine_to(const int *calls, size_t n, bool threads, struct err *err);

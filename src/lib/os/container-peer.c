@@ -17,12 +17,12 @@
 #include "lib/base/guard.h"
 #include "lib/base/macro.h"
 
-/* An address without what stands around it; one of IPv4 in the clothes of IPv6 is taken out. */
+/* The bytes of an address. An IPv4-mapped IPv6 address becomes an IPv4 address. */
 struct bare {
     int family;
     size_t len;
     uint8_t bytes[sizeof(struct in6_addr)];
-    uint32_t scope; /* link-local addresses: of which interface */
+    uint32_t scope; /* link-local addresses: the interface */
 };
 
 static struct bare container_peer_bare_of(const struct sockaddr *a)
@@ -51,7 +51,7 @@ static bool container_peer_is_same(const struct bare *a, const struct bare *b)
     return a->family == b->family && a->len && memcmp(a->bytes, b->bytes, a->len) == 0;
 }
 
-/* The length of the prefix that both share by this mask, or -1 when they are not of one subnet. */
+/* The length of the mask when both addresses are in one subnet, else -1. */
 static int container_peer_subnet_bits(const struct bare *a, const struct bare *b,
                                       const struct bare *mask)
 {
@@ -96,7 +96,7 @@ static bool container_peer_is_for_containers(const char *name)
     return any;
 }
 
-/* The interface whose subnet the peer is in; NULL when that is none, or when it is we ourselves. */
+/* The interface whose subnet contains the peer. NULL: no interface, or the peer is this machine. */
 static const char *container_peer_interface_of(const struct bare *peer, const struct ifaddrs *all)
 {
     const char *found = NULL;
@@ -127,7 +127,7 @@ bool container_peer_is_local(int fd)
     bool container;
 
     if (getpeername(fd, (struct sockaddr *)&from, &len) < 0 || getifaddrs(&all) < 0)
-        return false; /* it has gone already, or there is no telling */
+        return false; /* the peer has gone, or its address is not an IP address */
     peer = container_peer_bare_of((struct sockaddr *)&from);
     name = container_peer_interface_of(&peer, all);
     container = name && container_peer_is_for_containers(name) && GUARD("containers");

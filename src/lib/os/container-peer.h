@@ -1,10 +1,9 @@
 /*
- * Who is at the other end of a TCP connection: a container of this machine, or somebody else.
+ * Decides whether the peer of a TCP connection is a container of this machine.
  *
- * Docker, Podman and LXC connect containers by a bridge that has nothing but one end of a veth pair
- * for each. Whose address lies in the subnet of such a bridge is taken for one of them, this
- * machine itself excepted. A bridge that also has a network card, or a virtual machine, is a
- * network like any other.
+ * Docker, Podman and LXC connect containers to a bridge whose only ports are veth interfaces. A
+ * peer whose address is in the subnet of such a bridge counts as a container, except this machine
+ * itself. A bridge with a network card or a virtual machine counts as an ordinary network.
  */
 #pragma once
 

@@ -8,8 +8,8 @@
 
 enum { DIAL_TIMEOUT_SEC = 10 };
 
-/* 0, -errno, with the socket in *ret_fd. A full backlog would hold us for minutes. */
-static int os_dial_dial(int family, const void *to, socklen_t len, int *ret_fd)
+/* With a timeout: a full backlog would block us for minutes. 0 with the socket, or -errno. */
+static int dial_connect(int family, const void *to, socklen_t len, int *ret_fd)
 {
     const struct timeval limit = {.tv_sec = DIAL_TIMEOUT_SEC}, none = {0};
     _cleanup_close_ int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -30,10 +30,10 @@ int dial_inside(uint16_t port, int *ret_fd, struct err *err)
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     const struct sockaddr_in6 v6 = {
         .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_loopback};
-    int r = os_dial_dial(AF_INET, &v4, sizeof(v4), ret_fd);
+    int r = dial_connect(AF_INET, &v4, sizeof(v4), ret_fd);
 
-    /* Some services listen on "localhost", and get only its newer half. */
-    if (r == -ECONNREFUSED && os_dial_dial(AF_INET6, &v6, sizeof(v6), ret_fd) == 0)
+    /* Some services listen on "localhost" and get only ::1. */
+    if (r == -ECONNREFUSED && dial_connect(AF_INET6, &v6, sizeof(v6), ret_fd) == 0)
         return 0;
     if (r == -ECONNREFUSED) {
         err_set(err, ERR_NOT_FOUND, "nothing listens on port %u inside the sandbox", port);

@@ -1,5 +1,5 @@
 /*
- * A connection to a service of the sandbox, made from inside its network namespace.
+ * Connects to a service of the sandbox, from inside its network namespace.
  */
 #pragma once
 
@@ -7,5 +7,5 @@
 
 #include "lib/base/err.h"
 
-/* 127.0.0.1, or ::1 where only that one listens. ERR_NOT_FOUND when nobody does. */
+/* Connects to 127.0.0.1, else to ::1. ERR_NOT_FOUND: no process listens on the port. */
 int dial_inside(uint16_t port, int *ret_fd, struct err *err);

@@ -1,8 +1,8 @@
 /*
- * ext4 puts a new folder near its parent. Without a journal it also steps over every inode that was
- * deleted in the last minutes, one by one: where sandboxes come and go in one place, making a
- * folder then takes 0.7 ms instead of 0.03 (measured). With this flag each child gets a place of
- * its own. On other file systems it means nothing.
+ * ext4 puts a new folder near its parent. Without a journal it also skips every inode that was
+ * deleted in the last minutes, one by one. Where many sandboxes are created and removed, making a
+ * folder then takes 0.7 ms instead of 0.03 ms (measured). With FS_TOPDIR_FL each child goes to
+ * another block group.
  */
 #include "lib/os/ext4-spread.h"
 
@@ -20,5 +20,5 @@ void ext4_spread_children(int dirfd)
         ioctl(dirfd, FS_IOC_GETFLAGS, &flags) < 0 || (flags & FS_TOPDIR_FL))
         return;
     flags |= FS_TOPDIR_FL;
-    ioctl(dirfd, FS_IOC_SETFLAGS, &flags); /* only a hint: nothing is lost where it is refused */
+    ioctl(dirfd, FS_IOC_SETFLAGS, &flags); /* only a hint: a failure does not matter */
 }

@@ -1,5 +1,6 @@
 /*
- * A hint to the file system: the folders made below this one have nothing to do with each other.
+ * A hint to ext4: the folders below this one are unrelated, so it should spread them over the disk.
+ * Other file systems ignore it.
  */
 #pragma once
 

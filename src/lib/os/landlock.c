@@ -30,7 +30,7 @@ struct net_port {
     uint64_t access, port;
 };
 
-/* First version that knows them -> how many of the file rights, counted from bit 0. */
+/* By Landlock version: how many of the file rights it knows, counted from bit 0. */
 static const struct {
     long abi;
     unsigned fs_rights;
@@ -88,7 +88,7 @@ bool landlock_possible(void)
     return landlock_version() >= 1;
 }
 
-static int os_landlock_restrict_self(const char *root, bool net, uint16_t port, struct err *err)
+static int landlock_restrict(const char *root, bool net, uint16_t port, struct err *err)
 {
     long abi = landlock_version();
     struct ruleset want = landlock_rules_of(abi);
@@ -116,12 +116,12 @@ static int os_landlock_restrict_self(const char *root, bool net, uint16_t port, 
 
 int landlock_confine(const char *root, uint16_t port, struct err *err)
 {
-    return os_landlock_restrict_self(root, true, port, err);
+    return landlock_restrict(root, true, port, err);
 }
 
 int landlock_domain(const char *root, struct err *err)
 {
-    int r = os_landlock_restrict_self(root, false, 0, err);
+    int r = landlock_restrict(root, false, 0, err);
 
     return r ? r : err_set(err, ERR_UNSUPPORTED, "this kernel does not support Landlock");
 }

@@ -1,11 +1,10 @@
 /*
- * Landlock for helpers that enter a sandbox, and for the commands of a strict one: a second wall
- * behind namespaces and seccomp, where the kernel has it. It holds even when a descriptor of the
- * host has been left open, or a mount has gone wrong: what does not lie below the one folder cannot
- * be opened by any way.
+ * Landlock for helpers that enter a sandbox, and for the commands of a strict sandbox: a second
+ * guard behind namespaces and seccomp, if the kernel supports it. It still holds when a descriptor
+ * of the host was left open or a mount is wrong: only files below one folder can be opened.
  *
- * Not for commands in general: each exec is a domain of its own, and a process of one can no longer
- * look at one of another (lsof, fuser, gdb -p, even /proc/PID/fd): docs/decisions/018-landlock.md.
+ * Commands of a shared sandbox do not use it. Each exec would be a domain of its own, and tools
+ * could not inspect processes of other execs (lsof, fuser, gdb -p): docs/decisions/018-landlock.md.
  */
 #pragma once
 
@@ -15,13 +14,13 @@
 #include "lib/base/err.h"
 
 /*
- * From here on the calling thread opens files only below `root` (NULL: none at all), connects only
- * to TCP port `port` (0: none), and reaches no abstract socket and no process outside. Sets
- * no-new-privileges. 1: done, as far as this kernel can; 0: it has no Landlock.
+ * Afterwards the calling thread can open files only below `root` (NULL: no files), connect only to
+ * TCP port `port` (0: no port), and reach no abstract socket and no process outside. Sets
+ * no-new-privileges. 1: done, as far as this kernel supports it; 0: no Landlock.
  */
 int landlock_confine(const char *root, uint16_t port, struct err *err);
 
-/* The same for a command: files below `root` alone, no abstract socket and no process outside; TCP
- * is left to its network namespace. No Landlock is an error: ERR_UNSUPPORTED. */
+/* The same for a command, without the limit on TCP: its network namespace has that part. Without
+ * Landlock it fails with ERR_UNSUPPORTED. */
 int landlock_domain(const char *root, struct err *err);
 bool landlock_possible(void);

@@ -1,6 +1,6 @@
 /*
- * A listening socket on the loopback of the caller's network namespace: whoever holds it serves
- * that namespace, wherever it is itself. It takes no interface and no route.
+ * A listening socket on the loopback of the caller's network namespace. A process in another
+ * namespace can serve clients through this socket; it needs no interface and no route.
  */
 #pragma once
 
@@ -8,4 +8,4 @@
 
 #include "lib/base/err.h"
 
-int listen_inside(uint16_t port, int *ret_fd, struct err *err); /* on 127.0.0.1; does not block */
+int listen_inside(uint16_t port, int *ret_fd, struct err *err); /* on 127.0.0.1, non-blocking */

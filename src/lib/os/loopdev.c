@@ -11,8 +11,7 @@
 
 enum { ATTACH_TRIES = 64 };
 
-/* Another process may take the device that we were told is free: then 0, and the caller asks again.
- */
+/* Returns 0 when another process took the free device first; the caller then tries again. */
 static int loopdev_attach_to(int number, int image_fd, char *path, int *ret_fd, struct err *err)
 {
     struct loop_config config = {.fd = (uint32_t)image_fd,

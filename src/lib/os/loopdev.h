@@ -1,6 +1,6 @@
 /*
- * Loop devices: a file as a block device. They are made with `autoclear`: the kernel detaches the
- * file with the device's last user, so that nothing is left when that user is killed.
+ * Loop devices: a file as a block device. They use `autoclear`: the kernel detaches the file when
+ * the last user closes the device, so a killed process leaves no device behind.
  */
 #pragma once
 

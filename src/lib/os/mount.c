@@ -1,6 +1,6 @@
 /*
- * See mount.h. Called by syscall(): the wrappers came to glibc only with 2.36, and <sys/mount.h>
- * there clashes with <linux/mount.h>.
+ * Uses syscall(): glibc has the wrappers only since 2.36, and its <sys/mount.h> clashes with
+ * <linux/mount.h>.
  */
 #include "lib/os/mount.h"
 
@@ -55,7 +55,7 @@ int mount_set(int mount_fd, unsigned flags, int userns_fd, struct err *err)
     return 0;
 }
 
-/* What the file system itself says about the failure, as "e overlay: …" lines on the context. */
+/* Adds the messages of the file system, which it writes to the context as "e overlay: …". */
 static int os_mount_fs_error(int fs, int errnum, const char *fstype, const char *what,
                              struct err *err)
 {

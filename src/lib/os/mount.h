@@ -26,10 +26,10 @@ int mount_set(int mount_fd, unsigned flags, int userns_fd, struct err *err);
 /* A new file system, detached. options: "key=value" or "key", NULL-terminated; may be NULL. */
 int mount_new(const char *fstype, const char *const *options, unsigned flags, int *ret,
               struct err *err);
-/* Attaches at dirfd/path ("" is dirfd itself); `path` is for the error only when it is empty. */
+/* Attaches the mount at dirfd/path ("" is dirfd itself). */
 int mount_attach(int mount_fd, int dirfd, const char *path, struct err *err);
 
 /* Cuts all propagation between this mount namespace and its parent. */
 int mount_make_private(struct err *err);
-/* Makes the mount behind root_fd the root and lets go of the old one with all below it. */
+/* Makes the mount behind root_fd the root, and detaches the old root with all mounts below it. */
 int mount_pivot(int root_fd, struct err *err);

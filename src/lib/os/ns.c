@@ -19,7 +19,7 @@ pid_t ns_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
     int pidfd = -1;
     long r;
 
-    /* With CLONE_PARENT the kernel takes the signal of the caller itself and refuses any other. */
+    /* With CLONE_PARENT the kernel uses the exit signal of the caller and refuses any other. */
     if (!(flags & CLONE_PARENT))
         args.exit_signal = SIGCHLD;
     if (ret_pidfd) {

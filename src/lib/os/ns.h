@@ -1,6 +1,6 @@
 /*
  * Namespaces: clone3, setns and id maps. For single-threaded processes only: the child of a raw
- * clone3 inherits every lock as it is.
+ * clone3 inherits all locks in their current state.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 /*
  * fork() with clone3: returns twice, 0 in the child. `flags` are CLONE_*; with cgroup_fd >= 0 the
- * child is born in that cgroup (v2). *ret_pidfd may be NULL. With CLONE_PARENT the new process is
+ * child starts in that cgroup (v2). *ret_pidfd may be NULL. With CLONE_PARENT the new process is
  * the caller's sibling. -errno on failure.
  */
 pid_t ns_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd);

@@ -22,7 +22,7 @@ int overlay_mount(const struct overlay *o, int *ret, struct err *err)
     options[n++] = buf_data(&lower);
     options[n++] = buf_data(&upper);
     options[n++] = buf_data(&work);
-    options[n++] = "userxattr"; /* trusted.* is out of reach in a user namespace */
+    options[n++] = "userxattr"; /* a user namespace cannot set trusted.* attributes */
     if (o->unsynced)
         options[n++] = "volatile";
     options[n] = NULL;

@@ -1,6 +1,6 @@
 /*
- * overlayfs inside a user namespace. Layer names are resolved in the working directory and show in
- * the mount table as given: callers stand in a scaffold and use short relative names.
+ * overlayfs inside a user namespace. Layer names are resolved in the working folder, and the mount
+ * table shows them as given. So callers change to the right folder and use short relative names.
  */
 #pragma once
 
@@ -10,18 +10,18 @@
 
 struct overlay {
     const char *lower, *upper, *work; /* relative names */
-    bool unsynced; /* its end does not wait for the disk: nobody needs the upper layer there, or
-                      syncs it himself. Never mounted again with the same work folder. */
+    bool unsynced; /* unmounting does not wait for the disk: the upper layer is thrown away, or the
+                      caller syncs it. Never mount it again with the same work folder. */
 };
 
 /* A detached mount, nosuid and nodev. */
 int overlay_mount(const struct overlay *o, int *ret, struct err *err);
 
 /*
- * Layers of a root, dirfd/root/{upper,work}, made anew but for one folder of the upper layer. First
- * _begin, which takes that folder over into root.next; then the caller removes root in its own way;
- * then _end. Cut short anywhere it can be begun again. What cannot be taken over is left to its
- * fate: a folder whose owner is not ours to move things for.
+ * Makes new layers of a root, dirfd/root/{upper,work}, and keeps one folder of the upper layer.
+ * First call _begin, which moves that folder to root.next; then remove root; then call _end. The
+ * whole can be started again after a crash at any point. A folder that cannot be moved, because of
+ * its owner, is lost.
  */
 int overlay_renew_begin(int dirfd, const char *keep, struct err *err);
 int overlay_renew_end(int dirfd, struct err *err);

@@ -38,11 +38,11 @@ bool pidfd_in_cgroup(int pidfd, pid_t pid, const char *name)
     if (strlen(name) < CGROUP_OWNER_MIN ||
         file_read(AT_FDCWD, path, CGROUP_FILE_MAX, &groups, NULL, NULL) < 0)
         return false;
-    /* Still alive: so what was read is of the process behind the descriptor. */
+    /* It is still alive, so the file belonged to the process behind the descriptor. */
     return strstr(groups, name) && pidfd_signal(pidfd, 0) != -ESRCH;
 }
 
-/* The status word of waitpid(2) from what waitid(2) says. */
+/* Converts the result of waitid(2) to the status word of waitpid(2). */
 static int pidfd_status_word(const siginfo_t *si)
 {
     if (si->si_code == CLD_EXITED)

@@ -1,5 +1,5 @@
 /*
- * Processes by descriptor: never by a remembered pid, which may belong to a stranger by now.
+ * Processes by descriptor. A remembered pid may belong to another process by now.
  */
 #pragma once
 
@@ -12,9 +12,9 @@
 int pidfd_open_pid(pid_t pid, int *ret, struct err *err); /* O_CLOEXEC */
 /* 0 or -errno; -ESRCH when it has ended. */
 int pidfd_signal(int pidfd, int sig);
-/* Whether that process carries `name` in its cgroups: what an engine calls the pid of a container
- * is a number of the engine's own machine, which may be a virtual one, but every engine names the
- * container's cgroup after its id. A name of less than 32 characters could be part of anything. */
+/* Whether `name` occurs in the cgroups of the process. The pid that an engine reports may be one of
+ * its own virtual machine. But every engine names the cgroup of a container after its id, so the
+ * cgroup proves the process. A name with less than 32 characters never matches. */
 bool pidfd_in_cgroup(int pidfd, pid_t pid, const char *name);
 /* Reaps a child: 1 and *status as of waitpid(2) and *usage (may be NULL), 0 when it still runs and
  * `block` is false, or -errno. */

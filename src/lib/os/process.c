@@ -10,7 +10,7 @@
 
 #include "lib/base/cleanup.h"
 
-/* The child takes them in their order: has one before it come to lie where this one is? */
+/* Whether an earlier entry, which the child sets up first, overwrites this `from`. */
 static bool os_process_is_covered(const struct process_spec *s, size_t at)
 {
     for (size_t i = 0; i < at; i++)
@@ -19,7 +19,7 @@ static bool os_process_is_covered(const struct process_spec *s, size_t at)
     return false;
 }
 
-/* high[i]: a copy out of the way of the others, or -1. */
+/* high[i]: a copy of `from` above all targets, or -1. */
 static int os_process_add_fds(const struct process_spec *s, posix_spawn_file_actions_t *fa,
                               int high[])
 {

@@ -1,7 +1,7 @@
 /*
- * Starts a program from a process that may have threads (posix_spawn): a session of its own, no
- * signal blocked or ignored, and of descriptors those of its table, with 0, 1 and 2 as they are
- * where the table does not name them.
+ * Starts a program from a process that may have threads (posix_spawn). The program gets a session
+ * of its own, no blocked or ignored signals, and the descriptors of a table. It inherits 0, 1 and 2
+ * when the table does not name them.
  */
 #pragma once
 
@@ -9,8 +9,8 @@
 
 enum { PROCESS_FDS_MAX = 8, PROCESS_FD_MIN = 16 };
 
-/* `to` lies below PROCESS_FD_MIN. A negative `from` is left out. One `from` may be named often, and
- * may lie where another is to go. */
+/* `to` is below PROCESS_FD_MIN. Entries with a negative `from` are ignored. Several entries may
+ * have the same `from`, and a `from` may be the `to` of another entry. */
 struct process_fd {
     int from, to;
 };
@@ -23,7 +23,7 @@ struct process_spec {
     size_t n_fds;
 };
 
-/* 0, or an errno; a program that is not there is told here, too. */
+/* 0, or an errno, also when the program does not exist. */
 int process_start(const struct process_spec *s, pid_t *ret);
-/* Reaps a child of ours: its status as of waitpid(2), or -1 when it is none. */
+/* Reaps a child: its status as of waitpid(2), or -1 when pid is not a child. */
 int process_wait(pid_t pid);

@@ -1,6 +1,6 @@
 /*
- * Pseudo terminals of the devpts at /dev/pts of the caller's mount namespace, which hostile code
- * may have laid out: nothing there is believed before it is checked.
+ * Pseudo terminals of the devpts at /dev/pts of the caller's mount namespace. Hostile code may have
+ * changed that folder, so every result is checked.
  */
 #pragma once
 

@@ -7,6 +7,5 @@
 
 #include "lib/base/err.h"
 
-/* Sets soft and hard limit; where the hard limit is lower already and may not be raised, that one
- * stands. */
+/* Sets the soft and hard limit. When the hard limit is lower and cannot be raised, it stays. */
 int rlimit_set(int resource, uint64_t soft, uint64_t hard, struct err *err);

@@ -12,7 +12,7 @@
 
 enum { RTNL_MSG_MAX = 1024, ALIAS_MAX = 255 /* IFALIASZ of <linux/if.h>, less one */ };
 
-/* A request under construction. Everything put into it is of fixed, small size, so overflow is our
+/* A request under construction. All its parts have a small, fixed size, so an overflow is our
  * bug. */
 struct rtnl_request {
     union {
@@ -62,7 +62,7 @@ static void rtnl_put_u32(struct rtnl_request *q, uint16_t type, uint32_t v)
     rtnl_put(q, type, &v, sizeof(v));
 }
 
-/* Closes a nested attribute: its length reaches to the end of what has been put since. */
+/* Closes a nested attribute: its length covers everything that was added since. */
 static void rtnl_nest_end(struct rtnl_request *q, struct rtattr *a)
 {
     a->rta_len = (uint16_t)(q->bytes + q->head.nlmsg_len - (char *)a);

@@ -2,7 +2,7 @@
  * The few rtnetlink requests that a sandbox's network needs, on a raw NETLINK_ROUTE socket: each
  * sends one message and waits for the kernel's acknowledgement, so that an error names the step and
  * carries the kernel's reason. Works in the network namespace of the caller (loopback, addresses,
- * routes inside) and across (a veth whose peer is born in another namespace).
+ * routes inside) and across (a veth whose peer is created in another namespace).
  */
 #pragma once
 
@@ -20,8 +20,8 @@ int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, 
 /* A text for people, shown by `ip link`. */
 int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *err);
 int rtnl_set_up(int sock, const char *name, struct err *err);
-/* Host byte order. */
+/* Addresses are in host byte order. */
 int rtnl_add_address(int sock, const char *name, uint32_t address, uint8_t prefix, struct err *err);
 int rtnl_add_default_route(int sock, const char *name, uint32_t gateway, struct err *err);
-/* Fine when there is none of that name. */
+/* A missing interface is not an error. */
 int rtnl_del_link(int sock, const char *name, struct err *err);

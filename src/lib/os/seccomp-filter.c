@@ -17,7 +17,7 @@
 
 #if defined(__x86_64__)
 #define FILTER_ARCH AUDIT_ARCH_X86_64
-#define FILTER_NR_END 0x40000000U /* x32: the same calls by other numbers */
+#define FILTER_NR_END 0x40000000U /* x32: the same calls with other numbers */
 #elif defined(__aarch64__)
 #define FILTER_ARCH AUDIT_ARCH_AARCH64
 #endif
@@ -33,8 +33,8 @@
 enum { JUMP_MAX = 255, VERDICTS_MAX = 32 };
 
 /*
- * A program that grows. Branches of the tree know their targets only when all is there: the index
- * of an instruction, or ~N for the N-th verdict; they come first, so `yes` and `no` count alike.
+ * A program under construction. The targets of the tree's branches are resolved when the program is
+ * complete. A target is the index of an instruction, or ~N for the N-th verdict.
  */
 struct seccomp_program {
     struct sock_filter f[SECCOMP_FILTER_MAX];
@@ -46,7 +46,7 @@ struct seccomp_program {
     size_t n_verdicts;
 };
 
-/* Numbers from `first` to that of the next span have one verdict; NULL: no such call. */
+/* Call numbers from `first` up to the next span have one verdict; NULL: no such call. */
 struct span {
     unsigned first;
     const struct seccomp_call *call;
@@ -77,7 +77,7 @@ static void seccomp_filter_put_rule(struct seccomp_program *p, const struct secc
         seccomp_filter_put(p, ALLOW);
         return;
     }
-    for (size_t i = 0; i < r->n; i++) /* over the rest, and what follows when none matches */
+    for (size_t i = 0; i < r->n; i++) /* jumps over the rest and the code for "no match" */
         seccomp_filter_put(
             p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, r->values[i], (unsigned char)(r->n - i), 0));
     seccomp_filter_put(p, r->test == CALL_ONE_OF ? FAIL(r->errnum) : ALLOW);
@@ -89,7 +89,7 @@ static size_t seccomp_filter_socket_block(const struct seccomp_socket *s)
     return s->n ? s->n + 3 : 1;
 }
 
-/* Family after family; behind each its protocols, and past them the next family. */
+/* One family after the other, each followed by its protocols. */
 static void seccomp_filter_put_sockets(struct seccomp_program *p, int errnum)
 {
     const struct seccomp_socket *s;
@@ -153,14 +153,14 @@ static bool seccomp_filter_same_verdict(const struct seccomp_call *a, const stru
 static void seccomp_filter_add_span(struct span *spans, size_t *n, unsigned first,
                                     const struct seccomp_call *call)
 {
-    if (*n && spans[*n - 1].first == first) /* nothing lies between two calls */
+    if (*n && spans[*n - 1].first == first) /* the two calls are adjacent */
         (*n)--;
     if (*n && seccomp_filter_same_verdict(spans[*n - 1].call, call))
         return;
     spans[(*n)++] = (struct span){first, call};
 }
 
-/* From 0 to the end of numbers, without a gap. */
+/* Spans from 0 to the highest number, without a gap. */
 static size_t seccomp_filter_make_spans(struct span *spans)
 {
     const struct seccomp_call *sorted[SECCOMP_FILTER_MAX] = {0}, *c;
@@ -178,7 +178,7 @@ static size_t seccomp_filter_make_spans(struct span *spans)
     return n;
 }
 
-/* Each verdict stands once, however many spans have it. */
+/* Each verdict is emitted once, for all spans that have it. */
 static int seccomp_filter_verdict_of(struct seccomp_program *p, const struct seccomp_call *call)
 {
     size_t i = 0;
@@ -192,7 +192,7 @@ static int seccomp_filter_verdict_of(struct seccomp_program *p, const struct sec
     return ~(int)i;
 }
 
-/* Where to go for these spans. */
+/* The target that decides these spans. */
 static int seccomp_filter_put_tree(struct seccomp_program *p, const struct span *spans, size_t n)
 {
     size_t at = p->n;

@@ -1,9 +1,10 @@
 /*
- * The table of lib/os/seccomp-table.h as a seccomp filter.
+ * Compiles the table of lib/os/seccomp-table.h into the seccomp filter of a sandbox, and installs
+ * it.
  *
- * The filter is a tree over ranges of call numbers with the same verdict, which the kernel walks
- * when it is installed (for each number there is, to know those that are always allowed) and at
- * each call: small and shallow, as both lie on the way of every exec.
+ * The filter is a search tree over ranges of call numbers with the same verdict. The kernel runs it
+ * once per call number at installation, to find the calls that are always allowed, and then at each
+ * call. Both are part of every exec, so the tree is small and shallow.
  */
 #pragma once
 
@@ -14,11 +15,11 @@
 
 enum { SECCOMP_FILTER_MAX = 1024 }; /* instructions; the kernel takes 4096 */
 
-/* A new array, for the caller to free, of *ret_n instructions. The same every time. */
+/* A malloc'd array of *ret_n instructions. The result is the same every time. */
 struct sock_filter *seccomp_filter_compile(size_t *ret_n);
 
-/* Whether this kernel takes filters at all. */
+/* Fails when this kernel does not support filters. */
 int seccomp_filter_possible(struct err *err);
 
-/* For the calling thread and its children. No new privileges must be set before. */
+/* Installs it for the calling thread and its children. no_new_privs must be set before. */
 int seccomp_filter_install(const void *filter, size_t bytes, struct err *err);

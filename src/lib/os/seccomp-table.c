@@ -1,9 +1,9 @@
 /*
- * How the table came about: what compilers, interpreters, package managers, debuggers and servers
- * call, less what has been a way out of sandboxes. Each line of refusals says why.
+ * The table allows the calls that compilers, interpreters, package managers, debuggers and servers
+ * use. It refuses those that were ways out of sandboxes; a comment gives the reason.
  *
- * libc's header may be older than a call (NEW gives its number, which since 424 is the same on all
- * architectures), and younger architectures do not have the oldest ones (OLD).
+ * The headers of libc may be older than a call: the NEW macros take its number, which is the same
+ * on all architectures since 424. Newer architectures lack the oldest calls: the OLD macros.
  */
 #include "lib/os/seccomp-table.h"
 
@@ -49,12 +49,12 @@ static const struct seccomp_rule clone_rule = {0,
                                                 CLONE_NEWNET},
                                                1};
 
-/* Typing into a terminal that others read, pasting into a console; and line disciplines, each of
- * which is a driver that nobody inside needs. */
+/* These ioctls type into a terminal that other processes read, paste into a console, or load a line
+ * discipline, which is a driver that a sandbox does not need. */
 static const struct seccomp_rule ioctl_rule = {
     1, CALL_NONE_OF, EPERM, {TIOCSTI, TIOCLINUX, TIOCSETD}, 3};
 
-/* Asking, `setarch`, and what debuggers do to their children. */
+/* Queries, `setarch`, and the values that debuggers set for their children. */
 static const struct seccomp_rule personality_rule = {
     0,
     CALL_ONE_OF,
@@ -65,9 +65,9 @@ static const struct seccomp_rule personality_rule = {
 static const struct seccomp_rule socketpair_rule = {0, CALL_ONE_OF, EAFNOSUPPORT, {AF_UNIX}, 1};
 
 /*
- * No AF_ALG, AF_VSOCK, AF_PACKET and the dozens of others; of netlink only what tells addresses and
- * routes. Of the internet protocols those that programs use: SCTP, DCCP, MPTCP and their kind are
- * large, rarely looked at, and within anybody's reach. (Raw ones take a capability.)
+ * AF_ALG, AF_VSOCK, AF_PACKET and dozens of others are missing. Netlink is limited to addresses and
+ * routes. The internet families are limited to common protocols: SCTP, DCCP, MPTCP and others are
+ * large, rarely reviewed, and need no privilege. (Raw sockets need a capability.)
  */
 static const struct seccomp_socket sockets[] = {
     {AF_UNIX, {0}, 0},
@@ -99,7 +99,7 @@ static const struct seccomp_call calls[] = {
     ALLOW_OLD(getdents), ALLOW(getdents64), ALLOW(getcwd), ALLOW(chdir), ALLOW(fchdir), ALLOW(chroot), ALLOW(umask),
     ALLOW_OLD(mkdir), ALLOW(mkdirat), ALLOW_OLD(rmdir), ALLOW_OLD(unlink), ALLOW(unlinkat), ALLOW_OLD(rename), ALLOW(renameat), ALLOW(renameat2),
     ALLOW_OLD(link), ALLOW(linkat), ALLOW_OLD(symlink), ALLOW(symlinkat), ALLOW_OLD(readlink), ALLOW(readlinkat),
-    ALLOW_OLD(mknod), ALLOW(mknodat), /* for FIFOs; devices take a capability that nobody has */
+    ALLOW_OLD(mknod), ALLOW(mknodat), /* for FIFOs; devices need a capability that a sandbox lacks */
     ALLOW_OLD(chmod), ALLOW(fchmod), ALLOW(fchmodat), ALLOW_NEW(fchmodat2, 452),
     ALLOW_OLD(chown), ALLOW_OLD(lchown), ALLOW(fchown), ALLOW(fchownat),
     ALLOW_OLD(utime), ALLOW_OLD(utimes), ALLOW_OLD(futimesat), ALLOW(utimensat),
@@ -119,15 +119,15 @@ static const struct seccomp_call calls[] = {
     ALLOW(pidfd_open), ALLOW(pidfd_send_signal), ALLOW(prctl), ALLOW_OLD(arch_prctl), BY(personality, personality_rule),
     ALLOW(futex), ALLOW(futex_waitv), ALLOW_NEW(futex_wake, 454), ALLOW_NEW(futex_wait, 455), ALLOW_NEW(futex_requeue, 456),
     ALLOW(set_robust_list), ALLOW(get_robust_list), ALLOW(rseq), ALLOW(membarrier), ALLOW(getcpu), ALLOW(restart_syscall),
-    ALLOW_OLD(uretprobe), /* made by the kernel itself in a process that the machine's admin traces */
-    ALLOW(ptrace), ALLOW(process_vm_readv), ALLOW(process_vm_writev), /* debuggers; a pid namespace holds them in */
+    ALLOW_OLD(uretprobe), /* the kernel makes it in a process that the administrator traces */
+    ALLOW(ptrace), ALLOW(process_vm_readv), ALLOW(process_vm_writev), /* debuggers; the pid namespace limits them to the sandbox */
     ALLOW(seccomp), ALLOW(landlock_create_ruleset), ALLOW(landlock_add_rule), ALLOW(landlock_restrict_self),
 
     /* signals */
     ALLOW(kill), ALLOW(tkill), ALLOW(tgkill), ALLOW(rt_sigaction), ALLOW(rt_sigprocmask), ALLOW(rt_sigpending), ALLOW(rt_sigqueueinfo),
     ALLOW(rt_tgsigqueueinfo), ALLOW(rt_sigreturn), ALLOW(rt_sigsuspend), ALLOW(rt_sigtimedwait), ALLOW(sigaltstack), ALLOW_OLD(pause),
 
-    /* who one is */
+    /* user and group ids */
     ALLOW(getuid), ALLOW(geteuid), ALLOW(getgid), ALLOW(getegid), ALLOW(getresuid), ALLOW(getresgid), ALLOW(getgroups),
     ALLOW(setuid), ALLOW(setgid), ALLOW(setreuid), ALLOW(setregid), ALLOW(setresuid), ALLOW(setresgid), ALLOW(setgroups),
     ALLOW(setfsuid), ALLOW(setfsgid), ALLOW(capget), ALLOW(capset),
@@ -137,7 +137,7 @@ static const struct seccomp_call calls[] = {
     ALLOW_OLD(alarm), ALLOW(getitimer), ALLOW(setitimer),
     ALLOW(timer_create), ALLOW(timer_settime), ALLOW(timer_gettime), ALLOW(timer_getoverrun), ALLOW(timer_delete),
 
-    /* the machine, limits, scheduling: the kernel checks who may set what */
+    /* the machine, limits, scheduling: the kernel checks the permissions */
     ALLOW(uname), ALLOW(sysinfo), ALLOW(getrandom), ALLOW(getrusage), ALLOW(getrlimit), ALLOW(setrlimit), ALLOW(prlimit64),
     ALLOW(getpriority), ALLOW(setpriority), ALLOW(ioprio_get), ALLOW(ioprio_set),
     ALLOW(sched_yield), ALLOW(sched_getaffinity), ALLOW(sched_setaffinity), ALLOW(sched_getparam), ALLOW(sched_setparam),
@@ -154,21 +154,22 @@ static const struct seccomp_call calls[] = {
     ALLOW(msgget), ALLOW(msgsnd), ALLOW(msgrcv), ALLOW(msgctl),
     ALLOW(mq_open), ALLOW(mq_unlink), ALLOW(mq_timedsend), ALLOW(mq_timedreceive), ALLOW(mq_notify), ALLOW(mq_getsetattr),
 
-    /* namespaces and mounts: the door to most of the kernel that only root was meant to see. A filter cannot look at the
-     * flags of clone3(): libc takes clone() when there is none. */
+    /* namespaces and mounts: they open kernel code that was meant for root only. A filter cannot
+     * see the flags of clone3(); libc uses clone() when clone3() does not exist. */
     REFUSE(clone3, ENOSYS), REFUSE(unshare, EPERM), REFUSE(setns, EPERM),
     REFUSE(mount, EPERM), REFUSE(umount2, EPERM), REFUSE(pivot_root, EPERM), REFUSE(fsopen, EPERM), REFUSE(fsconfig, EPERM),
     REFUSE(fsmount, EPERM), REFUSE(fspick, EPERM), REFUSE(open_tree, EPERM), REFUSE_NEW(open_tree_attr, 467, EPERM),
     REFUSE(move_mount, EPERM), REFUSE(mount_setattr, EPERM),
 
-    /* files by handle, past every path */
+    /* opening files by handle bypasses all paths */
     REFUSE(name_to_handle_at, EPERM), REFUSE(open_by_handle_at, EPERM), REFUSE(fanotify_init, EPERM), REFUSE(fanotify_mark, EPERM),
 
     /* keyrings are per uid, not per sandbox */
     REFUSE(add_key, EPERM), REFUSE(request_key, EPERM), REFUSE(keyctl, EPERM),
 
-    /* programs in the kernel, work past this filter, faults held open, other processes' descriptors. io_uring and the older
-     * AIO, whose contexts the whole machine shares: programs ask whether there is one. */
+    /* programs in the kernel, work that bypasses this filter, page faults held open, descriptors of
+     * other processes. Programs check whether io_uring and AIO exist; all processes of the machine
+     * share the contexts of AIO. */
     REFUSE(bpf, EPERM), REFUSE(perf_event_open, EPERM), REFUSE(userfaultfd, EPERM), REFUSE(kcmp, EPERM), REFUSE(pidfd_getfd, EPERM),
     REFUSE(process_madvise, EPERM), REFUSE(process_mrelease, EPERM), REFUSE(vmsplice, EPERM),
     REFUSE(io_uring_setup, ENOSYS), REFUSE(io_uring_enter, ENOSYS), REFUSE(io_uring_register, ENOSYS),
@@ -179,7 +180,7 @@ static const struct seccomp_call calls[] = {
     REFUSE(mbind, EPERM), REFUSE(get_mempolicy, EPERM), REFUSE(set_mempolicy, EPERM), REFUSE(set_mempolicy_home_node, EPERM),
     REFUSE(migrate_pages, EPERM), REFUSE(move_pages, EPERM),
 
-    /* the machine's own affairs */
+    /* administration of the machine */
     REFUSE(acct, EPERM), REFUSE(quotactl, EPERM), REFUSE(quotactl_fd, EPERM), REFUSE(swapon, EPERM), REFUSE(swapoff, EPERM),
     REFUSE(init_module, EPERM), REFUSE(finit_module, EPERM), REFUSE(delete_module, EPERM),
     REFUSE(kexec_load, EPERM), REFUSE(kexec_file_load, EPERM), REFUSE(reboot, EPERM), REFUSE(syslog, EPERM), REFUSE(vhangup, EPERM),

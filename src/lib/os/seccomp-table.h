@@ -1,9 +1,9 @@
 /*
- * The system calls of a sandbox: one table that says for each call what a process inside may do
- * with it. The native engine compiles it into a filter (lib/os/seccomp-filter.h); the Docker engine
- * writes it out as a profile (daemon/engine/docker/profile.h). What is not in the table does not
- * exist inside: ENOSYS, which a libc takes as "an older kernel" and falls back. What programs know
- * to be a matter of rights is refused with EPERM.
+ * The seccomp table: which system calls a process in a sandbox may use, and with which arguments.
+ * The native engine compiles it into a filter (lib/os/seccomp-filter.h); the Docker engine writes
+ * it as a profile (daemon/engine/docker/profile.h). Calls that are not in the table fail with
+ * ENOSYS: libc takes that for an older kernel and falls back. Calls that programs expect to need
+ * privileges fail with EPERM.
  *
  * The table is constant; any thread may read it.
  */
@@ -14,9 +14,9 @@
 
 enum seccomp_verdict {
     CALL_ALLOW,
-    CALL_REFUSE, /* with `errnum` */
-    CALL_ARGS,   /* allowed or not by one argument: `rule` */
-    CALL_SOCKET, /* socket(2): family and protocol, see call_sockets() */
+    CALL_REFUSE, /* fails with `errnum` */
+    CALL_ARGS,   /* decided by one argument: `rule` */
+    CALL_SOCKET, /* socket(2): decided by seccomp_socket_at() */
 };
 
 enum seccomp_test {
@@ -27,8 +27,8 @@ enum seccomp_test {
 
 enum { CALL_VALUES_MAX = 8 };
 
-/* Only the low word of an argument counts: the kernel takes these as 32 bits, whatever else is in
- * the register (CVE-2019-10063). */
+/* Only the low 32 bits of an argument are compared: the kernel ignores the rest of the register
+ * (CVE-2019-10063). */
 struct seccomp_rule {
     unsigned arg;
     enum seccomp_test test;
@@ -39,16 +39,16 @@ struct seccomp_rule {
 
 struct seccomp_call {
     const char *name;
-    int nr; /* on this architecture; -1: it has no such call */
+    int nr; /* on this architecture; -1: the call does not exist */
     enum seccomp_verdict verdict;
     int errnum;
     const struct seccomp_rule *rule;
 };
 
-/* NULL after the last. */
+/* The i-th call of the table; NULL after the last. */
 const struct seccomp_call *seccomp_call_at(size_t i);
 
-/* A family that socket(2) takes, with its protocols; none listed: any. */
+/* An allowed socket family with its allowed protocols; n 0: all protocols. */
 struct seccomp_socket {
     uint32_t family;
     uint32_t protocols[CALL_VALUES_MAX];

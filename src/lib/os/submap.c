@@ -16,7 +16,7 @@
 
 enum { SUBMAP_LINES = 3, FAILED = 255 };
 
-static int os_submap_run(const char *program, char **argv, struct err *err)
+static int submap_run_program(const char *program, char **argv, struct err *err)
 {
     char *const env[] = {NULL};
     int status;
@@ -50,7 +50,7 @@ static int submap_map(pid_t pid, const char *program, uint32_t first, uint32_t s
         snprintf(numbers[1 + i], sizeof(numbers[0]), "%u", lines[i / 3][i % 3]);
     for (int i = 0; i < 1 + SUBMAP_LINES * 3; i++)
         argv[1 + i] = numbers[i];
-    return os_submap_run(program, argv, err);
+    return submap_run_program(program, argv, err);
 }
 
 int submap_write(pid_t pid, const struct submap *m, struct err *err)
@@ -82,7 +82,7 @@ int submap_run(const struct submap *m, int (*fn)(void *arg), void *arg, struct e
     if (pid < 0)
         return err_sys(err, -pid, "make a user namespace");
     if (pid == 0) {
-        close(go_in); /* else its end would never be seen */
+        close(go_in); /* otherwise the reader would never see the end */
         submap_child(go, fn, arg);
     }
     r = submap_write(pid, m, err);

@@ -31,7 +31,7 @@ bool whiteout_is(const struct stat *st)
     return S_ISCHR(st->st_mode) && st->st_rdev == makedev(0, 0);
 }
 
-/* The one device that needs no privilege to make: Linux 5.8. */
+/* This device number needs no privilege since Linux 5.8. */
 int whiteout_make(int dirfd, const char *name, struct err *err)
 {
     if (mknodat(dirfd, name, S_IFCHR, makedev(0, 0)) < 0)

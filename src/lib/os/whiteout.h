@@ -1,6 +1,6 @@
 /*
- * How a layer says that something of the layers below is gone: in archives by names that begin with
- * ".wh.", on the disk as overlayfs wants it with option userxattr.
+ * Whiteouts: a layer marks files of lower layers as removed. In archives a whiteout is a file whose
+ * name begins with ".wh.". On disk it has the form that overlayfs uses with the option userxattr.
  */
 #pragma once
 
@@ -12,14 +12,14 @@
 enum whiteout {
     WHITEOUT_NONE,   /* an ordinary name */
     WHITEOUT_HIDES,  /* ".wh.NAME": *ret_hidden is NAME */
-    WHITEOUT_OPAQUE, /* ".wh..wh..opq": the folder hides all that lies below it */
-    WHITEOUT_OTHER,  /* ".wh..wh.*": another program's own notes */
-    WHITEOUT_BAD,    /* ".wh.", ".wh..", ".wh...": no name at all */
+    WHITEOUT_OPAQUE, /* ".wh..wh..opq": the folder hides the same folder of lower layers */
+    WHITEOUT_OTHER,  /* ".wh..wh.*": private data of another program */
+    WHITEOUT_BAD,    /* ".wh.", ".wh..", ".wh...": invalid */
 };
 
 enum whiteout whiteout_parse(const char *name, const char **ret_hidden);
 
-/* On the disk. */
+/* Whiteouts on disk. */
 bool whiteout_is(const struct stat *st);
 int whiteout_make(int dirfd, const char *name, struct err *err);
 int whiteout_opaque(int dirfd, struct err *err);

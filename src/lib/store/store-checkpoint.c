@@ -1,7 +1,7 @@
 /*
- * Checkpoints of the write-ahead log: they wait for the disk (10 to 40 ms, measured), and the
- * store's own thread is the one that answers everybody. So they are made by a thread of their own
- * on a connection of its own; SQLite lets writers go on meanwhile.
+ * Checkpoints of the write-ahead log. A checkpoint waits for the disk (10 to 40 ms, measured),
+ * which would block the loop. So a separate thread makes them on its own connection; SQLite lets
+ * writers continue meanwhile.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -9,11 +9,11 @@
 #include "lib/base/log.h"
 #include "lib/store/store-internal.h"
 
-/* A writer that never pauses is always ahead of the thread: past the second mark it waits itself.
- */
+/* A writer that never pauses can outrun the thread: above the second mark it makes the checkpoint
+ * itself. */
 enum { CHECKPOINT_PAGES = 1000, CHECKPOINT_PAGES_MAX = 4000 };
 
-static void *store_checkpoint_checkpoint(void *arg)
+static void *store_checkpoint_run(void *arg)
 {
     struct store *s = arg;
     sqlite3 *db = NULL;
@@ -22,7 +22,7 @@ static void *store_checkpoint_checkpoint(void *arg)
     r = sqlite3_open_v2(s->path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (r == SQLITE_OK)
         r = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    if (r != SQLITE_OK) /* nothing is lost: the log goes on growing until one succeeds */
+    if (r != SQLITE_OK) /* no data is lost: the log grows until a checkpoint succeeds */
         log_debug("database '%s': checkpoint: %s", s->path, sqlite3_errstr(r));
     sqlite3_close(db);
     atomic_store(&s->checkpointing, false);
@@ -42,16 +42,16 @@ static void store_checkpoint_start(struct store *s)
 
     store_checkpoint_join(s); /* of one that has ended */
     atomic_store(&s->checkpointing, true);
-    sigfillset(&all); /* signals are for the threads that expect them */
+    sigfillset(&all); /* other threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     s->checkpoint_started =
-        pthread_create(&s->checkpoint_thread, NULL, store_checkpoint_checkpoint, s) == 0;
+        pthread_create(&s->checkpoint_thread, NULL, store_checkpoint_run, s) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (!s->checkpoint_started)
         atomic_store(&s->checkpointing, false);
 }
 
-/* One that could not finish (a reader was in its way) is not tried again at each commit. */
+/* A checkpoint that a reader kept from finishing is not tried again at each commit. */
 static int store_checkpoint_on_commit(void *arg, sqlite3 *db, const char *name _unused_, int pages)
 {
     struct store *s = arg;
@@ -70,7 +70,8 @@ static int store_checkpoint_on_commit(void *arg, sqlite3 *db, const char *name _
 
 void store_checkpoints_start(struct store *s)
 {
-    sqlite3_wal_hook(s->db, store_checkpoint_on_commit, s); /* in the place of SQLite's own */
+    sqlite3_wal_hook(s->db, store_checkpoint_on_commit,
+                     s); /* replaces the automatic checkpoint of SQLite */
 }
 
 void store_checkpoints_stop(struct store *s)

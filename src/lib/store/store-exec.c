@@ -61,8 +61,8 @@ static void store_exec_read_row(sqlite3_stmt *st, struct store_exec *row)
     };
 }
 
-static int store_store_exec_each(struct store *s, sqlite3_stmt *st, store_exec_fn fn, void *arg,
-                                 struct err *err)
+static int store_exec_each_row(struct store *s, sqlite3_stmt *st, store_exec_fn fn, void *arg,
+                               struct err *err)
 {
     struct store_exec row;
     int r, n = 0;
@@ -75,7 +75,7 @@ static int store_store_exec_each(struct store *s, sqlite3_stmt *st, store_exec_f
     return r < 0 ? r : n;
 }
 
-/* limit 0: the statement has none. */
+/* limit 0: the statement has no limit. */
 static int store_exec_list(struct store *s, enum store_stmt which, const char *sql,
                            const char *sandbox_id, unsigned limit, store_exec_fn fn, void *arg,
                            struct err *err)
@@ -88,7 +88,7 @@ static int store_exec_list(struct store *s, enum store_stmt which, const char *s
     store_bind_text(st, 1, sandbox_id);
     if (limit)
         store_bind_u64(st, 2, limit);
-    r = store_store_exec_each(s, st, fn, arg, err);
+    r = store_exec_each_row(s, st, fn, arg, err);
     return MIN(r, 0);
 }
 
@@ -152,7 +152,7 @@ int store_exec_get(struct store *s, const char *sandbox_id, const char *id, stor
     store_bind_text(st, 1, sandbox_id);
     if (!last)
         store_bind_text(st, 2, id);
-    r = store_store_exec_each(s, st, fn, arg, err);
+    r = store_exec_each_row(s, st, fn, arg, err);
     if (r == 0 && last)
         return err_set(err, ERR_NOT_FOUND, "no command has run in this sandbox yet");
     if (r == 0)

@@ -1,6 +1,6 @@
 /*
- * Shared by the files of store/: the connection and its prepared statements. Every statement of the
- * store is in one enum, prepared when first used and kept.
+ * Shared by the files of store/: the connection and its prepared statements. One enum lists all
+ * statements. Each is prepared on first use and kept.
  */
 #pragma once
 
@@ -49,22 +49,22 @@ struct store {
     char root_id[17];
     sqlite3_stmt *stmts[STMT_MAX];
 
-    /* Of store-checkpoint.c. */
+    /* Only store-checkpoint.c uses these. */
     pthread_t checkpoint_thread;
-    bool checkpoint_started; /* the thread is to be joined */
+    bool checkpoint_started; /* the thread must be joined */
     atomic_bool checkpointing;
     int checkpoint_at; /* pages in the log */
 };
 
-/* Fills err with SQLite's own words and the file's name; -ERR_SYSTEM. */
+/* Fills err with the message of SQLite and the name of the file. Returns -ERR_SYSTEM. */
 int store_fail(struct store *s, const char *what, struct err *err);
 
-/* A reset, ready statement; NULL with *err filled when SQLite refuses it. */
+/* A statement that is ready to use. NULL: SQLite refused it, and *err is filled. */
 sqlite3_stmt *store_prepare(struct store *s, enum store_stmt which, const char *sql,
                             struct err *err);
-/* Steps a statement that yields no row, then resets it. */
+/* Runs a statement without result rows, then resets it. */
 int store_run(struct store *s, sqlite3_stmt *st, const char *what, struct err *err);
-/* Steps to the next row: 1, 0 at the end (statement reset), or failure (reset too). */
+/* Steps to the next row: 1, or 0 at the end, or an error. The last two reset the statement. */
 int store_step(struct store *s, sqlite3_stmt *st, const char *what, struct err *err);
 
 void store_bind_text(sqlite3_stmt *st, int col, const char *text); /* NULL binds NULL */

@@ -34,7 +34,7 @@ int store_meta_get(struct store *s, const char *key, char *ret, size_t size, str
     return 1;
 }
 
-static int store_meta_meta_set(struct store *s, const char *key, const char *value, struct err *err)
+static int store_meta_write(struct store *s, const char *key, const char *value, struct err *err)
 {
     sqlite3_stmt *st =
         store_prepare(s, STMT_META_SET, "INSERT OR REPLACE INTO meta VALUES(?1, ?2)", err);
@@ -52,7 +52,7 @@ int store_meta_set(struct store *s, const char *key, const char *value, bool syn
 
     if (sync)
         sqlite3_exec(s->db, "PRAGMA synchronous=FULL", NULL, NULL, NULL);
-    r = store_meta_meta_set(s, key, value, err);
+    r = store_meta_write(s, key, value, err);
     if (sync)
         sqlite3_exec(s->db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
     return r;
@@ -97,7 +97,8 @@ static void store_meta_write_root_file(struct store *s)
     text = xasprintf("%s\n", s->root_id);
     if (file_read(AT_FDCWD, path, ROOT_ID_LEN + 16, &old, NULL, NULL) >= 0 && STREQ(old, text))
         return;
-    /* A failure is only logged: the database has the id, and a full disk must not stop the daemon. */
+    /* A failure is only logged: the database has the id, and a full disk must not stop the
+     * daemon. */
     if (file_replace(AT_FDCWD, path, text, strlen(text), 0600, true, &err) < 0)
         log_debug("store: %s", err.msg);
 }
@@ -113,8 +114,8 @@ static int store_meta_make_root_id(struct store *s, struct err *err)
         snprintf(s->root_id, sizeof(s->root_id), "%016llx", (unsigned long long)random);
     }
     /* Written before the id: every store with an id is held until it is settled. */
-    r = store_meta_meta_set(s, HELD_KEY, "1", err);
-    return r < 0 ? r : store_meta_meta_set(s, ROOT_ID_KEY, s->root_id, err);
+    r = store_meta_write(s, HELD_KEY, "1", err);
+    return r < 0 ? r : store_meta_write(s, ROOT_ID_KEY, s->root_id, err);
 }
 
 int store_meta_load(struct store *s, struct err *err)
@@ -143,5 +144,5 @@ int store_settle(struct store *s, const char *engine, struct err *err)
 {
     _cleanup_free_ char *key = xasprintf(SETTLED_KEY "%s", engine);
 
-    return store_is_held(s, engine) ? store_meta_meta_set(s, key, "1", err) : 0;
+    return store_is_held(s, engine) ? store_meta_write(s, key, "1", err) : 0;
 }

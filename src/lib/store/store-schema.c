@@ -18,11 +18,11 @@ static const char *const migrations[] = {
     "  seq INTEGER NOT NULL, argv TEXT NOT NULL, options TEXT NOT NULL, state TEXT NOT NULL,"
     "  started_at INTEGER NOT NULL, ended_at INTEGER NOT NULL, end TEXT,"
     "  UNIQUE(sandbox_id, seq)) WITHOUT ROWID;",
-    /* Bytes that its journals take, NULL once they have been removed. */
+    /* Bytes of its journals; NULL after they were removed. */
     "ALTER TABLE execs ADD COLUMN journal INTEGER DEFAULT 0;"
     "CREATE INDEX execs_kept ON execs(sandbox_id, ended_at, journal)"
     "  WHERE journal IS NOT NULL AND end IS NOT NULL;",
-    /* What happened, by number; who hands the numbers out keeps its mark in meta. */
+    /* The event log, by number; the highest number is also in meta. */
     "CREATE TABLE events("
     "  seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind TEXT NOT NULL, sandbox_id TEXT,"
     "  sandbox TEXT, exec TEXT, data TEXT);",
@@ -30,7 +30,7 @@ static const char *const migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN up_at INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN idle_at INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN down_at INTEGER NOT NULL DEFAULT 0;",
-    /* Sums over execs, of which the rows may be gone. */
+    /* Sums over execs, also of those whose rows were removed. */
     "CREATE TABLE totals("
     "  scope TEXT NOT NULL, name TEXT NOT NULL, execs INTEGER NOT NULL, failed INTEGER NOT NULL,"
     "  wall INTEGER NOT NULL, cpu INTEGER NOT NULL, memory_peak INTEGER NOT NULL,"

@@ -45,8 +45,7 @@ static int store_configure(struct store *s, struct err *err)
     return store_run_sql(s, sql, "set up", err);
 }
 
-/* quick_check reads the whole file once: a damaged page is better found now than in mid-operation.
- */
+/* quick_check reads the whole file once, so that a damaged page is found now and not later. */
 static int store_check(struct store *s, struct err *err)
 {
     sqlite3_stmt *st = NULL;

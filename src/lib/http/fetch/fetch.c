@@ -1,7 +1,7 @@
 /*
- * One easy handle per running download; idle ones are kept with their connections, TLS sessions and
- * the parsed certificates. A fetcher serves one upstream only: a connection that was opened to a
- * trusted private host can so never be used again for a URL that came from elsewhere.
+ * One curl easy handle per running transfer. Idle handles are kept, with their connections, TLS
+ * sessions and parsed certificates. A fetcher serves one upstream only, so a connection to a
+ * trusted private host is never used for a URL from another source.
  */
 #include "lib/http/fetch/fetch.h"
 
@@ -41,9 +41,9 @@ struct hop {
     uint64_t got;
     CURL *curl;
     bool told;    /* on_head has been called */
-    bool trusted; /* the host is one of the upstream's own */
+    bool trusted; /* the host is one of `hosts` of the configuration */
     bool refused; /* an address was */
-    bool secure;  /* one has been asked with TLS: there is no way back */
+    bool secure;  /* a hop used TLS: later hops must, too */
 };
 
 /* -- addresses -- */
@@ -73,7 +73,7 @@ static uint32_t fetch_word(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Forms that carry a v4 address are judged by that. */
+/* A v6 address that contains a v4 address is judged by the v4 address. */
 static bool fetch_is_public6(const uint8_t *a)
 {
     static const uint8_t zero[12], nat64[12] = {0, 0x64, 0xff, 0x9b};
@@ -124,7 +124,7 @@ static void fetch_url_done(struct url *u)
     curl_free(u->port);
 }
 
-/* curl's own parser, so that what is checked here is what it will ask. */
+/* Uses the URL parser of curl, so that the check sees the same host as the transfer. */
 static bool fetch_url_parse(const char *text, struct url *ret)
 {
     CURLU *h = curl_url();
@@ -176,7 +176,7 @@ static bool fetch_may_be_plain(const struct hop *hop, bool trusted)
     return !hop->secure && (f->http_any || (trusted && f->http_ok));
 }
 
-/* 1 when the host is the upstream's own, 0 when it is another that may be asked. */
+/* 1: a trusted host; 0: another host that may be used; or an error. */
 static int fetch_url_check(struct hop *hop, const char *text, struct err *err)
 {
     const struct fetcher *fetcher = hop->fetcher;
@@ -245,7 +245,7 @@ static void fetch_take_field(struct fetch_head *h, const char *line, size_t len)
     fetch_take_text(&h->content_type, line, len, "content-type", FIELD_MAX);
     fetch_take_text(&h->modified, line, len, "last-modified", FIELD_MAX);
     fetch_take_text(&h->location, line, len, "location", LONG_FIELD_MAX);
-    /* Of several the first: it is the one that servers want to be used. */
+    /* The first of several challenges: servers put the preferred one first. */
     if (!h->challenge)
         fetch_take_text(&h->challenge, line, len, "www-authenticate", LONG_FIELD_MAX);
     if (length && parse_u64(length, 0, INT64_MAX, &h->length, NULL) < 0)
@@ -258,7 +258,7 @@ static size_t fetch_on_line(char *line, size_t size, size_t n, void *arg)
 {
     struct hop *hop = arg;
 
-    /* A new head: what came before was an interim answer. */
+    /* A new head begins: the previous one was an interim response. */
     if (n > 5 && strncmp(line, "HTTP/", 5) == 0) {
         fetch_head_done(&hop->head);
         hop->head.length = UINT64_MAX;
@@ -365,7 +365,8 @@ static struct curl_slist *fetch_request_fields(const struct hop *hop)
     };
 
     if (fetch_is_upload(f))
-        list = curl_slist_append(list, "Expect:"); /* who wants no body says so all the same */
+        list =
+            curl_slist_append(list, "Expect:"); /* a server that refuses the body answers anyway */
     for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
         _cleanup_free_ char *line = NULL;
 
@@ -468,7 +469,7 @@ static void fetch_count_received(const struct hop *hop)
         *hop->f->received += (uint64_t)n;
 }
 
-/* One request. *redirect is where the answer points, or NULL. */
+/* One request. *redirect is the target of a redirect, or NULL. */
 static int fetch_run_hop(struct hop *hop, const char *url, char **redirect, struct err *err)
 {
     char words[CURL_ERROR_SIZE] = "", range[32], *to = NULL;
@@ -483,7 +484,7 @@ static int fetch_run_hop(struct hop *hop, const char *url, char **redirect, stru
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, fields);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, words);
     snprintf(range, sizeof(range), "%llu-", (unsigned long long)hop->f->from);
-    if (hop->f->from) /* not curl's resumption, which fails on a 200: to us that is as good */
+    if (hop->f->from) /* not CURLOPT_RESUME_FROM: it fails on a 200, which is fine for us */
         curl_easy_setopt(c, CURLOPT_RANGE, range);
     code = curl_easy_perform(c);
     fetch_count_received(hop);

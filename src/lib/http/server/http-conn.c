@@ -1,16 +1,15 @@
 /*
- * A connection is a uv_poll_t rather than a uv_stream_t: we choose what to watch for. While a
- * response is pending we do not read (a pipelining peer could fill our memory) but watch for the
- * hang-up alone, so that a peer's close is seen at once; libuv's streams notice it only when they
- * read.
+ * A connection uses a uv_poll_t and not a uv_stream_t, because we choose the events to watch. While
+ * a response is pending we do not read, because a pipelining peer could fill our memory. We only
+ * watch for the hang-up, so that we see at once when the peer closes; a uv_stream_t notices it only
+ * when it reads.
  *
- * A peer that shuts down its sending side only (EPOLLRDHUP) still wants its answer. On a unix
- * socket the full close shows as EPOLLHUP, which we ask poll(2) for; epoll tells it whatever one
- * asks, but libuv insists on at least one event, and UV_PRIORITIZED is the one that never comes by
- * itself.
+ * A peer that shuts down only its sending side (EPOLLRDHUP) still wants its answer. On a unix
+ * socket the full close shows as EPOLLHUP. epoll always reports EPOLLHUP, but libuv requires at
+ * least one event, so we watch UV_PRIORITIZED, which HTTP peers do not cause.
  *
- * Nothing here calls a handler from inside a call that the handler made: what is due then waits for
- * the next turn.
+ * No function here calls a handler while that handler is calling it: such calls wait for the next
+ * turn of the loop.
  */
 #include "lib/http/server/http-conn.h"
 
@@ -76,7 +75,7 @@ void conn_new(struct http_server *s, int fd)
     if (c->next)
         c->next->prev = c;
     s->conns = c;
-    /* Most peers have sent their request by now: it saves a turn of the loop to look. */
+    /* Most peers have already sent their request: reading now saves a turn of the loop. */
     http_conn_on_poll(&c->poll, 0, UV_READABLE);
 }
 
@@ -119,14 +118,14 @@ void conn_gone(struct http_conn *c)
         return;
     r->conn = NULL;
     if (handled && !r->on_gone)
-        return; /* the handler will still answer, and end it so */
+        return; /* the handler will still answer, which ends the connection */
     if (handled)
         r->on_gone(r);
     req_free(r);
 }
 
-/* Shuts our side, so that the peer sees the end, but goes on reading for a moment: closing with
- * unread bytes would reset the connection under the answer. */
+/* Shuts down our side, so that the peer sees the end, and goes on reading for a moment: closing
+ * with unread bytes would reset the connection, and the peer could lose the response. */
 static void http_conn_linger(struct http_conn *c)
 {
     shutdown(c->fd, SHUT_WR);
@@ -153,13 +152,13 @@ void conn_finish(struct http_conn *c)
 
 /* -- waiting -- */
 
-/* A handler is being given the body of its request. */
+/* Whether the handler is reading a streamed body. */
 static bool http_conn_streams_body(const struct http_conn *c)
 {
     return c->state == CONN_BUSY && c->body_open && c->body_reading;
 }
 
-/* What lies in c->in goes first: bytes that came with an upgrade's head, and the next pipelined
+/* Bytes in c->in go first: those that came with the head of an upgrade, and the next pipelined
  * request. */
 static bool http_conn_wants_bytes(const struct http_conn *c)
 {
@@ -184,16 +183,16 @@ static int http_conn_wanted_events(const struct http_conn *c)
         events |= UV_DISCONNECT;
     if (c->out_bytes)
         events |= UV_WRITABLE;
-    /* Both sides are shut and the reader pauses: the hang-up is known, and would be told for ever.
-     */
+    /* Both sides are shut down and the reader pauses: epoll would report the hang-up again and
+     * again. */
     if (!events && c->write_shut)
         return 0;
     return events ? events : UV_PRIORITIZED;
 }
 
 /*
- * An upgraded connection has no write timeout: its peer may be a person's pager, its producer is
- * held back by http_stream_pending(), and so a stall costs one bounded buffer.
+ * An upgraded connection has no write timeout: its peer may be a pager. http_stream_pending() stops
+ * the producer, so a stall costs one bounded buffer.
  */
 static enum conn_wait http_conn_wanted_wait(const struct http_conn *c)
 {
@@ -229,7 +228,7 @@ static uint64_t http_conn_wait_usec(const struct http_conn *c)
     return 0;
 }
 
-/* Starts the clock anew: bytes have moved, or the wait is another one. */
+/* Restarts the timer: bytes have moved, or the wait has changed. */
 static void http_conn_restart_timer(struct http_conn *c)
 {
     if (c->wait == WAIT_NONE)
@@ -351,8 +350,7 @@ static void http_conn_queue_copy(struct http_conn *c, const char *data, size_t l
     http_conn_push_block(c, mem, 0, len, cap);
 }
 
-/* Bytes taken by the kernel: 0 when it is full, and when the connection has turned out to be
- * broken. */
+/* The number of bytes that the kernel took. 0: its buffer is full, or the connection is broken. */
 static size_t http_conn_send_some(struct http_conn *c, const struct iovec *iov, int n)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
@@ -368,8 +366,7 @@ static size_t http_conn_send_some(struct http_conn *c, const struct iovec *iov, 
     return sent < 0 ? 0 : (size_t)sent;
 }
 
-/* True when new output may be added; a writer that does not heed http_stream_pending() is cut off.
- */
+/* Whether more output may be queued. A writer that ignores http_stream_pending() is cut off. */
 static bool http_conn_may_write(struct http_conn *c)
 {
     if (c->out_bytes > CONN_OUT_MAX) {
@@ -481,11 +478,10 @@ static enum http_peer http_conn_look_at_peer(const struct http_conn *c)
 
     if (poll(&p, 1, 0) <= 0)
         return PEER_OPEN;
-    /* With our side shut, the end of the peer's is a full hang-up to the kernel. */
+    /* When our side is shut down, the kernel reports the end of the peer as a full hang-up. */
     if (c->write_shut && !(p.revents & (POLLERR | POLLNVAL | POLLPRI)))
         return PEER_SENT_ALL;
-    /* Urgent data is no part of HTTP, and while it lies there we could not wait for anything else.
-     */
+    /* HTTP has no urgent data. While it is unread, epoll would wake us all the time. */
     if (p.revents & (POLLHUP | POLLERR | POLLNVAL | POLLPRI))
         return PEER_GONE;
     return p.revents & POLLRDHUP ? PEER_SENT_ALL : PEER_OPEN;
@@ -531,7 +527,7 @@ static void http_conn_on_bytes(struct http_conn *c, const char *data, size_t len
     if (c->state == CONN_BODY || c->state == CONN_BUSY)
         http_conn_restart_timer(c);
     r = buf_append(&c->in, data, len);
-    assert(r == 0); /* a head over its limit has been refused, and bodies are taken out at once */
+    assert(r == 0); /* oversized heads are refused, and bodies are consumed at once */
     (void)r;
     if (c->state == CONN_BUSY)
         conn_body(c);
@@ -550,7 +546,7 @@ static void http_conn_read_input(struct http_conn *c)
     while (n < 0 && errno == EINTR);
     if (n > 0) {
         http_conn_on_bytes(c, s->scratch, (size_t)n);
-        if (!raw) /* requests carry credentials; streams are many bytes, and journals hold them */
+        if (!raw) /* requests carry credentials; streams are large, and journals hold them anyway */
             explicit_bzero(s->scratch, (size_t)n);
     } else if (n == 0) {
         http_conn_on_eof(c);
@@ -574,7 +570,7 @@ static void http_conn_on_poll(uv_poll_t *h, int status, int events)
     struct http_conn *c = h->data;
 
     if (status < 0) {
-        /* libuv has stopped watching; the calls below find out why */
+        /* libuv has stopped watching; the calls below return the error */
         c->events = 0;
         events = UV_READABLE | UV_DISCONNECT;
     }
@@ -593,7 +589,7 @@ static void http_conn_on_poll(uv_poll_t *h, int status, int events)
     conn_update(c);
 }
 
-/* Bytes behind the head of an upgrade request: raw from the start. */
+/* Bytes after the head of an upgrade request are raw. */
 static void http_conn_deliver_early(struct http_conn *c)
 {
     struct buf early = c->in;

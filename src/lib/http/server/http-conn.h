@@ -1,7 +1,7 @@
 /*
- * Inside of the HTTP server: the structs that http-server.c (accepting), http-conn.c (bytes in and
- * out, time, closing), http-request.c (bytes to requests) and http-response.c (answers) share.
- * Nobody else includes this.
+ * Inside of the HTTP server: the structs that its files share. http-server.c accepts connections,
+ * http-conn.c moves bytes, counts time and closes, http-request.c parses requests, http-response.c
+ * writes responses. Only these files include this header.
  */
 #pragma once
 
@@ -16,20 +16,19 @@
 
 enum {
     CONN_READ_SIZE = 64 << 10, /* one recv() */
-    CONN_OUT_MAX =
-        32 << 20, /* output that a careless writer may pile up before the connection is cut */
-    CONN_LINGER_MAX = 1 << 20, /* bytes of a refused request that we read and drop */
+    CONN_OUT_MAX = 32 << 20,   /* unsent output; a writer that exceeds it loses the connection */
+    CONN_LINGER_MAX = 1 << 20, /* bytes of a refused request that are read and dropped */
 };
 
-/* The states in which a handler holds the request are those from BUSY to RAW. */
+/* A handler holds the request in the states from BUSY to RAW. */
 enum conn_state {
     CONN_HEAD,   /* between requests or inside a head */
     CONN_BODY,   /* inside a request's body */
-    CONN_BUSY,   /* the handler has it and has not answered */
-    CONN_STREAM, /* a chunked response is under way */
+    CONN_BUSY,   /* the handler has the request and has not answered */
+    CONN_STREAM, /* a streamed response is being sent */
     CONN_RAW,    /* upgraded */
-    CONN_FLUSH,  /* response complete, its last bytes not yet with the kernel */
-    CONN_LINGER, /* our side is shut; we wait for the peer to see it */
+    CONN_FLUSH,  /* the response is complete; the kernel does not have its last bytes yet */
+    CONN_LINGER, /* our side is shut down; waits for the peer to see it */
     CONN_CLOSED, /* handles are closing */
 };
 
@@ -40,11 +39,11 @@ struct http_server {
     struct http_server_config config;
     struct http_conn *conns; /* list of the open ones */
     unsigned n_conns;
-    unsigned refs; /* the owner's, and one for each connection not yet freed */
+    unsigned refs; /* one for the owner, and one per connection */
     int listen_fd, reserve_fd;
     struct loop_watch *listen_watch;
     struct loop_timer *listen_retry;
-    char scratch[CONN_READ_SIZE]; /* what one recv() gave; used up before the callback ends */
+    char scratch[CONN_READ_SIZE]; /* bytes of one recv(); consumed before the callback ends */
 };
 
 struct http_out {
@@ -58,27 +57,27 @@ struct http_conn {
     struct http_conn *next, *prev;
     uv_poll_t poll;
     uv_timer_t timer;
-    unsigned refs; /* the two handles above, and a deferred call */
+    unsigned refs; /* the two handles above, and the deferred call */
     int fd;
-    int events;          /* what poll watches now */
-    enum conn_wait wait; /* what timer counts now */
+    int events;          /* the events that poll watches */
+    enum conn_wait wait; /* what the timer counts */
     enum conn_state state;
-    bool eof;         /* read to the end of what the peer sends */
+    bool eof;         /* all bytes of the peer are read */
     bool half_closed; /* the peer sends no more; bytes may still be unread */
     bool broken;      /* sending failed: output is dropped; closed on the next turn */
     bool close_after; /* no further request on this connection */
     bool served;      /* has had a request */
     bool more;        /* c->in may hold the next request already */
     bool raw_reading;
-    bool raw_ended;    /* we write no more: our side is shut when all is out */
-    bool write_shut;   /* it is */
-    bool body_open;    /* a streamed body of which more is to come */
-    bool body_reading; /* and its reader wants it */
-    bool drain_due;    /* tell the writer on the next turn that all is out */
+    bool raw_ended;    /* no more writes: our side is shut down when all bytes are sent */
+    bool write_shut;   /* our side is shut down */
+    bool body_open;    /* more of a streamed body will come */
+    bool body_reading; /* the handler wants to read it */
+    bool drain_due;    /* call on_drain on the next turn */
     bool deferred;
 
     struct buf in;
-    size_t scanned;   /* of in, by http_head_find() */
+    size_t scanned;   /* position of http_head_find() in `in` */
     size_t discarded; /* while lingering */
     struct http_chunked chunked;
     uint64_t body_left;
@@ -105,24 +104,24 @@ struct http_req {
 
 /* http-conn.c */
 void conn_new(struct http_server *s, int fd); /* takes the fd */
-/* Sends or queues a copy; with n 0 only makes on_drain due. Never calls back from here. */
+/* Sends or queues a copy; with n 0 it only schedules on_drain. It never calls back directly. */
 void conn_write(struct http_conn *c, const struct iovec *iov, int n);
 void conn_write_take(struct http_conn *c, char *owned, size_t len);
-/* The response is complete: on to the next request, or to the end. */
+/* The response is complete: reads the next request, or closes. */
 void conn_finish(struct http_conn *c);
-void conn_gone(struct http_conn *c);   /* closes at once and tells the handler */
-void conn_update(struct http_conn *c); /* events, timer and deferred work that fit the state; after
-                                          every change */
+void conn_gone(struct http_conn *c);   /* closes at once and calls on_gone */
+void conn_update(struct http_conn *c); /* sets events, timer and deferred work for the state; call
+                                          it after every change */
 void server_unref(struct http_server *s);
 
 /* http-request.c */
 void conn_input(struct http_conn *c); /* c->in holds new bytes, in CONN_HEAD or CONN_BODY */
-void conn_body(struct http_conn *c);  /* hands a streamed body on, as far as it has come */
-/* Answers a request whose streamed body went wrong; its handler is told that it is gone. */
+void conn_body(struct http_conn *c);  /* passes on the received part of a streamed body */
+/* Answers a request whose streamed body failed, and calls on_gone of its handler. */
 void conn_refuse_body(struct http_conn *c, int status, const struct err *err);
 void req_free(struct http_req *r);
 
 /* http-response.c */
-/* Answers a request that never reached a handler, and ends the connection. */
+/* Answers a request that reached no handler, and closes the connection. */
 void conn_refuse(struct http_conn *c, int status, const struct err *err);
 int response_error(struct buf *b, int status, const struct err *err, bool close) _must_check_;

@@ -1,7 +1,7 @@
 /*
- * From bytes to requests. One at a time: the next head is looked at when the last response is with
- * the kernel, and each further pipelined one on a turn of its own, so that a peer who sends a
- * thousand at once does not hold up the rest.
+ * Turns bytes into requests, one at a time. The next head is parsed when the kernel has the last
+ * response. Each pipelined request gets a turn of the loop, so a peer that sends a thousand
+ * requests at once does not delay the other peers.
  */
 #include "lib/http/server/http-conn.h"
 
@@ -83,8 +83,7 @@ static void http_request_refuse_body(struct http_conn *c)
     conn_refuse(c, 413, &err);
 }
 
-/* Also when it could not be read as a head: whoever sent it may be speaking something else
- * altogether. */
+/* Also after a malformed head: the peer may use another protocol. */
 static void http_request_refuse_head(struct http_conn *c, const struct err *err)
 {
     conn_refuse(c, err->code == ERR_LIMIT ? 431 : 400, err);
@@ -248,7 +247,7 @@ void conn_refuse_body(struct http_conn *c, int status, const struct err *err)
     conn_refuse(c, status, err);
 }
 
-/* One piece out of `in`: its bytes in *off and *len, all that is used up in *used. */
+/* Takes one piece from `in`: *off and *len are its bytes, *used is what was consumed. */
 static int http_request_next_piece(struct http_conn *c, const struct buf *in, size_t *used,
                                    size_t *off, size_t *len, struct err *err)
 {
@@ -271,9 +270,9 @@ static bool http_request_body_goes_on(const struct http_conn *c, const struct ht
 }
 
 /*
- * The handler may pause, answer, or be told that the peer has gone by whatever it calls. What has
- * come is out of the connection's hands meanwhile, since an answer would free it under the reader's
- * feet.
+ * The handler may pause, answer, or lose its peer in any call. During the callback the received
+ * bytes do not belong to the connection, because an answer would free them while the handler reads
+ * them.
  */
 void conn_body(struct http_conn *c)
 {
@@ -293,7 +292,7 @@ void conn_body(struct http_conn *c)
         buf_consume(&in, used);
     }
     if (c->req != r || !c->body_open)
-        return; /* answered: the rest goes with the connection */
+        return; /* answered: the rest is dropped with the connection */
     c->in = in;
     in = (struct buf)BUF_INIT(0);
     if (ret < 0) {

@@ -1,6 +1,6 @@
 /*
- * Turns responses into bytes. A small response is sent at once with one sendmsg(), without a turn of
- * the loop.
+ * Turns responses into bytes. A small response is sent at once with one sendmsg(), without a turn
+ * of the loop.
  */
 #include "lib/http/server/http-conn.h"
 

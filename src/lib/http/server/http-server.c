@@ -1,5 +1,5 @@
 /*
- * Accepting connections: who may, how many, and what happens when descriptors run out.
+ * Accepts connections: checks credentials and limits, and handles a lack of descriptors.
  */
 #include "lib/http/server/http-server.h"
 
@@ -19,7 +19,7 @@
 
 enum { ACCEPT_BATCH = 32, REFUSAL_MAX = 4 << 10, KEEPALIVE_SEC = 60 };
 
-/* While no descriptor is to be had, not even to refuse with, we look again this often. */
+/* How often we try again when no descriptor is free, not even for a refusal. */
 #define ACCEPT_RETRY (100 * USEC_PER_MSEC)
 
 void server_unref(struct http_server *s)
@@ -33,7 +33,7 @@ static int http_server_reserve_open(void)
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Answers without ever reading: the socket's buffer is empty, so one send takes it all. */
+/* Answers without reading. The socket buffer is empty, so one send() is enough. */
 static void http_server_refuse(int fd, enum err_code code, const char *why, const char *hint)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(REFUSAL_MAX);
@@ -46,7 +46,7 @@ static void http_server_refuse(int fd, enum err_code code, const char *why, cons
     fd_close(fd);
 }
 
-/* The credentials are those of connect(), fixed by the kernel. */
+/* The kernel stores the credentials at connect(). */
 static bool http_server_peer_may(int fd)
 {
     struct ucred cred;
@@ -58,9 +58,9 @@ static bool http_server_peer_may(int fd)
 }
 
 /*
- * Answers go out in few large writes: waiting for a full segment would only cost time on TCP. A
- * machine that vanishes says no goodbye: what runs for it must end all the same. On a unix socket
- * these do nothing.
+ * TCP_NODELAY: responses are few large writes, and waiting for a full segment only costs time.
+ * SO_KEEPALIVE: a machine that disappears sends nothing, and its requests must still end. Both have
+ * no effect on unix sockets.
  */
 static void http_server_prepare_tcp(int fd)
 {
@@ -93,9 +93,9 @@ static void http_server_take_connection(struct http_server *s, int fd)
 }
 
 /*
- * Out of descriptors. A connection left in the backlog would wake us for ever, so the reserve makes
- * room to take it and say so. Should somebody else have taken that room, we stop listening for a
- * moment.
+ * Out of descriptors. A connection in the backlog would wake us again and again, so we close the
+ * reserve descriptor, accept the connection and refuse it. If another thread took the free
+ * descriptor first, we stop listening for a moment.
  */
 static void http_server_survive_emfile(struct http_server *s)
 {
@@ -127,7 +127,7 @@ static void http_server_on_listen(void *arg, int events _unused_)
 {
     struct http_server *s = arg;
 
-    /* A handler that runs in here may stop us. */
+    /* A handler that is called in this loop may stop accepting. */
     for (int i = 0; i < ACCEPT_BATCH && s->listen_fd >= 0; i++) {
         int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 

@@ -1,6 +1,6 @@
 /*
- * Every system call is non-blocking and every wait is a poll() with the deadline, whatever the
- * descriptor's own mode is.
+ * Every system call is non-blocking and every wait is a poll() with the deadline; the mode of the
+ * descriptor does not matter.
  */
 #include "lib/http/wire/client.h"
 
@@ -18,9 +18,9 @@
 
 enum { READ_SIZE = 64 << 10, SEND_HEAD_MAX = 64 << 10 };
 
-/* body_left of a response that ends with the connection */
+/* body_left: the response ends with the connection */
 #define UNTIL_CLOSE UINT64_MAX
-/* length of a request's body that comes in chunks */
+/* length of a request body: sent in chunks */
 #define BODY_IN_PIECES SIZE_MAX
 
 void http_client_init(struct http_client *c, int fd)
@@ -44,7 +44,7 @@ void http_client_done(struct http_client *c)
 /* Waits until the socket is ready or broken; the next call on it shows which. */
 static int http_client_wait_for(struct http_client *c, short events, struct err *err)
 {
-    /* poll(2) leaves a negative descriptor alone */
+    /* poll(2) ignores a negative descriptor */
     struct pollfd p[] = {{.fd = c->fd, .events = events}, {.fd = c->stop_fd, .events = POLLIN}};
     int r;
 
@@ -60,8 +60,8 @@ static int http_client_wait_for(struct http_client *c, short events, struct err 
     return 0;
 }
 
-/* 1: the peer has answered before the end of our request (usually an error, and it reads no more); 0:
- * it has closed its side without an answer; -1: neither. */
+/* 1: the peer has answered before the end of our request (usually an error, and it reads no more);
+ * 0: it has closed its side without an answer; -1: neither. */
 static int http_client_early_answer(struct http_client *c)
 {
     char byte;
@@ -177,7 +177,7 @@ int http_client_send(struct http_client *c, const char *method, const char *targ
 {
     int r = http_client_send_request(c, method, target, extra, content_type, body, len, err);
 
-    return MIN(r, 0); /* an answer before the request's end is read like any other */
+    return MIN(r, 0); /* the caller reads an early answer like any other */
 }
 
 int http_client_begin(struct http_client *c, const char *method, const char *target,

@@ -1,6 +1,6 @@
 /*
- * The chunk decoder: a state machine that looks at one byte at a time outside of chunk data. It
- * never looks back, so it does not matter how the bytes are cut.
+ * The chunk decoder: a state machine that reads one byte at a time outside chunk data. It never
+ * looks back, so the bytes may arrive in pieces of any size.
  */
 #include "lib/http/wire/http.h"
 
@@ -9,7 +9,7 @@
 #include "lib/base/text.h"
 
 enum {
-    /* 0 to 16: that many digits of a chunk's size have been read */
+    /* 0 to 16: the number of digits read of a chunk size */
     SIZE_DIGITS_MAX = 16,
     STATE_EXT = SIZE_DIGITS_MAX + 1,
     STATE_SIZE_LF,
@@ -20,7 +20,7 @@ enum {
     STATE_TRAILER_LF,
 };
 
-/* Counted over the whole body: else each of a million one-byte chunks could carry its own. */
+/* Counted over the whole body: a million one-byte chunks could each carry an extension. */
 enum { EXT_MAX = 1 << 10 };
 
 static int http_chunked_size_byte(struct http_chunked *c, char ch, struct err *err)

@@ -1,7 +1,7 @@
 /*
- * Targets: the path is decoded once, here, and nowhere again. What could mean two things to two
- * readers is refused: an encoded slash, "." and "..", empty segments, control bytes, bytes that are
- * not UTF-8.
+ * Request targets. The path is decoded exactly once, here. Everything that two programs could read
+ * differently is refused: an encoded slash, "." and "..", empty segments, control bytes, and bytes
+ * that are not UTF-8.
  */
 #include "lib/http/wire/http.h"
 
@@ -14,7 +14,7 @@
 #include "lib/base/text.h"
 #include "lib/base/xalloc.h"
 
-/* Decodes "XX" behind a '%'; negative when malformed. */
+/* Decodes "XX" after a '%'; negative when malformed. */
 static int http_target_percent_byte(const char *s)
 {
     int hi = text_hex_digit(s[0]), lo = hi < 0 ? -1 : text_hex_digit(s[1]);
@@ -59,7 +59,7 @@ static bool http_target_is_utf8(const char *s)
     return true;
 }
 
-/* No empty segment but the last ("/v1/"), and none that walks. */
+/* Only the last segment may be empty ("/v1/"); "." and ".." are refused. */
 static bool http_target_segments_ok(const char *path)
 {
     for (const char *p = path + 1; *p;) {
@@ -118,7 +118,7 @@ static int http_target_query_decode(const char *s, size_t len, char **ret, struc
     return 0;
 }
 
-/* One "name=value": 1 and *ret when the name is the key. */
+/* Reads one "name=value". 1 with *ret when the name equals the key. */
 static int http_target_query_pair(const char *pair, size_t len, const char *key, char **ret,
                                   struct err *err)
 {

@@ -1,12 +1,12 @@
 /*
- * The head parser works in two passes. http_head_find() looks for the end as bytes arrive and
- * already refuses what no later byte can make right (bare CR or LF, NUL, a blank first line), so
- * that a hostile head is answered at once rather than at the timeout. The second pass cuts lines in
- * place; by then every CR is known to be part of a CRLF.
+ * The head parser works in two passes. http_head_find() looks for the end as bytes arrive. It
+ * already refuses errors that no later byte can repair (bare CR or LF, NUL, a blank first line), so
+ * a hostile head is answered at once and not at the timeout. The second pass cuts lines in place;
+ * by then every CR is known to be part of a CRLF.
  *
- * Fields that decide where a message ends (Content-Length, Transfer-Encoding) or who is meant
- * (Host) may stand once: two readers of a repeated one can disagree, which is what request
- * smuggling lives on.
+ * Fields that decide the end of a message (Content-Length, Transfer-Encoding) or its destination
+ * (Host) may occur once. Two programs could read a repeated field differently, and request
+ * smuggling is based on that.
  */
 #include "lib/http/wire/http.h"
 
@@ -26,8 +26,8 @@ static bool http_is_token_char(char c)
            (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* RFC 3986: unreserved, sub-delims and the delimiters of path and query. No '#': fragments never
- * travel. */
+/* RFC 3986: unreserved, sub-delims and the delimiters of path and query. '#' is missing: clients do
+ * not send fragments. */
 static bool http_is_target_char(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
@@ -72,7 +72,8 @@ ssize_t http_head_find(const char *data, size_t len, size_t *scanned, struct err
     return 0;
 }
 
-/* Cuts the next line off at its CRLF; *p moves behind it. The caller knows that one is there. */
+/* Cuts off the next line at its CRLF and moves *p after it. The caller has checked that it
+ * exists. */
 static char *http_next_line(char **p, char *end)
 {
     char *line = *p, *lf = memchr(line, '\n', (size_t)(end - line));
@@ -96,7 +97,7 @@ static int http_parse_length(const char *s, uint64_t *ret, struct err *err)
 {
     size_t digits = strspn(s, "0123456789");
 
-    /* A leading zero is octal to some readers. */
+    /* Some programs read a leading zero as octal. */
     if ((digits == 0 || s[digits] || digits > LENGTH_DIGITS_MAX || (s[0] == '0' && digits > 1)) &&
         GUARD("plain lengths"))
         return err_set(err, ERR_INVALID, "malformed Content-Length");
@@ -140,7 +141,7 @@ const char *http_field_get(const struct http_head *h, const char *name)
     return NULL;
 }
 
-/* Fields of which a second one would leave open which counts. */
+/* Fields that must not be repeated: it would be unclear which one counts. */
 static bool http_is_singleton(const char *name)
 {
     static const char *const names[] = {
@@ -195,7 +196,7 @@ static int http_parse_fields(char *p, char *end, struct http_head *h, struct err
     }
 }
 
-/* Where the body ends, and what becomes of the connection. */
+/* Finds where the body ends, and whether the connection is kept. */
 static int http_parse_framing(struct http_head *h, struct err *err)
 {
     const char *length = http_field_get(h, "Content-Length"),
@@ -231,7 +232,7 @@ static int http_parse_expect(struct http_head *h, struct err *err)
     return 0;
 }
 
-/* "http://authority/path": the authority must be the Host; what remains is the origin form. */
+/* "http://authority/path": the authority must equal Host; the rest is the origin form. */
 static int http_absolute_to_origin(char *target, const char *host, const char **ret,
                                    struct err *err)
 {

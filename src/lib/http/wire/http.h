@@ -1,9 +1,9 @@
 /*
- * Strict HTTP/1.1: one head parser and one chunk decoder, shared by the server on the loop and by
- * the blocking client. Incremental, allocation-free, refuses everything ambiguous (SECURITY E3):
- * both Content-Length and Transfer-Encoding, repeated or malformed lengths, two Hosts or none, bare
- * CR or LF, obs-fold, blank before the colon, NUL and other control bytes, TE other than exactly
- * `chunked`, absolute-form targets that disagree with Host, …
+ * Strict HTTP/1.1: one head parser and one chunk decoder for the server on the loop and the
+ * blocking client. Both work incrementally and allocate nothing. They refuse everything ambiguous:
+ * both Content-Length and Transfer-Encoding, repeated or malformed lengths, a missing or repeated
+ * Host, bare CR or LF, obs-fold, a blank before the colon, NUL and other control bytes, a
+ * Transfer-Encoding other than `chunked`, absolute-form targets that disagree with Host, …
  */
 #pragma once
 
@@ -36,18 +36,17 @@ struct http_head {
     bool has_length;
     uint64_t length;
     bool keep_alive;
-    const char *upgrade; /* value of Upgrade when Connection names it too, else NULL */
+    const char *upgrade; /* value of Upgrade if Connection also names it, else NULL */
     bool expect_continue;
 };
 
 /*
- * Finds the end of the head in data[0..len): its length with the final CRLFCRLF, 0 when more bytes
- * are needed, or -ERR_INVALID / -ERR_LIMIT. Call again with more; `*scanned` (0 at first) remembers
- * how far it looked.
+ * Finds the end of the head in data[0..len). Returns its length with the final CRLFCRLF, 0 when
+ * more bytes are needed, or -ERR_INVALID / -ERR_LIMIT. Call it again with more bytes; `*scanned` (0
+ * at first) remembers the position.
  */
 ssize_t http_head_find(const char *data, size_t len, size_t *scanned, struct err *err);
-/* Parses a whole head found above, in place (NULs are written). The head's strings live as long as
- * `data`. */
+/* Parses a complete head in place (it writes NULs). The strings of *ret live as long as `data`. */
 int http_parse_request(char *data, size_t len, struct http_head *ret, struct err *err);
 int http_parse_response(char *data, size_t len, struct http_head *ret, struct err *err);
 const char *http_field_get(const struct http_head *h,
@@ -56,10 +55,9 @@ const char *http_field_get(const struct http_head *h,
 /* Splits and percent-decodes a target in place: path (must start with '/', no NUL, no "." or ".."
  * segments after decoding) and query. */
 int http_target_split(char *target, char **ret_path, char **ret_query, struct err *err);
-/* The value of `key` in a query string, percent-decoded into a new string; 0 with *ret NULL when
- * absent. */
+/* The percent-decoded value of `key` in a query string, malloc'd. Absent: 0 with *ret NULL. */
 int http_query_get(const char *query, const char *key, char **ret, struct err *err);
-/* All values of a key that may come more than once, added to a strv. */
+/* Adds all values of a key that may be repeated to a strv. */
 int http_query_all(const char *query, const char *key, char ***ret, struct err *err);
 
 struct http_chunked {
@@ -73,9 +71,9 @@ struct http_chunked {
         0                                                                                          \
     }
 /*
- * Consumes from data: *used bytes, of which body bytes are data[*body_off .. +*body_len) (at most
- * one run a call). c->done after the final chunk and trailers (which must be empty). Call until
- * *used is 0 or done.
+ * Consumes *used bytes of data. Of these, data[*body_off .. +*body_len) are body bytes (at most one
+ * run per call). c->done is set after the final chunk; trailers must be empty. Call it until *used
+ * is 0 or c->done is set.
  */
 int http_chunked_decode(struct http_chunked *c, const char *data, size_t len, size_t *used,
                         size_t *body_off, size_t *body_len, struct err *err);
