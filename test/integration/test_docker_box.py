@@ -121,7 +121,7 @@ class Box(TestCase):
         reply = self.engine.api("POST", f"/containers/create?name={self.prefix}-a", {"Image": "ripcord/default", "Cmd": ["true"]})
         self.assertEqual(reply.status, 201, reply)
         try:
-            self.refused(4, "up", "a", words=[f"'{self.prefix}-a' is taken", "docker.prefix"])
+            self.refused(4, "up", "a", words=[f"'{self.prefix}-a': already in use", "docker.prefix"])
             self.assertEqual(self.engine.labelled(f"ripcord.root={self.root.root_id}"),
                              {"containers": [], "volumes": [], "networks": []})
         finally:

@@ -70,13 +70,13 @@ class Caches(EnsureTest):
         self.assertIn(f"{self.engine.kind} says", told[0])
         self.assertRegex(told[0], "not a directory|file exists")
         shown = self.root.ok("show", "a").text
-        self.assertIn("it has no cache 'pip'", shown)
-        self.assertIn("it has no cache 'pip'", self.log())
+        self.assertIn("cache 'pip' is missing", shown)
+        self.assertIn("cache 'pip' is missing", self.log())
         self.assertIn("warning:", self.root.ok("up", "a").err.decode())
         self.assertEqual(self.shell("a", "echo ${PIP_CACHE_DIR-none} $NPM_CONFIG_CACHE").split(), ["none", "/cache/npm"])
         self.root.kill_daemon()
         self.root.start()
-        wait_until(lambda: "it has no cache 'pip'" in self.root.ok("show", "a").text, 30, "a new daemon to know it")
+        wait_until(lambda: "cache 'pip' is missing" in self.root.ok("show", "a").text, 30, "a new daemon to know it")
 
     def test_cache_ready_is_not_logged_on_failure(self):
         self.block("pip")
@@ -91,7 +91,7 @@ class Caches(EnsureTest):
         self.root.start()
         done = self.root.run("up", "a", "--cache", "pip=shared")
         self.assertNotEqual(done.code, 0, done)
-        self.assertIn("cache 'pip' is required and cannot be made", done.err.decode())
+        self.assertIn("cache 'pip' is required (cache.required) and cannot be created", done.err.decode())
         self.assertIn(f"{self.engine.kind} says", done.err.decode())
         self.assertEqual(self.left(self.root), {"containers": [], "volumes": [], "networks": []})
         self.assertEqual(self.root.sandboxes(), [])
