@@ -368,16 +368,16 @@ class Unavailable(unittest.TestCase):
         path = self.engine.place / "stale.sock"
         with socket.socket(socket.AF_UNIX) as s:
             s.bind(str(path))
-        self.expect(call(f"unix://{path}", "open"), "engine", "not running", "Start it")
+        self.expect(call(f"unix://{path}", "open"), "engine", "not running", "Start the engine")
 
     def test_no_permission(self):
-        self.expect(call(self.engine.host, "open", user=65534, group=65534), "denied", "no permission", "usermod -aG docker")
+        self.expect(call(self.engine.host, "open", user=65534, group=65534), "denied", "permission denied", "usermod -aG docker")
 
     def test_hung_killed_and_restarted(self):
         with type(self.engine)(image=False) as engine:
             engine.kill(19)  # SIGSTOP
             since = time.monotonic()
-            self.expect(call(engine.host, "open", seconds=1), "timeout", "takes connections but did not answer within 1")
+            self.expect(call(engine.host, "open", seconds=1), "timeout", "accepts connections but did not answer within 1")
             self.assertLess(time.monotonic() - since, 30)
             engine.kill(18)  # SIGCONT
             engine.kill()
