@@ -59,7 +59,7 @@ static int docker_build_add_args(struct buf *b, char *const *args)
     return docker_build_add(b, "&buildargs=%s", text);
 }
 
-/* Fails only if the buffer is full. rm and forcerm tell Podman to keep no container of a step. */
+/* Fails only if the buffer is full. With rm and forcerm, Podman keeps no container of a step. */
 static int docker_build_add_path(struct buf *b, const struct build_request *req)
 {
     bool no_network = req->network && STREQ(req->network, "none"); /* `open`: engine's default */

@@ -184,7 +184,7 @@ bool container_kill_here(struct docker_engine *d, const char *container, const s
            docker_ask(d, "POST", path, NULL, by, NULL, NULL) >= 0;
 }
 
-/* A stopped container is removed at once. A removal by somebody else is awaited. */
+/* A stopped container is removed at once. If another program removes it, this waits for the end. */
 int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
                      struct err *err)
 {
