@@ -406,7 +406,7 @@ class Unavailable(unittest.TestCase):
                                (f"/containers/{made}/start", None)):
                 said = call(engine.host, "POST", path, *([body] if body else []))
                 if not said["ok"]:
-                    self.expect(said, "limit", "no space left on device", "data folder is full")
+                    self.expect(said, "limit", "no space left on device", "more disk space")
                     self.assertEqual(said["reason"], "disk_full")
                     break
             else:
