@@ -95,8 +95,9 @@ static int transfer_download_get(struct fetcher *fetcher, const struct settings 
     if (r == -ERR_LIMIT)
         err_hint(err, "'transfer.add_max' in ripcord.yaml says how long such a file may be.");
     if (r == -ERR_DENIED)
-        err_hint(err, "'transfer.add_hosts' in ripcord.yaml names hosts with private addresses that "
-                      "builds may ask; from https nothing leads to http.");
+        err_hint(err,
+                 "'transfer.add_hosts' in ripcord.yaml names hosts with private addresses that "
+                 "builds may ask; from https nothing leads to http.");
     if (r < 0)
         return r;
     if (head.status == 304 && s->etag)
