@@ -1,5 +1,5 @@
 /*
- * ripcord-guest: the one program of ours inside a container. See proto/guest.h.
+ * ripcord-guest: our program inside a container. See proto/guest.h.
  */
 #include "guest/modes.h"
 

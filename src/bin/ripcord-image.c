@@ -1,5 +1,5 @@
 /*
- * ripcord-image: brings images into the store of one ripcord root and removes them. See
+ * ripcord-image: imports images into the store of one ripcord root and removes them. See
  * proto/image-program.h.
  */
 #include "image/archive/main.h"

@@ -1,5 +1,4 @@
-/* ripcord-transfer: fetches images from registries and sends them there. See proto/transfer.h.
- */
+/* ripcord-transfer: pulls images from registries and pushes them. See proto/transfer.h. */
 #include "image/transfer/main.h"
 
 int main(int argc, char **argv)

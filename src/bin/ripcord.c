@@ -1,4 +1,4 @@
-/* What people type. */
+/* ripcord: the command line. See cli/cli.h. */
 #include "cli/cli.h"
 
 int main(int argc, char **argv)

@@ -1,3 +1,4 @@
+/* ripcordd: the daemon. See daemon/main/daemon.h. */
 #include <stddef.h>
 
 #include "daemon/main/daemon.h"

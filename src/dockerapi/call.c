@@ -1,8 +1,8 @@
 /*
- * An early error while we upload: the engine answers and closes with our bytes unread. The HTTP
- * client then stops sending and reads the answer, which is delimited by its length or chunks, never
- * by the end of the connection: Podman resets that even after a 200, because it leaves a tar's
- * padding unread.
+ * If an upload fails early, the engine answers and closes the connection before it has read all
+ * bytes. The HTTP client then stops sending and reads the answer. The answer ends by its length or
+ * chunks, never by the end of the connection: Podman resets the connection even after a 200,
+ * because it leaves the padding of a tar unread.
  */
 #include "dockerapi/call.h"
 
@@ -37,7 +37,7 @@ void exchange_done(struct exchange *x)
     *x = (struct exchange)EXCHANGE_INIT;
 }
 
-/* Ours to get right: past this point what is malformed is the engine's. */
+/* Our own paths must be valid, so that any later syntax error is the engine's. */
 static bool call_is_path(const char *s)
 {
     if (*s != '/')
@@ -53,7 +53,8 @@ int exchange_open(struct exchange *x, const struct docker *d, const char *path,
     int fd = -1, r;
 
     if (!call_is_path(path))
-        return err_set(err, ERR_INVALID, "a path of the Engine API with a blank or control byte");
+        return err_set(err, ERR_INVALID,
+                       "Engine API path: must start with '/' and have no blank or control byte");
     x->began = time_mono();
     r = docker_connect(d, by, &fd, err);
     if (r < 0)
@@ -75,8 +76,8 @@ enum docker_reason exchange_unopened(int r)
 
 static int call_silent(const struct exchange *x, struct err *err)
 {
-    const char *what =
-        x->http.head.status ? "did not finish its answer" : "takes connections but did not answer";
+    const char *what = x->http.head.status ? "did not finish its answer"
+                                           : "accepts connections but did not answer";
     char took[FORMAT_MAX];
 
     err_done(err);
@@ -98,15 +99,15 @@ int exchange_broke(const struct exchange *x, enum docker_reason *reason, struct 
         return err_wrap(err, "engine at %s", x->d->where);
     if (code == ERR_INVALID) {
         err_done(err);
-        err_set(err, ERR_ENGINE, "what answers at %s does not speak HTTP as an engine does: %s",
-                x->d->where, why);
-        return err_hint(err, "Check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1.");
+        err_set(err, ERR_ENGINE, "engine at %s: the answer is not valid HTTP (%s)", x->d->where,
+                why);
+        return err_hint(err, "Check DOCKER_HOST. A port with TLS needs DOCKER_TLS_VERIFY=1.");
     }
     err_done(err);
     docker_reason_err(DOCKER_UNREACHABLE, err, "the connection to the %s engine at %s broke: %s",
                       docker_flavour_name(x->d->flavour), x->d->where, why);
     if (x->d->tls && x->http.head.status == 0)
-        return err_hint(err, "The engine may have refused '%s/cert.pem'; its log says so.",
+        return err_hint(err, "Check whether the engine accepts '%s/cert.pem', in its log.",
                         x->d->endpoint.certs);
     return -ERR_ENGINE;
 }
@@ -125,6 +126,16 @@ int exchange_head(struct exchange *x, struct err *err)
     return http_client_head(&x->http, err);
 }
 
+int exchange_request(struct exchange *x, const char *method, const char *extra, const json_t *body,
+                     struct err *err)
+{
+    int r = exchange_send(x, method, extra, body, err);
+
+    if (r < 0)
+        return r;
+    return exchange_head(x, err);
+}
+
 int exchange_ask(struct exchange *x, const struct docker *d, const char *method, const char *path,
                  const json_t *body, const struct deadline *by, struct err *err)
 {
@@ -133,9 +144,7 @@ int exchange_ask(struct exchange *x, const struct docker *d, const char *method,
     r = exchange_open(x, d, path, by, err);
     if (r < 0)
         return r;
-    r = exchange_send(x, method, NULL, body, err);
-    if (r >= 0)
-        r = exchange_head(x, err);
+    r = exchange_request(x, method, NULL, body, err);
     return r < 0 ? exchange_broke(x, NULL, err) : 0;
 }
 
@@ -151,7 +160,7 @@ int exchange_refused(struct exchange *x, enum docker_reason *reason, struct err 
     _cleanup_buf_ struct buf body = BUF_INIT(REFUSAL_MAX);
     char *p;
 
-    /* A body that is cut or over-long: its beginning and the status still say enough. */
+    /* If the body is cut or too long, its beginning and the status are enough. */
     while ((p = buf_reserve(&body, PIECE / 16))) {
         ssize_t n = http_client_read(&x->http, p, PIECE / 16, NULL);
 
@@ -172,7 +181,7 @@ int exchange_refused(struct exchange *x, enum docker_reason *reason, struct err 
 
 /* ---- answers ---- */
 
-/* load, import, pull, push, build: the status is 200 long before anything has been done. */
+/* Calls whose status is 200 before the work is done: load, import, pull, push, build. */
 static bool call_is_progress(const char *path)
 {
     static const char *const prefixes[] = {"/images/load", "/images/create", "/build"};
@@ -214,14 +223,13 @@ static int call_parse_progress(const struct exchange *x, const char *text, size_
         const char *end = memchr(text, '\n', len);
         size_t n = end ? (size_t)(end - text) : len;
         _cleanup_json_ json_t *line = NULL;
-        int r = 0;
+        int r;
 
-        /* A line that is no JSON is decoration: only errors and the last line count. */
-        if (n && json_parse("progress", text, n, &line, NULL) >= 0)
+        /* Lines that are not JSON are ignored: only errors and the last line matter. */
+        if (n && json_parse("progress", text, n, &line, NULL) >= 0) {
             r = call_progress_error(x, line, &ret->reason, err);
-        if (r < 0)
-            return r;
-        if (line) {
+            if (r < 0)
+                return r;
             json_decref(ret->json);
             ret->json = TAKE_PTR(line);
         }
@@ -243,16 +251,13 @@ static bool call_is_json(const struct exchange *x, const char *text, size_t len)
 static int call_parse_answer(const struct exchange *x, const char *text, size_t len,
                              struct docker_reply *ret, struct err *err)
 {
-    int r;
-
     while (len && strchr(" \t\r\n", text[len - 1]))
         len--;
     if (call_is_progress(x->path))
         return call_parse_progress(x, text, len, ret, err);
     if (!call_is_json(x, text, len))
         return 0;
-    r = json_parse("the engine's answer", text, len, &ret->json, err);
-    if (r >= 0)
+    if (json_parse("the engine's answer", text, len, &ret->json, err) >= 0)
         return 0;
     ret->reason = DOCKER_OTHER;
     if (err)
@@ -260,7 +265,7 @@ static int call_parse_answer(const struct exchange *x, const char *text, size_t 
     return err_wrap(err, "engine at %s", x->d->where);
 }
 
-/* The head has come, or failed to (r): status, reason and document of the whole answer. */
+/* Reads the whole answer. `r` is the result of the request so far, up to the head. */
 static int call_take_answer(struct exchange *x, int r, struct docker_reply *ret, struct err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(0);
@@ -277,9 +282,8 @@ static int call_take_answer(struct exchange *x, int r, struct docker_reply *ret,
 }
 
 /*
- * The frame of every call: connects, lets `talk` send and receive, hands over. Errors are kept in
- * one of our own meanwhile, because what an exchange makes of a failure depends on its code, and
- * the caller's may be NULL.
+ * The common part of every call: connects, runs `talk`, and hands over the result. It uses its own
+ * struct err, because exchange_broke() needs the code of an error and the caller's err may be NULL.
  */
 typedef int (*talk_fn)(struct exchange *x, void *arg, struct docker_reply *reply, struct err *err);
 
@@ -296,12 +300,13 @@ static int call_converse(const struct docker *d, const char *path, const struct 
         reply.reason = exchange_unopened(r);
     else
         r = talk(&x, arg, &reply, &own);
-    if (ret) {
+    if (ret)
         *ret = (struct docker_reply){.status = reply.status, .reason = reply.reason};
-        if (r >= 0)
-            ret->json = TAKE_PTR(reply.json);
-    }
-    return r < 0 ? err_move(err, &own) : 0;
+    if (r < 0)
+        return err_move(err, &own);
+    if (ret)
+        ret->json = TAKE_PTR(reply.json);
+    return 0;
 }
 
 /* ---- plain calls ---- */
@@ -315,11 +320,8 @@ static int call_talk_plain(struct exchange *x, void *arg, struct docker_reply *r
                            struct err *err)
 {
     const struct dockerapi_question *q = arg;
-    int r;
+    int r = exchange_request(x, q->method, NULL, q->body, err);
 
-    r = exchange_send(x, q->method, NULL, q->body, err);
-    if (r >= 0)
-        r = exchange_head(x, err);
     return call_take_answer(x, r, reply, err);
 }
 
@@ -332,10 +334,10 @@ int docker_call(const struct docker *d, const char *method, const char *path, co
 
 /* ---- uploads ---- */
 
-struct delivery {
+struct call_upload {
     const char *method;
     const struct docker_source *source;
-    bool own_fault; /* what failed is our end of it, not the engine's */
+    bool own_fault; /* the source failed, not the engine */
 };
 
 static ssize_t call_read_source(int fd, const struct deadline *by, char *data, size_t len,
@@ -349,26 +351,27 @@ static ssize_t call_read_source(int fd, const struct deadline *by, char *data, s
         r = poll(&p, 1, deadline_ms(by));
     while (r < 0 && errno == EINTR);
     if (r == 0)
-        return err_set(err, ERR_TIMEOUT, "what is to be sent to the engine does not come in time");
+        return err_set(err, ERR_TIMEOUT,
+                       "upload to the engine: timed out while reading the source");
     do
         n = read(fd, data, len);
     while (n < 0 && errno == EINTR);
-    return n < 0 ? err_sys(err, errno, "read what is to be sent to the engine") : n;
+    return n < 0 ? err_sys(err, errno, "upload to the engine: read the source") : n;
 }
 
-static int call_send_pieces(struct exchange *x, struct delivery *del, struct err *err)
+static int call_send_pieces(struct exchange *x, struct call_upload *up, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     ssize_t n;
     int r;
 
-    r = http_client_begin(&x->http, del->method, x->target, "application/x-tar", err);
+    r = http_client_begin(&x->http, up->method, x->target, "application/x-tar", err);
     if (r < 0)
         return r;
     do {
-        n = call_read_source(del->source->fd, &x->http.by, piece, PIECE, err);
+        n = call_read_source(up->source->fd, &x->http.by, piece, PIECE, err);
         if (n < 0) {
-            del->own_fault = true;
+            up->own_fault = true;
             return (int)n;
         }
         r = http_client_put(&x->http, piece, (size_t)n, err);
@@ -376,36 +379,36 @@ static int call_send_pieces(struct exchange *x, struct delivery *del, struct err
     return r;
 }
 
-static int call_talk_delivery(struct exchange *x, void *arg, struct docker_reply *reply,
-                              struct err *err)
+static int call_talk_upload(struct exchange *x, void *arg, struct docker_reply *reply,
+                            struct err *err)
 {
-    struct delivery *del = arg;
-    const struct docker_source *s = del->source;
+    struct call_upload *up = arg;
+    const struct docker_source *s = up->source;
     int r;
 
     if (s->data)
-        r = http_client_send(&x->http, del->method, x->target, NULL, "application/x-tar", s->data,
+        r = http_client_send(&x->http, up->method, x->target, NULL, "application/x-tar", s->data,
                              s->len, err);
     else
-        r = call_send_pieces(x, del, err);
-    if (del->own_fault)
+        r = call_send_pieces(x, up, err);
+    if (up->own_fault)
         return r;
-    if (r >= 0)
-        r = exchange_head(x, err);
-    return call_take_answer(x, r, reply, err);
+    if (r < 0)
+        return exchange_broke(x, &reply->reason, err);
+    return call_take_answer(x, exchange_head(x, err), reply, err);
 }
 
 int docker_upload(const struct docker *d, const char *method, const char *path,
                   const struct docker_source *source, const struct deadline *by,
                   struct docker_reply *ret, struct err *err)
 {
-    return call_converse(d, path, by, call_talk_delivery, &(struct delivery){method, source, false},
-                         ret, err);
+    return call_converse(d, path, by, call_talk_upload,
+                         &(struct call_upload){method, source, false}, ret, err);
 }
 
 /* ---- downloads ---- */
 
-struct pickup {
+struct call_download {
     int fd;
     uint64_t left;
 };
@@ -422,15 +425,16 @@ static int call_write_piece(int fd, const struct deadline *by, const char *data,
             len -= (size_t)n;
         } else if (errno == EAGAIN) {
             if (poll(&p, 1, deadline_ms(by)) == 0)
-                return err_set(err, ERR_TIMEOUT, "what the engine sends is not taken in time");
+                return err_set(err, ERR_TIMEOUT,
+                               "download from the engine: timed out while writing to the target");
         } else if (errno != EINTR) {
-            return err_sys(err, errno, "write what the engine sends");
+            return err_sys(err, errno, "download from the engine: write to the target");
         }
     }
     return 0;
 }
 
-static int call_copy_body(struct exchange *x, struct pickup *p, struct docker_reply *reply,
+static int call_copy_body(struct exchange *x, struct call_download *p, struct docker_reply *reply,
                           struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
@@ -440,9 +444,9 @@ static int call_copy_body(struct exchange *x, struct pickup *p, struct docker_re
         int r;
 
         if ((uint64_t)n > p->left)
-            return err_set(err, ERR_LIMIT, "the engine sends more than is allowed here");
+            return err_set(err, ERR_LIMIT, "download from the engine: too large");
         if (deadline_passed(&x->http.by))
-            return err_set(err, ERR_TIMEOUT, "the engine has not sent all of it in time");
+            return err_set(err, ERR_TIMEOUT, "download from the engine: timed out");
         r = call_write_piece(p->fd, &x->http.by, piece, (size_t)n, err);
         if (r < 0)
             return r;
@@ -451,14 +455,11 @@ static int call_copy_body(struct exchange *x, struct pickup *p, struct docker_re
     return n < 0 ? exchange_broke(x, &reply->reason, err) : 0;
 }
 
-static int call_talk_pickup(struct exchange *x, void *arg, struct docker_reply *reply,
-                            struct err *err)
+static int call_talk_download(struct exchange *x, void *arg, struct docker_reply *reply,
+                              struct err *err)
 {
-    int r;
+    int r = exchange_request(x, "GET", NULL, NULL, err);
 
-    r = exchange_send(x, "GET", NULL, NULL, err);
-    if (r >= 0)
-        r = exchange_head(x, err);
     if (r < 0 || !exchange_ok(x))
         return call_take_answer(x, r, reply, err);
     reply->status = x->http.head.status;
@@ -468,36 +469,36 @@ static int call_talk_pickup(struct exchange *x, void *arg, struct docker_reply *
 int docker_download(const struct docker *d, const char *path, int fd, uint64_t max,
                     const struct deadline *by, struct docker_reply *ret, struct err *err)
 {
-    return call_converse(d, path, by, call_talk_pickup, &(struct pickup){fd, max}, ret, err);
+    return call_converse(d, path, by, call_talk_download, &(struct call_download){fd, max}, ret,
+                         err);
 }
 
 /* ---- hijack ---- */
 
-struct capture {
+struct call_hijack {
     const json_t *body;
     struct docker_hijacked *ret;
 };
 
-static int call_talk_capture(struct exchange *x, void *arg, struct docker_reply *reply,
-                             struct err *err)
+static int call_talk_hijack(struct exchange *x, void *arg, struct docker_reply *reply,
+                            struct err *err)
 {
-    const struct capture *c = arg;
+    const struct call_hijack *c = arg;
     struct buf early = BUF_INIT(HTTP_HEAD_MAX + MIB(1));
     const struct http_head *head = &x->http.head;
     int r;
 
-    r = exchange_send(x, "POST", "Connection: Upgrade\r\nUpgrade: tcp\r\n", c->body, err);
-    if (r >= 0)
-        r = exchange_head(x, err);
+    r = exchange_request(x, "POST", "Connection: Upgrade\r\nUpgrade: tcp\r\n", c->body, err);
     if (r < 0 || (!exchange_ok(x) && head->status != 101))
         return call_take_answer(x, r, reply, err);
     reply->status = head->status;
     if (head->chunked || head->has_length)
         return err_set(err, ERR_ENGINE,
-                       "the engine at %s answered instead of handing the stream over", x->d->where);
+                       "engine at %s: answered instead of upgrading the connection", x->d->where);
     r = http_client_upgraded(&x->http, &early);
     if (r < 0)
-        return err_set(err, ERR_ENGINE, "the engine at %s sent too much at once", x->d->where);
+        return err_set(err, ERR_ENGINE, "engine at %s: sent too much data with its answer",
+                       x->d->where);
     fd_set_nonblock(r, false);
     *c->ret = (struct docker_hijacked){.fd = r, .early = early};
     return 0;
@@ -507,6 +508,6 @@ int docker_hijack(const struct docker *d, const char *path, const json_t *body,
                   const struct deadline *by, struct docker_hijacked *ret,
                   struct docker_reply *ret_reply, struct err *err)
 {
-    return call_converse(d, path, by, call_talk_capture, &(struct capture){body, ret}, ret_reply,
+    return call_converse(d, path, by, call_talk_hijack, &(struct call_hijack){body, ret}, ret_reply,
                          err);
 }

@@ -1,6 +1,6 @@
 /*
- * One request and its answer on a connection of its own; what docker.h offers is made of these.
- * Inside src/docker/ only.
+ * One request and its answer, on its own connection. The functions of docker.h are built on this;
+ * only files of dockerapi/ use it.
  */
 #pragma once
 
@@ -10,8 +10,8 @@
 struct exchange {
     struct http_client http;
     const struct docker *d; /* NULL: not connected */
-    char *target;           /* with the version's prefix */
-    const char *path;       /* the part of target without it */
+    char *target;           /* path with the version prefix */
+    const char *path;       /* points into target, behind the prefix */
     uint64_t began;
 };
 #define EXCHANGE_INIT                                                                              \
@@ -23,19 +23,22 @@ void exchange_done(struct exchange *x);
 
 int exchange_open(struct exchange *x, const struct docker *d, const char *path,
                   const struct deadline *by, struct err *err);
-/* The reason when that failed with r. */
+/* The reason for a failure r of exchange_open(). */
 enum docker_reason exchange_unopened(int r);
 /* extra: header lines or NULL. */
 int exchange_send(struct exchange *x, const char *method, const char *extra, const json_t *body,
                   struct err *err);
 int exchange_head(struct exchange *x, struct err *err);
-/* All three: the head of the answer, whatever its status. */
+/* Sends the request and reads the head of the answer, whatever its status. */
+int exchange_request(struct exchange *x, const char *method, const char *extra, const json_t *body,
+                     struct err *err);
+/* Opens the connection, then does the same. */
 int exchange_ask(struct exchange *x, const struct docker *d, const char *method, const char *path,
                  const json_t *body, const struct deadline *by, struct err *err);
 
-/* Whether the answer's status says success. */
+/* Whether the status of the answer means success. */
 bool exchange_ok(const struct exchange *x);
-/* Reads what the engine has to say about a failure and classifies it. */
+/* Reads the engine's error message and classifies it. */
 int exchange_refused(struct exchange *x, enum docker_reason *reason, struct err *err);
-/* Turns what the HTTP client says about a connection into what it means for the engine. */
+/* Turns an error of the HTTP client into an error about the engine. */
 int exchange_broke(const struct exchange *x, enum docker_reason *reason, struct err *err);

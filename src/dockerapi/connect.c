@@ -1,6 +1,6 @@
 /*
- * connect(2) is never left to block: on a unix socket whose owner hangs with a full backlog it
- * would wait without end, so it is tried again until the deadline.
+ * The sockets are non-blocking: connect(2) on a unix socket would block for ever if the engine hangs
+ * with a full backlog. It is repeated until the deadline instead.
  */
 #include "dockerapi/connect.h"
 
@@ -23,22 +23,22 @@ static const struct symptom {
     const char *msg; /* %s: the address */
     const char *hint;
 } symptoms[] = {
-    {ENOENT, ERR_ENGINE, "there is no engine at %s: the socket does not exist",
-     "Start the engine ('systemctl start docker', or 'podman system service'), or set DOCKER_HOST to where it listens."},
-    {ENOTDIR, ERR_ENGINE, "there is no engine at %s: its folder is not a folder",
-     "Set DOCKER_HOST to where the engine listens."},
-    {ECONNREFUSED, ERR_ENGINE, "the engine at %s is not running: nobody listens there",
-     "Start it ('systemctl start docker', or 'podman system service'); its log says why it ended."},
-    {EACCES, ERR_DENIED, "no permission to use the engine at %s",
+    {ENOENT, ERR_ENGINE, "engine at %s: not found (the socket does not exist)",
+     "Start the engine ('systemctl start docker', or 'podman system service'), or set DOCKER_HOST to its address."},
+    {ENOTDIR, ERR_ENGINE, "engine at %s: not found (a part of the path is not a folder)",
+     "Set DOCKER_HOST to the address of the engine."},
+    {ECONNREFUSED, ERR_ENGINE, "engine at %s: not running (connection refused)",
+     "Start the engine ('systemctl start docker', or 'podman system service'). Its log shows why it ended."},
+    {EACCES, ERR_DENIED, "engine at %s: permission denied",
      "Add the user to the socket's group ('usermod -aG docker USER', then log in again), or use a rootless engine."},
-    {EPERM, ERR_DENIED, "no permission to use the engine at %s",
+    {EPERM, ERR_DENIED, "engine at %s: permission denied",
      "Add the user to the socket's group ('usermod -aG docker USER', then log in again), or use a rootless engine."},
-    {ENETUNREACH, ERR_ENGINE, "the engine at %s cannot be reached: no route to its network",
+    {ENETUNREACH, ERR_ENGINE, "engine at %s: unreachable (no route to its network)",
      "Check the network and DOCKER_HOST."},
-    {EHOSTUNREACH, ERR_ENGINE, "the engine at %s cannot be reached: its host does not answer",
-     "Check that the host is up, and DOCKER_HOST."},
-    {ETIMEDOUT, ERR_TIMEOUT, "the engine at %s takes no connection in time",
-     "It hangs, or its host drops packets; see its log, or restart it."},
+    {EHOSTUNREACH, ERR_ENGINE, "engine at %s: unreachable (its host does not answer)",
+     "Check DOCKER_HOST, and that the host is up."},
+    {ETIMEDOUT, ERR_TIMEOUT, "engine at %s: timed out while connecting",
+     "Read the engine's log, or restart it. A firewall may also drop the packets."},
 };
 /* clang-format on */
 

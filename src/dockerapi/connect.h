@@ -1,7 +1,6 @@
 /*
- * One connection to an engine, as a plain stream socket whatever the transport. What stands in the
- * way is said per symptom, each with its own hint: no socket, nobody behind it, no permission,
- * silence.
+ * Opens one connection to an engine. The result is a plain stream socket for every transport. Each
+ * cause of failure has its own message and hint: no socket, no listener, no permission, no answer.
  */
 #pragma once
 
@@ -10,10 +9,10 @@
 
 struct docker;
 
-/* Unix socket or TCP, no TLS. err->errnum is kept. */
+/* Unix socket or TCP, without TLS. err->errnum has the errno. */
 int docker_dial(const struct docker_endpoint *e, const struct deadline *by, int *ret,
                 struct err *err);
-/* What a failed connect(2) means: code, message and hint; errnum is kept. */
+/* Fills err for a failed connect(2): code, message, hint and errnum. */
 int docker_unreached(const struct docker_endpoint *e, int errnum, struct err *err);
-/* With TLS where the endpoint has it: then *ret is one end of a socketpair. */
+/* Uses TLS if the endpoint has it; *ret is then one end of a socketpair. */
 int docker_connect(const struct docker *d, const struct deadline *by, int *ret, struct err *err);

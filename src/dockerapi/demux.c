@@ -10,9 +10,8 @@ static int demux_read_head(struct docker_demux *d, struct err *err)
     const unsigned char *h = d->head;
 
     if ((h[0] > DOCKER_STDERR || h[1] || h[2] || h[3]) && GUARD("frames"))
-        return err_set(err, ERR_INVALID,
-                       "the engine's stream is not in frames (begins %02x %02x %02x %02x)", h[0],
-                       h[1], h[2], h[3]);
+        return err_set(err, ERR_INVALID, "engine stream: invalid frame head (%02x %02x %02x %02x)",
+                       h[0], h[1], h[2], h[3]);
     d->left = (uint32_t)h[4] << 24 | (uint32_t)h[5] << 16 | (uint32_t)h[6] << 8 | h[7];
     if (d->left == 0)
         d->have = 0;

@@ -1,6 +1,7 @@
 /*
- * The frames of a hijacked stream without a terminal: one byte stream number, three zero bytes,
- * length in four bytes (big-endian), payload. Incremental and allocation-free, whatever the cuts.
+ * Parses the frames of a hijacked stream without a terminal: one byte stream number, three zero
+ * bytes, the length in four bytes (big-endian), the payload. It is incremental, accepts input cut
+ * at any place, and allocates nothing.
  */
 #pragma once
 
@@ -15,7 +16,7 @@ enum { DOCKER_STDIN, DOCKER_STDOUT, DOCKER_STDERR };
 struct docker_demux {
     unsigned char head[8];
     size_t have;   /* bytes of the head */
-    uint32_t left; /* payload bytes still to come */
+    uint32_t left; /* payload bytes that are missing */
 };
 #define DOCKER_DEMUX_INIT                                                                          \
     {                                                                                              \
@@ -23,10 +24,10 @@ struct docker_demux {
     }
 
 /*
- * Consumes *used bytes of data, of which data[*off .. +*n) are payload of *stream (at most one run
- * a call; *n may be 0). Call until *used is 0. -ERR_INVALID: that is no such stream.
+ * Consumes *used bytes of data. Of these, the *n bytes at data[*off] are payload of *stream (*n may
+ * be 0). Call it until *used is 0. -ERR_INVALID: the data is not such a stream.
  */
 int docker_demux_next(struct docker_demux *d, const char *data, size_t len, size_t *used,
                       int *stream, size_t *off, size_t *n, struct err *err);
-/* Whether the stream may end here: not within a frame. */
+/* Whether the stream may end here, that is, not within a frame. */
 bool docker_demux_complete(const struct docker_demux *d);

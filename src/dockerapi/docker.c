@@ -1,9 +1,8 @@
 /*
- * Opening an engine is one question: the unversioned ping always answers, and its head tells the
- * highest version and the flavour. Where we do not speak that highest, a ping under our own prefix
- * proves that the prefix is still accepted, so that an engine which has dropped it is found here
- * and not in the middle of the first create. (/version would tell more, but Podman asks the package
- * manager for it: a second.)
+ * Opening an engine takes one request. The unversioned ping always works, and its head has the
+ * highest API version and the flavour. If we do not support that version, a second ping with our
+ * own version prefix checks that the engine still accepts it; otherwise the first create would
+ * fail. (/version has more details, but on Podman it calls the package manager and takes a second.)
  */
 #include "dockerapi/docker.h"
 
@@ -68,9 +67,8 @@ static int docker_parse_api(const char *s, unsigned *ret)
 
 static int docker_not_an_engine(const struct docker *d, const char *what, struct err *err)
 {
-    err_set(err, ERR_ENGINE, "what answers at %s is not a Docker or Podman engine: %s", d->where,
-            what);
-    return err_hint(err, "Check DOCKER_HOST; the usual socket is /var/run/docker.sock.");
+    err_set(err, ERR_ENGINE, "server at %s: not a Docker or Podman engine (%s)", d->where, what);
+    return err_hint(err, "Check DOCKER_HOST. The usual socket is /var/run/docker.sock.");
 }
 
 /* "Docker/20.10.24 (linux)", "Libpod/4.3.1 (linux)" */
@@ -82,7 +80,7 @@ static char *docker_version_of(const struct http_head *head)
     return slash ? docker_words(slash + 1, strcspn(slash + 1, " ")) : xstrdup("");
 }
 
-/* From the ping's head: flavour and versions. */
+/* Takes flavour and versions from the head of the ping. */
 static int docker_negotiate(struct docker *d, const struct http_head *head, struct err *err)
 {
     const char *api = http_field_get(head, "Api-Version");
@@ -90,16 +88,16 @@ static int docker_negotiate(struct docker *d, const struct http_head *head, stru
     if (http_field_get(head, "Libpod-Api-Version"))
         d->flavour = DOCKER_FLAVOUR_PODMAN;
     if (!api)
-        return docker_not_an_engine(d, "its ping tells no API version", err);
+        return docker_not_an_engine(d, "the ping has no API version", err);
     if (docker_parse_api(api, &d->engine_api) < 0)
-        return docker_not_an_engine(d, "its API version is not 1.N", err);
+        return docker_not_an_engine(d, "the API version does not have the form 1.N", err);
     free(d->version);
     d->version = docker_version_of(head);
     d->api = MIN(d->engine_api, (unsigned)DOCKER_API_MAX);
     if (d->api >= DOCKER_API_MIN)
         return 0;
     return docker_reason_err(
-        DOCKER_BAD_VERSION, err, "the %s engine at %s offers API 1.%u; at least 1.%u is needed",
+        DOCKER_BAD_VERSION, err, "%s engine at %s: API 1.%u is too old (at least 1.%u is needed)",
         docker_flavour_name(d->flavour), d->where, d->engine_api, DOCKER_API_MIN);
 }
 
@@ -110,11 +108,11 @@ static int docker_ping(struct docker *d, const struct deadline *by, struct err *
     int r;
 
     r = exchange_ask(&x, d, "GET", "/_ping", NULL, by, &own);
-    if (r >= 0 && x.http.head.status != 200)
-        r = docker_not_an_engine(d, "it does not answer the ping with 200", &own);
-    if (r >= 0)
-        r = docker_negotiate(d, &x.http.head, &own);
-    return r < 0 ? err_move(err, &own) : 0;
+    if (r < 0)
+        return err_move(err, &own);
+    if (x.http.head.status != 200)
+        return docker_not_an_engine(d, "the status of the ping is not 200", err);
+    return docker_negotiate(d, &x.http.head, err);
 }
 
 int docker_open(const struct docker_endpoint *endpoint, const struct deadline *by,
@@ -145,7 +143,7 @@ int docker_open_known(const struct docker_endpoint *endpoint, enum docker_flavou
     int r;
 
     if (api < DOCKER_API_MIN || api > DOCKER_API_MAX)
-        return err_set(err, ERR_INVALID, "API version 1.%u is not one that we speak", api);
+        return err_set(err, ERR_INVALID, "API version 1.%u: not supported", api);
     r = docker_new(endpoint, &d, err);
     if (r < 0)
         return r;
@@ -157,8 +155,8 @@ int docker_open_known(const struct docker_endpoint *endpoint, enum docker_flavou
 
 /* ---- paths ---- */
 
-/* Appending cannot fail: what goes in is in memory already, and a request that became too long for
- * a head is refused when it is sent. */
+/* Appending cannot fail: the input is already in memory. A path that is too long is refused when
+ * the request is sent. */
 static void docker_append(struct buf *b, const char *s, size_t len)
 {
     if (buf_append(b, s, len) < 0)
@@ -204,7 +202,7 @@ char *docker_path(const char *fmt, ...)
         else if (*p == 'u')
             docker_append_number(&b, va_arg(ap, unsigned));
         else
-            abort(); /* a format of our own that docker.h does not allow */
+            abort(); /* our bug: docker.h does not allow this format */
     }
     va_end(ap);
     return buf_steal(&b);

@@ -27,7 +27,7 @@ void docker_endpoint_use_tls(struct docker_endpoint *e, const char *certs)
     e->transport = DOCKER_TLS;
 }
 
-/* Foreign words in a message: one line, no control bytes, not too long. */
+/* Foreign text for a message: one line, no control bytes, not too long. */
 static char *endpoint_shown(const char *s)
 {
     struct buf b = BUF_INIT(1024);
@@ -41,8 +41,9 @@ static int endpoint_bad(const char *text, const char *why, struct err *err)
 {
     _cleanup_free_ char *safe = endpoint_shown(text);
 
-    err_set(err, ERR_INVALID, "'%s' is not an engine's address: %s", safe, why);
-    return err_hint(err, "Write unix:///path/to/docker.sock, tcp://host:2375 or tls://host:2376.");
+    err_set(err, ERR_INVALID, "engine address '%s': %s", safe, why);
+    return err_hint(
+        err, "Use the form unix:///path/to/docker.sock, tcp://host:2375 or tls://host:2376.");
 }
 
 static bool endpoint_is_clean(const char *s)
@@ -74,15 +75,15 @@ static const char *endpoint_cut_authority(char *s, char **ret_host, const char *
     char *host = brackets ? s + 1 : s;
 
     if (!end)
-        return "the bracket of the address is not closed";
+        return "the closing bracket is missing";
     if (brackets)
         *end++ = '\0';
     if (*end != '\0' && *end != ':')
-        return "there is something between the host and the port";
+        return "unexpected text between host and port";
     *ret_port = *end == ':' ? end + 1 : NULL;
     *end = '\0';
     if (!endpoint_is_host(host, brackets))
-        return "the host is not a name or address";
+        return "invalid host name or address";
     *ret_host = host;
     return NULL;
 }
@@ -99,16 +100,16 @@ static int endpoint_parse_network(const char *text, const char *rest, bool tls,
         *query++ = '\0';
     slash = strchr(copy, '/');
     if (slash && slash[1])
-        return endpoint_bad(text, "a path on the engine's host is not supported", err);
+        return endpoint_bad(text, "a path behind the host is not supported", err);
     if (slash)
         *slash = '\0';
     why = endpoint_cut_authority(copy, &host, &port);
     if (why)
         return endpoint_bad(text, why, err);
     if (port && parse_u32(port, 1, UINT16_MAX, &number, NULL) < 0)
-        return endpoint_bad(text, "the port is not a number from 1 to 65535", err);
+        return endpoint_bad(text, "the port must be between 1 and 65535", err);
     if (query && (!tls || strncmp(query, "certs=/", strlen("certs=/")) != 0))
-        return endpoint_bad(text, "only tls:// takes something behind a '?': certs=/folder", err);
+        return endpoint_bad(text, "only tls:// may have a query, and only ?certs=/folder", err);
     *ret = (struct docker_endpoint){
         .transport = tls ? DOCKER_TLS : DOCKER_TCP,
         .host = xstrdup(host),
@@ -124,16 +125,16 @@ static int endpoint_parse_unix(const char *text, const char *path, struct docker
     size_t len = strlen(path);
 
     if (path[0] != '/')
-        return endpoint_bad(text, "the path of the socket is not absolute", err);
+        return endpoint_bad(text, "the path of the socket must be absolute", err);
     if (len < 2 || path[len - 1] == '/')
-        return endpoint_bad(text, "the path names a folder, not a socket", err);
+        return endpoint_bad(text, "the path is a folder, not a socket", err);
     *ret = (struct docker_endpoint){.transport = DOCKER_UNIX, .path = xstrdup(path)};
     return 0;
 }
 
 static int endpoint_unsupported(const char *scheme, const char *hint, struct err *err)
 {
-    err_set(err, ERR_UNSUPPORTED, "ripcord does not reach engines over %s", scheme);
+    err_set(err, ERR_UNSUPPORTED, "engine address: %s is not supported", scheme);
     return err_hint(err, "%s", hint);
 }
 
@@ -146,7 +147,7 @@ static int endpoint_parse_scheme(const char *text, struct docker_endpoint *ret, 
     if (text[0] == '/')
         return endpoint_parse_unix(text, text, ret, err);
     if (!sep)
-        return endpoint_bad(text, "there is no scheme", err);
+        return endpoint_bad(text, "the scheme is missing", err);
     if (n == 4 && strncmp(text, "unix", n) == 0)
         return endpoint_parse_unix(text, rest, ret, err);
     if (n == 3 && strncmp(text, "tcp", n) == 0)
@@ -156,22 +157,22 @@ static int endpoint_parse_scheme(const char *text, struct docker_endpoint *ret, 
     if (n == 3 && strncmp(text, "ssh", n) == 0)
         return endpoint_unsupported(
             "ssh://",
-            "Forward its socket: 'ssh -N -L /run/user/ID/engine.sock:"
+            "Forward the socket: 'ssh -N -L /run/user/ID/engine.sock:"
             "/var/run/docker.sock HOST', and use unix:///run/user/ID/engine.sock.",
             err);
     if (n == 5 && strncmp(text, "npipe", n) == 0)
         return endpoint_unsupported("npipe:// (Windows pipes)",
                                     "In WSL 2 use Docker Desktop's unix:///var/run/docker.sock.",
                                     err);
-    return endpoint_bad(text, "the scheme is not unix, tcp or tls", err);
+    return endpoint_bad(text, "the scheme must be unix, tcp or tls", err);
 }
 
 int docker_endpoint_parse(const char *text, struct docker_endpoint *ret, struct err *err)
 {
     if (strnlen(text, TEXT_MAX + 1) > TEXT_MAX)
-        return endpoint_bad(text, "it is too long", err);
+        return endpoint_bad(text, "too long", err);
     if (!endpoint_is_clean(text))
-        return endpoint_bad(text, "it holds a blank or control byte", err);
+        return endpoint_bad(text, "must not have blanks or control bytes", err);
     return endpoint_parse_scheme(text, ret, err);
 }
 

@@ -1,11 +1,13 @@
 /*
- * Status alone does not do: Podman says 500 to nearly everything, Docker 404 for a used-up address
- * pool and 403 for a network in use. Words alone do not either: they hold names that users chose.
- * So a row asks for both, and for the kind of object that the request was about. The first row that
- * fits wins; rows with words come before the general ones at the end.
+ * The status alone is not enough: Podman answers 500 to nearly everything, Docker 404 for an
+ * exhausted address pool and 403 for a network in use. The message alone is not enough either,
+ * because it contains names that users chose. A row therefore needs both, and the kind of object
+ * that the request was about. The first matching row wins. Rows with words come before the general
+ * rows at the end.
  *
- * Words were read off real engines (Docker 20.10, Podman 4.3; test/integration/test_docker_facts.py
- * asks them again) or, where marked, from the sources of later ones.
+ * The words are those of real engines (Docker 20.10, Podman 4.3;
+ * test/integration/test_docker_facts.py checks them) or, where marked "src", from the sources of
+ * later versions.
  */
 #include "dockerapi/error-classes.h"
 
@@ -18,9 +20,9 @@
 
 enum { WORDS_MAX = 1024, BODY_SCAN_MAX = 64 << 10 };
 
-/* ---- what a request is about ---- */
+/* ---- the kind of object ---- */
 
-enum family {
+enum error_family {
     SYSTEM = 1 << 0,
     IMAGE = 1 << 1,
     VOLUME = 1 << 2,
@@ -28,7 +30,7 @@ enum family {
     CONTAINER = 1 << 4,
     EXEC = 1 << 5,
     ARCHIVE = 1 << 6,
-    BOX = CONTAINER | EXEC | ARCHIVE,
+    CONTAINER_ALL = CONTAINER | EXEC | ARCHIVE,
     ALL = 0x7f,
 };
 
@@ -37,7 +39,7 @@ static bool error_classes_starts(const char *s, const char *prefix)
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-/* "/containers/ID/WHAT": whether WHAT is that. */
+/* Whether the path is "/containers/ID/<what>". */
 static bool error_classes_third_is(const char *path, const char *what)
 {
     const char *p = strchr(path + 1, '/');
@@ -47,7 +49,7 @@ static bool error_classes_third_is(const char *path, const char *what)
     return p && strncmp(p + 1, what, n) == 0 && (p[n + 1] == '\0' || p[n + 1] == '?');
 }
 
-static enum family error_classes_family_of(const char *path)
+static enum error_family error_classes_family_of(const char *path)
 {
     if (error_classes_starts(path, "/containers/"))
         return error_classes_third_is(path, "archive") ? ARCHIVE
@@ -73,44 +75,44 @@ static const struct {
 } reasons[DOCKER_REASON_MAX] = {
     [DOCKER_OK]            = {"ok", ERR_NONE, NULL},
     [DOCKER_OTHER]         = {"other", ERR_ENGINE, NULL},
-    [DOCKER_UNREACHABLE]   = {"unreachable", ERR_ENGINE, "The engine may have been stopped or have crashed; see its log ('journalctl -u docker')."},
-    [DOCKER_SILENT]        = {"silent", ERR_TIMEOUT, "The engine is overloaded or hangs; see its log ('journalctl -u docker'), or restart it."},
+    [DOCKER_UNREACHABLE]   = {"unreachable", ERR_ENGINE, "Check that the engine runs, and read its log ('journalctl -u docker')."},
+    [DOCKER_SILENT]        = {"silent", ERR_TIMEOUT, "Read the engine's log ('journalctl -u docker'), or restart it. It may be overloaded."},
     [DOCKER_BAD_VERSION]   = {"bad_version", ERR_UNSUPPORTED, "Use Docker 19.03 or later, or Podman 4.0 or later."},
-    [DOCKER_NO_CALL]       = {"no_call", ERR_UNSUPPORTED, "This engine does not offer that operation; a newer version may."},
+    [DOCKER_NO_CALL]       = {"no_call", ERR_UNSUPPORTED, "Use a newer version of the engine, if it supports this operation."},
     [DOCKER_BAD_REQUEST]   = {"bad_request", ERR_INVALID, NULL},
     [DOCKER_FORBIDDEN]     = {"forbidden", ERR_DENIED, NULL},
     [DOCKER_MISSING]       = {"missing", ERR_NOT_FOUND, NULL},
     [DOCKER_CONFLICT]      = {"conflict", ERR_CONFLICT, NULL},
-    [DOCKER_DISK_FULL]     = {"disk_full", ERR_LIMIT, "The engine's data folder is full: remove unused sandboxes, images or volumes, or give it more room."},
-    [DOCKER_NO_IMAGE]      = {"no_image", ERR_NOT_FOUND, "Build or load the image on this engine first; images are not pulled by themselves."},
+    [DOCKER_DISK_FULL]     = {"disk_full", ERR_LIMIT, "Remove unused sandboxes, images or volumes, or give the engine's data folder more disk space."},
+    [DOCKER_NO_IMAGE]      = {"no_image", ERR_NOT_FOUND, "Build or load the image on this engine first. Images are not pulled automatically."},
     [DOCKER_IMAGE_IN_USE]  = {"image_in_use", ERR_CONFLICT, "Remove the sandboxes that use the image first."},
-    [DOCKER_NO_CONTAINER]  = {"no_container", ERR_NOT_FOUND, "It was removed, perhaps with the engine's own tools."},
-    [DOCKER_NAME_TAKEN]    = {"name_taken", ERR_CONFLICT, "Another container has that name; rename or remove it, or choose another name."},
-    [DOCKER_REMOVING]      = {"removing", ERR_CONFLICT, "The container is being removed; try again in a moment."},
+    [DOCKER_NO_CONTAINER]  = {"no_container", ERR_NOT_FOUND, "Create it again. It was probably removed with the engine's own tools."},
+    [DOCKER_NAME_TAKEN]    = {"name_taken", ERR_CONFLICT, "Rename or remove the other container, or choose another name."},
+    [DOCKER_REMOVING]      = {"removing", ERR_CONFLICT, "Try again in a moment, when the removal has ended."},
     [DOCKER_NOT_RUNNING]   = {"not_running", ERR_CONFLICT, "Start it first."},
     [DOCKER_RUNNING]       = {"running", ERR_CONFLICT, "Stop it first, or force the removal."},
     [DOCKER_PAUSED]        = {"paused", ERR_CONFLICT, "Resume it first."},
     [DOCKER_NOT_PAUSED]    = {"not_paused", ERR_CONFLICT, NULL},
-    [DOCKER_BAD_STATE]     = {"bad_state", ERR_CONFLICT, "Its state does not allow that; look at it with the engine's own tools."},
-    [DOCKER_NO_PROGRAM]    = {"no_program", ERR_NOT_FOUND, "The image does not have that program."},
-    [DOCKER_NOT_EXECUTABLE] = {"not_executable", ERR_DENIED, "The file is there but may not be run: check its mode and type."},
-    [DOCKER_NO_USER]       = {"no_user", ERR_INVALID, "The image does not have that user; give a numeric one, or add it to the image."},
-    [DOCKER_NO_RUNTIME]    = {"no_runtime", ERR_UNSUPPORTED, "Install the runtime and name it in the engine's configuration (Docker: daemon.json, \"runtimes\")."},
-    [DOCKER_NO_INIT]       = {"no_init", ERR_UNSUPPORTED, "Install catatonit where Podman looks for it."},
-    [DOCKER_NO_EXEC]       = {"no_exec", ERR_NOT_FOUND, "The engine forgets an exec when its container ends or the engine is restarted."},
+    [DOCKER_BAD_STATE]     = {"bad_state", ERR_CONFLICT, "Check the container's state with the engine's own tools."},
+    [DOCKER_NO_PROGRAM]    = {"no_program", ERR_NOT_FOUND, "Check the command: the image does not have that program."},
+    [DOCKER_NOT_EXECUTABLE] = {"not_executable", ERR_DENIED, "Check the mode and type of the file."},
+    [DOCKER_NO_USER]       = {"no_user", ERR_INVALID, "Use a numeric user id, or add the user to the image."},
+    [DOCKER_NO_RUNTIME]    = {"no_runtime", ERR_UNSUPPORTED, "Install the runtime and add it to the engine's configuration (Docker: daemon.json, \"runtimes\")."},
+    [DOCKER_NO_INIT]       = {"no_init", ERR_UNSUPPORTED, "Install catatonit in a folder where Podman looks for it."},
+    [DOCKER_NO_EXEC]       = {"no_exec", ERR_NOT_FOUND, "Start the command again. Engines drop an exec when its container ends or the engine restarts."},
     [DOCKER_EXEC_STARTED]  = {"exec_started", ERR_CONFLICT, NULL},
     [DOCKER_NO_VOLUME]     = {"no_volume", ERR_NOT_FOUND, NULL},
     [DOCKER_VOLUME_IN_USE] = {"volume_in_use", ERR_CONFLICT, "Remove the containers that use the volume first."},
     [DOCKER_NO_DRIVER]     = {"no_driver", ERR_UNSUPPORTED, "Install the plugin on the engine, or use the default driver."},
-    [DOCKER_MOUNT_FAILED]  = {"mount_failed", ERR_INVALID, "The source must exist on the machine where the engine runs."},
-    [DOCKER_NO_QUOTA]      = {"no_quota", ERR_UNSUPPORTED, "The engine's file system has no project quota (xfs with pquota has)."},
-    [DOCKER_NO_NETWORK]    = {"no_network", ERR_NOT_FOUND, "It was removed, perhaps with the engine's own tools."},
+    [DOCKER_MOUNT_FAILED]  = {"mount_failed", ERR_INVALID, "Check that the source exists on the machine of the engine."},
+    [DOCKER_NO_QUOTA]      = {"no_quota", ERR_UNSUPPORTED, "Use a file system with project quota for the engine (for example xfs with pquota)."},
+    [DOCKER_NO_NETWORK]    = {"no_network", ERR_NOT_FOUND, "Create it again. It was probably removed with the engine's own tools."},
     [DOCKER_NETWORK_EXISTS] = {"network_exists", ERR_CONFLICT, NULL},
-    [DOCKER_NETWORK_AMBIGUOUS] = {"network_ambiguous", ERR_CONFLICT, "Several networks have that name; remove those that are not needed, by id."},
+    [DOCKER_NETWORK_AMBIGUOUS] = {"network_ambiguous", ERR_CONFLICT, "Remove the other networks of that name, by id."},
     [DOCKER_NETWORK_IN_USE] = {"network_in_use", ERR_CONFLICT, "Remove or disconnect the containers on it first."},
     [DOCKER_NETWORK_CONNECTED] = {"network_connected", ERR_CONFLICT, NULL},
     [DOCKER_NETWORK_NOT_CONNECTED] = {"network_not_connected", ERR_CONFLICT, NULL},
-    [DOCKER_NETWORK_POOL]  = {"network_pool", ERR_LIMIT, "Remove unused networks ('docker network prune'), or give the engine more address pools."},
+    [DOCKER_NETWORK_POOL]  = {"network_pool", ERR_LIMIT, "Remove unused networks ('docker network prune'), or configure more address pools for the engine."},
     [DOCKER_NETWORK_OVERLAP] = {"network_overlap", ERR_CONFLICT, "Choose another subnet."},
     [DOCKER_NO_PATH]       = {"no_path", ERR_NOT_FOUND, NULL},
     [DOCKER_OUTSIDE]       = {"outside", ERR_INVALID, NULL},
@@ -122,7 +124,7 @@ static const struct {
 
 enum { D = 1, P = 2, DP = 3 };
 
-static const struct row {
+static const struct error_row {
     int families, flavours;
     int low, high;      /* status */
     const char *words;  /* case-insensitive, anywhere; NULL: any */
@@ -146,35 +148,35 @@ static const struct row {
     {IMAGE,     P,  409, 500, "image is in use by a container", NULL, DOCKER_IMAGE_IN_USE},
     {IMAGE,     P,  409, 500, "image used by", NULL, DOCKER_IMAGE_IN_USE},
 
-    {BOX | NETWORK | IMAGE, DP, 404, 500, "no such container", NULL, DOCKER_NO_CONTAINER},
-    {BOX,       P,  404, 500, "no container with name or id", NULL, DOCKER_NO_CONTAINER},
-    {BOX,       P,  500, 500, "container has already been removed", NULL, DOCKER_NO_CONTAINER},
+    {CONTAINER_ALL | NETWORK | IMAGE, DP, 404, 500, "no such container", NULL, DOCKER_NO_CONTAINER},
+    {CONTAINER_ALL, P,  404, 500, "no container with name or id", NULL, DOCKER_NO_CONTAINER},
+    {CONTAINER_ALL, P,  500, 500, "container has already been removed", NULL, DOCKER_NO_CONTAINER},
     {CONTAINER, D,  409, 409, "is already in use by container", NULL, DOCKER_NAME_TAKEN},
     {CONTAINER, P,  409, 500, "name is already in use", NULL, DOCKER_NAME_TAKEN},
     {CONTAINER, P,  409, 500, "already in use, cannot rename", NULL, DOCKER_NAME_TAKEN},
     {CONTAINER, DP, 409, 409, "removal of container", "already in progress", DOCKER_REMOVING},
-    {BOX | NETWORK, DP, 409, 409, "is marked for removal", NULL, DOCKER_REMOVING},
-    {BOX,       P,  409, 500, "container is being removed", NULL, DOCKER_REMOVING},
-    {BOX,       P,  409, 500, "in state removing", NULL, DOCKER_REMOVING},
+    {CONTAINER_ALL | NETWORK, DP, 409, 409, "is marked for removal", NULL, DOCKER_REMOVING},
+    {CONTAINER_ALL, P,  409, 500, "container is being removed", NULL, DOCKER_REMOVING},
+    {CONTAINER_ALL, P,  409, 500, "in state removing", NULL, DOCKER_REMOVING},
     {CONTAINER, D,  409, 500, "is not paused", NULL, DOCKER_NOT_PAUSED},
     {CONTAINER, P,  409, 500, "is not paused", NULL, DOCKER_NOT_PAUSED},
-    {BOX,       D,  409, 409, "paused", NULL, DOCKER_PAUSED},
-    {BOX,       P,  409, 500, "is paused", NULL, DOCKER_PAUSED},
-    {BOX,       P,  409, 500, "already paused", NULL, DOCKER_PAUSED},
-    {BOX,       P,  409, 500, "in state paused", NULL, DOCKER_PAUSED},
+    {CONTAINER_ALL, D,  409, 409, "paused", NULL, DOCKER_PAUSED},
+    {CONTAINER_ALL, P,  409, 500, "is paused", NULL, DOCKER_PAUSED},
+    {CONTAINER_ALL, P,  409, 500, "already paused", NULL, DOCKER_PAUSED},
+    {CONTAINER_ALL, P,  409, 500, "in state paused", NULL, DOCKER_PAUSED},
     {CONTAINER, D,  409, 409, "cannot remove a running container", NULL, DOCKER_RUNNING},
     {CONTAINER, D,  409, 409, "container is running", NULL, DOCKER_RUNNING}, /* src: 26 and later */
     {CONTAINER, P,  409, 500, "as it is running", NULL, DOCKER_RUNNING},
-    {BOX,       D,  409, 409, "is not running", NULL, DOCKER_NOT_RUNNING},
-    {BOX,       D,  409, 409, "is restarting", NULL, DOCKER_NOT_RUNNING},
-    {BOX,       P,  409, 500, "can only create exec sessions on running containers", NULL, DOCKER_NOT_RUNNING},
-    {BOX,       P,  409, 500, "is not running", NULL, DOCKER_NOT_RUNNING},
-    {BOX,       P,  409, 500, "container state improper", "running containers", DOCKER_NOT_RUNNING},
-    {BOX,       P,  409, 500, "container state improper", "in state exited", DOCKER_NOT_RUNNING},
-    {BOX,       P,  409, 500, "container state improper", "in state stopped", DOCKER_NOT_RUNNING},
-    {BOX,       P,  409, 500, "container state improper", "in state created", DOCKER_NOT_RUNNING},
-    {BOX,       P,  409, 500, "container state improper", "in state configured", DOCKER_NOT_RUNNING},
-    {BOX,       P,  409, 500, "container state improper", NULL, DOCKER_BAD_STATE},
+    {CONTAINER_ALL, D,  409, 409, "is not running", NULL, DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, D,  409, 409, "is restarting", NULL, DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, P,  409, 500, "can only create exec sessions on running containers", NULL, DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, P,  409, 500, "is not running", NULL, DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, P,  409, 500, "container state improper", "running containers", DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, P,  409, 500, "container state improper", "in state exited", DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, P,  409, 500, "container state improper", "in state stopped", DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, P,  409, 500, "container state improper", "in state created", DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, P,  409, 500, "container state improper", "in state configured", DOCKER_NOT_RUNNING},
+    {CONTAINER_ALL, P,  409, 500, "container state improper", NULL, DOCKER_BAD_STATE},
 
     {EXEC,      D,  404, 404, "no such exec instance", NULL, DOCKER_NO_EXEC},
     {EXEC,      P,  404, 500, "no such exec session", NULL, DOCKER_NO_EXEC},
@@ -197,7 +199,7 @@ static const struct row {
     {CONTAINER, DP, 400, 500, "bind source path does not exist", NULL, DOCKER_MOUNT_FAILED},
     {CONTAINER, DP, 400, 500, "failed to mount local volume", NULL, DOCKER_MOUNT_FAILED},
     {CONTAINER, P,  500, 500, "mounting volume", NULL, DOCKER_MOUNT_FAILED},
-    /* What came in by the archive call is unmounted after its answer, and the start's mount with it. */
+    /* Podman unmounts the container after the answer of an archive upload, and the start's mount with it. */
     {CONTAINER, P,  500, 500, "mounting storage for container", "/merged: no such file", DOCKER_BUSY},
     {CONTAINER, P,  500, 500, "statfs", "no such file or directory", DOCKER_MOUNT_FAILED},
 
@@ -210,7 +212,7 @@ static const struct row {
     {VOLUME,    D,  400, 500, "no quota support", NULL, DOCKER_NO_QUOTA},
     {VOLUME,    P,  400, 500, "does not support project quota", NULL, DOCKER_NO_QUOTA},
 
-    /* Before "not found": Docker answers 404 when its pools are used up. */
+    /* Before "not found": Docker answers 404 when its address pools are exhausted. */
     {NETWORK | CONTAINER, DP, 400, 500, "non-overlapping IPv4 address pool", NULL, DOCKER_NETWORK_POOL},
     {NETWORK | CONTAINER, DP, 400, 500, "address pools have been fully subnetted", NULL, DOCKER_NETWORK_POOL}, /* src: 28 and later */
     {NETWORK,   P,  400, 500, "could not find free subnet", NULL, DOCKER_NETWORK_POOL},
@@ -237,7 +239,7 @@ static const struct row {
     {ARCHIVE,   D,  400, 500, "marked read-only", NULL, DOCKER_READ_ONLY},
     {ALL,       D,  409, 409, "operation is already running", NULL, DOCKER_BUSY},
 
-    /* Refused values that come as 500: all of Podman's, and Docker's where it decodes too late. */
+    /* Invalid values with status 500: always on Podman, sometimes on Docker. */
     {ALL,       DP, 500, 500, "cannot unmarshal", NULL, DOCKER_BAD_REQUEST},
     {NETWORK,   DP, 500, 500, "invalid CIDR address", NULL, DOCKER_BAD_REQUEST},
     {NETWORK,   P,  500, 500, "invalid network mode", NULL, DOCKER_BAD_REQUEST},
@@ -264,7 +266,7 @@ const char *docker_reason_name(enum docker_reason r)
     return (unsigned)r < DOCKER_REASON_MAX ? reasons[r].name : "other";
 }
 
-static bool error_classes_row_fits(const struct row *row, const struct docker_answer *a,
+static bool error_classes_row_fits(const struct error_row *row, const struct docker_answer *a,
                                    const char *words)
 {
     int flavour = a->flavour == DOCKER_FLAVOUR_PODMAN ? P : D;
@@ -277,8 +279,7 @@ static bool error_classes_row_fits(const struct row *row, const struct docker_an
 
 static enum docker_reason error_classes_reason_of(const struct docker_answer *a, const char *words)
 {
-    /* Podman's router, which has no JSON for a path it does not know. (An empty 404 is another
-     * thing.) */
+    /* Podman's router answers an unknown path without JSON. (An empty 404 means something else.) */
     if (a->flavour == DOCKER_FLAVOUR_PODMAN && a->status == 404 && a->len &&
         STREQ(words, "Not Found"))
         return DOCKER_NO_CALL;
@@ -301,8 +302,7 @@ char *docker_words(const char *text, size_t len)
     return buf_steal(&b);
 }
 
-/* "message" and, where Podman's `cause` is not its end anyway, that too; NULL when it is not JSON.
- */
+/* The field "message", plus Podman's "cause" unless the message contains it. NULL: not JSON. */
 static char *error_classes_json_words(const struct docker_answer *a)
 {
     _cleanup_json_ json_t *doc = NULL;
@@ -319,7 +319,7 @@ static char *error_classes_json_words(const struct docker_answer *a)
     return xasprintf("%s: %s", message, cause);
 }
 
-/* All of it, for the table; what is shown is cut and cleaned later. */
+/* The whole message, for the table. docker_words() shortens it for people. */
 static char *error_classes_words_of(const struct docker_answer *a)
 {
     char *words = error_classes_json_words(a);

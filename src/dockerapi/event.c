@@ -1,6 +1,6 @@
 /*
- * One event. Fields of the wrong type are as good as absent: what an event says is only looked at,
- * and the caller reads the truth from the engine.
+ * Decodes one event. Fields of the wrong type count as absent, because an event is only a hint: the
+ * caller reads the real state from the engine.
  */
 #include <string.h>
 
@@ -96,7 +96,7 @@ void docker_event_decode(json_t *doc, struct docker_event *ret)
     const json_t *attributes = json_object_get(actor, "Attributes");
     const char *action = json_string_value(json_object_get(doc, "Action"));
 
-    /* Older forms carry `status` and `id` beside these; Podman 4 has both too. */
+    /* Older versions also have `status` and `id`; Podman 4 has both forms. */
     if (!action)
         action = json_string_value(json_object_get(doc, "status"));
     *ret = (struct docker_event){

@@ -20,7 +20,7 @@ void docker_events_close(struct docker_events *ev)
     free(ev);
 }
 
-/* The engine's clock, whose second the stream is asked to begin with; ours when it does not tell.
+/* The time on the engine's clock, where the stream starts; our clock if the engine sends no Date.
  */
 static int dockerapi_events_engine_time(const struct docker *d, const struct deadline *by,
                                         time_t *ret, struct err *err)
@@ -74,10 +74,10 @@ int docker_events_next(struct docker_events *ev, struct docker_event *ret, struc
     r = docker_stream_next(ev->stream, &never, &doc, err);
     if (r < 0)
         return r;
-    if (r == 0) /* an engine that is shut down properly ends its stream properly */
+    if (r == 0) /* an engine that shuts down also ends the stream properly */
         return docker_stream_stopped(ev->stream)
                    ? 0
-                   : err_set(err, ERR_ENGINE, "the engine has ended its events");
+                   : err_set(err, ERR_ENGINE, "the engine has closed the event stream");
     docker_event_decode(doc, ret);
     return 1;
 }

@@ -1,6 +1,6 @@
 /*
- * What somebody set is never second-guessed: a DOCKER_HOST that does not answer is an error, not a
- * reason to look elsewhere and work on another engine than the one meant.
+ * An explicit setting is final: if DOCKER_HOST does not answer, that is an error. Trying other
+ * sockets could silently use the wrong engine.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static const char *find_env_get(docker_env_fn env, const char *name)
     return v && *v ? v : NULL;
 }
 
-/* The CLI's rule for where certificates lie, but for one thing: here they are always verified. */
+/* Docker's rule for the folder of certificates. Unlike its CLI, we always verify them. */
 static int find_add_tls(struct docker_endpoint *e, docker_env_fn env, struct err *err)
 {
     const char *certs = find_env_get(env, "DOCKER_CERT_PATH"), *home = find_env_get(env, "HOME");
@@ -37,7 +37,8 @@ static int find_add_tls(struct docker_endpoint *e, docker_env_fn env, struct err
     else if (home)
         folder = xasprintf("%s/.docker", home);
     if (!folder || folder[0] != '/') {
-        err_set(err, ERR_INVALID, "TLS is asked for, but not where its certificates lie");
+        err_set(err, ERR_INVALID,
+                "TLS is requested, but the folder of the certificates is not set");
         return err_hint(err, "Set DOCKER_CERT_PATH to the folder with ca.pem, cert.pem, key.pem.");
     }
     docker_endpoint_use_tls(e, folder);
@@ -48,12 +49,8 @@ static int find_take(const char *text, const char *source, docker_env_fn env,
                      struct docker_endpoint *ret, struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint e = {0};
-    int r;
 
-    r = docker_endpoint_parse(text, &e, err);
-    if (r >= 0)
-        r = find_add_tls(&e, env, err);
-    if (r < 0)
+    if (docker_endpoint_parse(text, &e, err) < 0 || find_add_tls(&e, env, err) < 0)
         return err_wrap(err, "%s", source);
     *ret = e;
     e = (struct docker_endpoint){0};
@@ -98,7 +95,7 @@ static int find_usual(docker_env_fn env, struct docker_endpoint *ret, struct err
             return 0;
         }
     list = strv_join(tried, ", ");
-    err_set(err, ERR_ENGINE, "no Docker or Podman engine found; tried %s", list);
+    err_set(err, ERR_ENGINE, "no Docker or Podman engine found (tried %s)", list);
     return err_hint(err, "Start one ('systemctl start docker', 'systemctl --user start "
                          "podman.socket'), join its group, or set DOCKER_HOST.");
 }

@@ -1,13 +1,13 @@
 /*
- * In place of net.c and tls.c, in programs that are only ever given unix sockets.
+ * Replaces net.c and tls.c in programs that use unix sockets only.
  */
 #include "dockerapi/net.h"
 #include "lib/base/cleanup.h"
 
-static int local_not_here(const struct docker_endpoint *e, struct err *err)
+static int local_unsupported(const struct docker_endpoint *e, struct err *err)
 {
-    return err_set(err, ERR_UNSUPPORTED,
-                   "this program reaches engines on unix sockets, not on '%s'", e->host);
+    return err_set(err, ERR_UNSUPPORTED, "engine at '%s': this program supports unix sockets only",
+                   e->host);
 }
 
 int docker_net_dial(const struct docker_endpoint *e, const struct deadline *by, int *ret,
@@ -15,13 +15,13 @@ int docker_net_dial(const struct docker_endpoint *e, const struct deadline *by, 
 {
     (void)by;
     (void)ret;
-    return local_not_here(e, err);
+    return local_unsupported(e, err);
 }
 
 int docker_tls_new(const struct docker_endpoint *e, void **ret, struct err *err)
 {
     (void)ret;
-    return local_not_here(e, err);
+    return local_unsupported(e, err);
 }
 
 void docker_tls_free(void *tls)
@@ -36,5 +36,5 @@ int docker_tls_wrap(void *tls, const struct docker_endpoint *e, int fd, const st
     (void)by;
     (void)ret;
     fd_close(fd);
-    return local_not_here(e, err);
+    return local_unsupported(e, err);
 }

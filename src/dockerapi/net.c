@@ -1,6 +1,7 @@
 /*
- * TCP. Names are resolved by a thread that is left to itself at the deadline, as getaddrinfo() has
- * none. (getaddrinfo_a() does the same on a stack that is too small for a sanitizer.)
+ * TCP. A thread resolves names, because getaddrinfo() has no deadline; after the deadline the
+ * thread is left alone. (getaddrinfo_a() does the same, on a stack that is too small for a
+ * sanitizer.)
  */
 #include "dockerapi/net.h"
 
@@ -19,7 +20,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
 
-/* A socket of ours may have died with its engine; on TCP nobody would tell. */
+/* Keepalive finds an engine that died without closing its connections. */
 enum { KEEP_IDLE = 30, KEEP_INTERVAL = 10, KEEP_COUNT = 3 };
 
 static int net_wait_connected(int fd, const struct deadline *by)
@@ -48,7 +49,7 @@ static void net_tune(int fd)
         {IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT},
     };
 
-    /* Each only makes things better: a socket without it works too. */
+    /* Errors are ignored: the connection works without these options. */
     for (size_t i = 0; i < ARRAY_SIZE(options); i++)
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
 }
@@ -73,17 +74,17 @@ static int net_dial_address(const struct addrinfo *ai, const struct deadline *by
     return 0;
 }
 
-/* One look-up. Two hold it: who waits and the thread that asks; the last to leave frees it. */
-struct lookup {
+/* One lookup. The waiting caller and the resolving thread share it; the last one frees it. */
+struct net_lookup {
     atomic_int holders;
-    atomic_int code; /* EAI_; EAI_INPROGRESS until the result is there */
-    int done_fd;     /* eventfd: wakes who waits */
+    atomic_int code; /* EAI_ code; EAI_INPROGRESS until the result is known */
+    int done_fd;     /* eventfd: wakes the caller */
     struct addrinfo *result;
     char port[8];
     char host[];
 };
 
-static void net_lookup_leave(struct lookup *l)
+static void net_lookup_leave(struct net_lookup *l)
 {
     if (atomic_fetch_sub(&l->holders, 1) > 1)
         return;
@@ -102,7 +103,7 @@ static int net_ask(const char *host, const char *port, int flags, struct addrinf
 
 static void *net_lookup_main(void *arg)
 {
-    struct lookup *l = arg;
+    struct net_lookup *l = arg;
 
     atomic_store(&l->code, net_ask(l->host, l->port, 0, &l->result));
     eventfd_write(l->done_fd, 1);
@@ -110,10 +111,10 @@ static void *net_lookup_main(void *arg)
     return NULL;
 }
 
-static struct lookup *net_lookup_new(const struct docker_endpoint *e)
+static struct net_lookup *net_lookup_new(const struct docker_endpoint *e)
 {
     size_t len = strlen(e->host) + 1;
-    struct lookup *l = xcalloc(1, sizeof(*l) + len);
+    struct net_lookup *l = xcalloc(1, sizeof(*l) + len);
 
     memcpy(l->host, e->host, len);
     snprintf(l->port, sizeof(l->port), "%u", e->port);
@@ -124,14 +125,14 @@ static struct lookup *net_lookup_new(const struct docker_endpoint *e)
 }
 
 /* 0 or an EAI_ code; EAI_INPROGRESS: the deadline passed. */
-static int net_lookup_wait(struct lookup *l, const struct deadline *by)
+static int net_lookup_wait(struct net_lookup *l, const struct deadline *by)
 {
     struct pollfd p = {.fd = l->done_fd, .events = POLLIN};
     int r;
 
     if (l->done_fd < 0)
         return EAI_SYSTEM;
-    /* An address needs no thread. */
+    /* A numeric address needs no thread. */
     if (net_ask(l->host, l->port, AI_NUMERICHOST, &l->result) == 0)
         return 0;
     atomic_fetch_add(&l->holders, 1);
@@ -149,7 +150,7 @@ static int net_lookup_wait(struct lookup *l, const struct deadline *by)
 int docker_net_dial(const struct docker_endpoint *e, const struct deadline *by, int *ret,
                     struct err *err)
 {
-    struct lookup *l = net_lookup_new(e);
+    struct net_lookup *l = net_lookup_new(e);
     int found = net_lookup_wait(l, by), r = -EADDRNOTAVAIL;
 
     if (found == 0)
@@ -160,7 +161,6 @@ int docker_net_dial(const struct docker_endpoint *e, const struct deadline *by, 
         return docker_unreached(e, ETIMEDOUT, err);
     if (found == 0)
         return r < 0 ? docker_unreached(e, -r, err) : 0;
-    err_set(err, ERR_ENGINE, "the engine's host '%s' is not found: %s", e->host,
-            gai_strerror(found));
-    return err_hint(err, "Check DOCKER_HOST and the name service.");
+    err_set(err, ERR_ENGINE, "engine host '%s': not found (%s)", e->host, gai_strerror(found));
+    return err_hint(err, "Check DOCKER_HOST and the name resolution of this machine.");
 }

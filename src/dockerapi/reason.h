@@ -1,14 +1,14 @@
 /*
- * Why an engine refused: finer than our error codes, so that a caller can act on it ("the name is
- * taken", "it is being removed: wait") without looking at words. One table in error-classes.c makes it
- * from status, words and flavour.
+ * Why an engine refused a request. Reasons are finer than our error codes, so that a caller can act
+ * on them ("the name is taken", "removal in progress: wait") without parsing messages. The table in
+ * error-classes.c finds the reason from status, message and flavour.
  */
 #pragma once
 
 enum docker_reason {
     DOCKER_OK = 0,
-    DOCKER_OTHER,       /* in no row of the table */
-    DOCKER_UNREACHABLE, /* no connection, or it broke off */
+    DOCKER_OTHER,       /* not in the table */
+    DOCKER_UNREACHABLE, /* no connection, or it broke */
     DOCKER_SILENT,      /* the deadline passed */
     DOCKER_BAD_VERSION, /* API version refused */
     DOCKER_NO_CALL,     /* this engine does not have that call */
@@ -21,9 +21,9 @@ enum docker_reason {
     DOCKER_IMAGE_IN_USE,
     DOCKER_NO_CONTAINER,
     DOCKER_NAME_TAKEN, /* container */
-    DOCKER_REMOVING,   /* removal in progress: wait until it is gone */
+    DOCKER_REMOVING,   /* removal in progress: wait for its end */
     DOCKER_NOT_RUNNING,
-    DOCKER_RUNNING, /* and must not, for this */
+    DOCKER_RUNNING, /* but the operation needs a stopped container */
     DOCKER_PAUSED,
     DOCKER_NOT_PAUSED,
     DOCKER_BAD_STATE,  /* Podman: some other state */
@@ -43,12 +43,12 @@ enum docker_reason {
     DOCKER_NETWORK_EXISTS,
     DOCKER_NETWORK_AMBIGUOUS, /* several of that name: use the id */
     DOCKER_NETWORK_IN_USE,
-    DOCKER_NETWORK_CONNECTED, /* already */
+    DOCKER_NETWORK_CONNECTED, /* it is connected already */
     DOCKER_NETWORK_NOT_CONNECTED,
-    DOCKER_NETWORK_OVERLAP, /* with another one's subnet */
+    DOCKER_NETWORK_OVERLAP, /* with the subnet of another network */
     DOCKER_NETWORK_POOL,    /* no free subnet */
     DOCKER_NO_PATH,         /* archive: not in the container */
-    DOCKER_OUTSIDE,         /* archive: a name that leads out */
+    DOCKER_OUTSIDE,         /* archive: a path that leads outside */
     DOCKER_READ_ONLY,
     DOCKER_BUSY, /* an operation of that kind is already running */
     DOCKER_REASON_MAX,

@@ -1,6 +1,6 @@
 /*
- * Lines out of a body that may go on for days. A line is handed out as soon as it is whole,
- * wherever chunks and segments are cut.
+ * Reads JSON lines from a body that may last for days. A line is returned as soon as it is
+ * complete, wherever chunks and segments are cut.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ enum { PIECE = 16 << 10, FILE_PIECE = 256 << 10, LINE_MAX_BYTES = 1 << 20 };
 
 struct docker_stream {
     struct exchange x;
-    struct buf line; /* bytes read and not handed out yet */
-    size_t scanned;  /* of them hold no line feed */
+    struct buf line; /* bytes that were read but not returned yet */
+    size_t scanned;  /* this many of them have no line feed */
     bool ended;      /* the body is complete */
 };
 
@@ -34,14 +34,14 @@ int docker_stream_fd(const struct docker_stream *s)
     return s->x.http.fd;
 }
 
-/* What a stream's request is. */
+/* The request that starts a stream. */
 struct docker_request {
     const char *method;
     const json_t *body;
-    int fd; /* of an upload, instead of the body; else -1 */
+    int fd; /* the file of an upload, instead of the body; else -1 */
 };
 
-/* An engine that has answered before the end takes no more: its answer says why. */
+/* Stops if the engine answers before the end: its answer has the reason. */
 static int dockerapi_stream_send_file(struct docker_stream *s, const struct docker_request *q,
                                       struct err *err)
 {
@@ -50,14 +50,14 @@ static int dockerapi_stream_send_file(struct docker_stream *s, const struct dock
     int r;
 
     r = http_client_begin(&s->x.http, q->method, s->x.target, "application/x-tar", err);
-    while (r >= 0) {
+    if (r < 0)
+        return r;
+    do {
         n = fd_read_full(q->fd, piece, FILE_PIECE);
         if (n < 0)
-            return err_sys(err, (int)-n, "read what is to be sent to the engine");
+            return err_sys(err, (int)-n, "upload to the engine: read the source");
         r = http_client_put(&s->x.http, piece, (size_t)n, err);
-        if (r <= 0 || n == 0)
-            break;
-    }
+    } while (r > 0 && n > 0);
     return MIN(r, 0);
 }
 
@@ -68,9 +68,7 @@ static int dockerapi_stream_ask(struct docker_stream *s, const struct docker_req
 
     r = q->fd >= 0 ? dockerapi_stream_send_file(s, q, err)
                    : exchange_send(&s->x, q->method, NULL, q->body, err);
-    if (r >= 0)
-        r = exchange_head(&s->x, err);
-    if (r < 0)
+    if (r < 0 || exchange_head(&s->x, err) < 0)
         return exchange_broke(&s->x, &reply->reason, err);
     reply->status = s->x.http.head.status;
     return exchange_ok(&s->x) ? 0 : exchange_refused(&s->x, &reply->reason, err);
@@ -119,7 +117,7 @@ int docker_stream_upload(const struct docker *d, const char *path, int fd, int s
                                  ret, ret_reply, err);
 }
 
-/* 1: *ret is a line, NUL-terminated, without its end; valid until the next call. */
+/* 1: the first *ret_len bytes of the buffer are a line, without its line feed. 0: not complete. */
 static int dockerapi_stream_take_line(struct docker_stream *s, size_t *ret_len)
 {
     char *data = buf_data(&s->line), *lf;
@@ -139,27 +137,24 @@ static void dockerapi_stream_drop_line(struct docker_stream *s, size_t len)
     s->scanned = 0;
 }
 
-/* 1: a document; 0: there is no whole line yet. Blank lines are skipped. */
+/* 1: *ret is a document; 0: no line is complete yet. Blank lines are skipped. */
 static int dockerapi_stream_next_document(struct docker_stream *s, json_t **ret, struct err *err)
 {
     size_t len;
 
     while (dockerapi_stream_take_line(s, &len)) {
         const char *text = buf_data(&s->line);
-        int r = strspn(text, " \t\r") >= len
-                    ? 0
-                    : json_parse("a line from the engine", text, len, ret, err);
+        bool blank = strspn(text, " \t\r") >= len;
+        int r = blank ? 0 : json_parse("line of the engine", text, len, ret, err);
 
-        if (r >= 0 && *ret) {
-            dockerapi_stream_drop_line(s, len);
-            return 1;
-        }
         dockerapi_stream_drop_line(s, len);
         if (r < 0) {
             if (err)
                 err->code = ERR_ENGINE;
             return err ? err_wrap(err, "engine at %s", s->x.d->where) : -ERR_ENGINE;
         }
+        if (*ret)
+            return 1;
     }
     return 0;
 }
@@ -177,8 +172,8 @@ static int dockerapi_stream_read_more(struct docker_stream *s, struct err *err)
     ssize_t n;
 
     if (!p)
-        return err_set(err, ERR_ENGINE, "engine at %s: a line over %d bytes", s->x.d->where,
-                       LINE_MAX_BYTES);
+        return err_set(err, ERR_ENGINE, "engine at %s: a line is too long (at most %d KiB)",
+                       s->x.d->where, LINE_MAX_BYTES >> 10);
     n = http_client_read(&s->x.http, p, PIECE, err);
     if (n == -ERR_TIMEOUT)
         return -ERR_TIMEOUT;

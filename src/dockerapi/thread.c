@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-enum { STACK = 512 << 10 }; /* a TLS handshake's arithmetic, or a name service's modules */
+enum { STACK = 512 << 10 }; /* enough for a TLS handshake and for name service modules */
 
 int docker_thread(void *(*fn)(void *), void *arg)
 {

@@ -1,5 +1,5 @@
-/* A thread of the client's own. */
+/* Threads of the Engine API client. */
 #pragma once
 
-/* Detached, and no signal of the process is for it. 0 or an errno. */
+/* Starts a detached thread that blocks all signals. Returns 0 or an errno. */
 int docker_thread(void *(*fn)(void *), void *arg);

@@ -1,8 +1,9 @@
 /*
- * One thread, two directions, one buffer each: a round moves what can be moved without waiting, and
- * only a round that moved nothing polls. It ends when our user has closed, when both directions are
- * through, or when TLS breaks; the user then sees the end of the stream, and what was cut is found
- * by the framing inside (lengths, chunks, the guest's frames), as on a plain socket.
+ * One thread copies in both directions, with one buffer each. A round copies what is possible
+ * without waiting; only after a round that copied nothing does it poll. The thread ends when the
+ * user has closed, when both directions have ended, or when TLS breaks. The user then sees the end
+ * of the stream. As on a plain socket, the framing inside (lengths, chunks, frames) shows what is
+ * missing.
  */
 #include "dockerapi/tls-pump.h"
 
@@ -19,22 +20,22 @@
 
 enum { PIECE = 16 << 10 }; /* a TLS record is at most 16 KiB */
 
-struct lane {
+struct tls_pump_lane {
     char data[PIECE];
     size_t off, len;
-    bool ended; /* the source has */
-    bool told;  /* and the target knows */
+    bool ended;    /* the source has ended */
+    bool end_sent; /* and the target knows it */
 };
 
-struct pump {
+struct tls_pump {
     SSL *ssl;
     int sock, user;
-    struct lane up, down; /* user to TLS, TLS to user */
-    short want;           /* what TLS waits for on the socket */
+    struct tls_pump_lane up, down; /* user to TLS, TLS to user */
+    short want;                    /* what TLS waits for on the socket */
     bool broken;
 };
 
-static void tls_pump_free(struct pump *p)
+static void tls_pump_free(struct tls_pump *p)
 {
     fd_close(p->user);
     fd_close(p->sock);
@@ -42,15 +43,14 @@ static void tls_pump_free(struct pump *p)
     free(p);
 }
 
-static void tls_pump_lane_took(struct lane *l, size_t n)
+static void tls_pump_lane_took(struct tls_pump_lane *l, size_t n)
 {
     l->off += n;
     l->len -= n;
 }
 
-/* What an SSL call's failure means: wait for the socket, the peer's proper end, or the end of it
- * all. */
-static void tls_says(struct pump *p, int r)
+/* Handles a failed SSL call: wait for the socket, the peer has ended properly, or TLS is broken. */
+static void tls_pump_failed(struct tls_pump *p, int r)
 {
     switch (SSL_get_error(p->ssl, r)) {
     case SSL_ERROR_WANT_READ:
@@ -67,7 +67,7 @@ static void tls_says(struct pump *p, int r)
     }
 }
 
-static bool tls_pump_fill_down(struct pump *p)
+static bool tls_pump_fill_down(struct tls_pump *p)
 {
     int n;
 
@@ -76,7 +76,7 @@ static bool tls_pump_fill_down(struct pump *p)
     ERR_clear_error();
     n = SSL_read(p->ssl, p->down.data, PIECE);
     if (n <= 0) {
-        tls_says(p, n);
+        tls_pump_failed(p, n);
         return p->down.ended;
     }
     p->down.off = 0;
@@ -84,15 +84,15 @@ static bool tls_pump_fill_down(struct pump *p)
     return true;
 }
 
-static bool tls_pump_drain_down(struct pump *p)
+static bool tls_pump_drain_down(struct tls_pump *p)
 {
     ssize_t n;
 
     if (p->down.len == 0) {
-        if (!p->down.ended || p->down.told)
+        if (!p->down.ended || p->down.end_sent)
             return false;
         shutdown(p->user, SHUT_WR);
-        return p->down.told = true;
+        return p->down.end_sent = true;
     }
     n = send(p->user, p->down.data + p->down.off, p->down.len, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) {
@@ -103,7 +103,7 @@ static bool tls_pump_drain_down(struct pump *p)
     return true;
 }
 
-static bool tls_pump_fill_up(struct pump *p)
+static bool tls_pump_fill_up(struct tls_pump *p)
 {
     ssize_t n;
 
@@ -120,31 +120,31 @@ static bool tls_pump_fill_up(struct pump *p)
     return true;
 }
 
-static bool tls_pump_drain_up(struct pump *p)
+static bool tls_pump_drain_up(struct tls_pump *p)
 {
     int n;
 
     ERR_clear_error();
     if (p->up.len == 0) {
-        if (!p->up.ended || p->up.told)
+        if (!p->up.ended || p->up.end_sent)
             return false;
-        n = SSL_shutdown(p->ssl); /* close_notify; 0: sent, the peer's is still to come */
+        n = SSL_shutdown(p->ssl); /* sends close_notify; 0: the peer has not sent its own yet */
         if (n < 0)
-            tls_says(p, n);
-        return p->up.told = n >= 0;
+            tls_pump_failed(p, n);
+        return p->up.end_sent = n >= 0;
     }
     n = SSL_write(p->ssl, p->up.data + p->up.off, (int)p->up.len);
     if (n <= 0) {
-        tls_says(p, n);
+        tls_pump_failed(p, n);
         return false;
     }
     tls_pump_lane_took(&p->up, (size_t)n);
     return true;
 }
 
-/* False when the user has closed. A socket that TLS waits for nothing from is left out: once the
- * peer has hung up, poll(2) would report that for ever. */
-static bool tls_pump_wait_for_news(struct pump *p)
+/* False: the user has closed. The socket is polled only if TLS waits for it: after the peer has
+ * hung up, poll(2) would always return at once. */
+static bool tls_pump_wait(struct tls_pump *p)
 {
     struct pollfd fds[] = {{.fd = p->user}, {.fd = p->want ? p->sock : -1, .events = p->want}};
 
@@ -159,9 +159,9 @@ static bool tls_pump_wait_for_news(struct pump *p)
 
 static void *tls_pump_main(void *arg)
 {
-    struct pump *p = arg;
+    struct tls_pump *p = arg;
 
-    while (!p->broken && !(p->up.told && p->down.told)) {
+    while (!p->broken && !(p->up.end_sent && p->down.end_sent)) {
         bool moved;
 
         p->want = 0;
@@ -169,7 +169,7 @@ static void *tls_pump_main(void *arg)
         moved |= tls_pump_drain_down(p);
         moved |= tls_pump_fill_up(p);
         moved |= tls_pump_drain_up(p);
-        if (!moved && !p->broken && !tls_pump_wait_for_news(p))
+        if (!moved && !p->broken && !tls_pump_wait(p))
             break;
     }
     tls_pump_free(p);
@@ -178,14 +178,14 @@ static void *tls_pump_main(void *arg)
 
 int docker_tls_pump(SSL *ssl, int sock, int *ret, struct err *err)
 {
-    struct pump *p = xnew0(struct pump);
+    struct tls_pump *p = xnew0(struct tls_pump);
     int sv[2] = {-1, -1}, r;
 
     p->ssl = ssl;
     p->sock = sock;
     p->user = -1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0) {
-        r = err_sys(err, errno, "make a socket pair for TLS");
+        r = err_sys(err, errno, "create a socket pair for TLS");
         tls_pump_free(p);
         return r;
     }

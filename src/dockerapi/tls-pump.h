@@ -1,10 +1,10 @@
-/* The thread behind a TLS connection; only tls.c uses it. */
+/* The copying thread of a TLS connection; only tls.c uses it. */
 #pragma once
 
 #include <openssl/ssl.h>
 
 #include "lib/base/err.h"
 
-/* Takes the finished handshake and its socket (non-blocking), also on failure; *ret is the caller's
- * end. */
+/* Takes the connection after its handshake and its non-blocking socket, also on failure. *ret is
+ * the caller's end. */
 int docker_tls_pump(SSL *ssl, int sock, int *ret, struct err *err);

@@ -1,6 +1,6 @@
 /*
- * OpenSSL's own socket BIO writes with write(2) and would raise SIGPIPE in whatever thread it runs
- * in, so ours is a small one on send(MSG_NOSIGNAL).
+ * OpenSSL's socket BIO uses write(2), which can raise SIGPIPE in any thread. This file therefore
+ * has its own small BIO that uses send(MSG_NOSIGNAL).
  */
 #include "dockerapi/net.h"
 
@@ -82,8 +82,8 @@ static BIO *tls_bio_new(int fd)
 
 /* ---- errors ---- */
 
-/* OpenSSL's last word; its queue is per thread and is left empty. */
-static const char *tls_last_words(char *text, size_t size)
+/* OpenSSL's last error as text. Clears the error queue of this thread. */
+static const char *tls_last_error(char *text, size_t size)
 {
     unsigned long code = ERR_peek_last_error();
     const char *reason = code ? ERR_reason_error_string(code) : NULL;
@@ -97,7 +97,7 @@ static int tls_broken(struct err *err, const char *what)
 {
     char text[256];
 
-    return err_set(err, ERR_SYSTEM, "%s: %s", what, tls_last_words(text, sizeof(text)));
+    return err_set(err, ERR_SYSTEM, "%s: %s", what, tls_last_error(text, sizeof(text)));
 }
 
 /* ---- certificates ---- */
@@ -107,9 +107,9 @@ static int tls_file_failed(const char *path, struct err *err)
     char text[256];
 
     err_set(err, ERR_ENGINE, "TLS to the engine: cannot use '%s': %s", path,
-            tls_last_words(text, sizeof(text)));
-    return err_hint(err, "The folder (DOCKER_CERT_PATH) must hold ca.pem, and cert.pem with its "
-                         "key.pem, as PEM.");
+            tls_last_error(text, sizeof(text)));
+    return err_hint(err, "Put ca.pem, and cert.pem with its key.pem, into the folder "
+                         "(DOCKER_CERT_PATH), in PEM format.");
 }
 
 static int tls_load_own(SSL_CTX *ctx, const char *folder, struct err *err)
@@ -117,7 +117,7 @@ static int tls_load_own(SSL_CTX *ctx, const char *folder, struct err *err)
     _cleanup_free_ char *cert = xasprintf("%s/cert.pem", folder);
     _cleanup_free_ char *key = xasprintf("%s/key.pem", folder);
 
-    /* An engine may do without client certificates. Half of a pair is a mistake. */
+    /* Engines may work without client certificates. A certificate without key is a mistake. */
     if (access(cert, F_OK) < 0 && access(key, F_OK) < 0)
         return 0;
     if (SSL_CTX_use_certificate_chain_file(ctx, cert) != 1)
@@ -128,7 +128,7 @@ static int tls_load_own(SSL_CTX *ctx, const char *folder, struct err *err)
     return 0;
 }
 
-/* A key behind a pass phrase: fail rather than ask on a terminal that may be there. */
+/* A key with a pass phrase fails, instead of asking on a terminal. */
 static int tls_no_pass_phrase(char *text, int size, int writing, void *arg)
 {
     (void)text;
@@ -147,8 +147,8 @@ int docker_tls_new(const struct docker_endpoint *e, void **ret, struct err *err)
     if (!ctx)
         return tls_broken(err, "set up TLS");
     if (!e->certs) {
-        err_set(err, ERR_INVALID, "TLS to the engine: no folder with certificates is given");
-        return err_hint(err, "Set DOCKER_CERT_PATH, or write tls://host:2376?certs=/folder.");
+        err_set(err, ERR_INVALID, "TLS to the engine: the folder of the certificates is not set");
+        return err_hint(err, "Set DOCKER_CERT_PATH, or use tls://host:2376?certs=/folder.");
     }
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
@@ -193,16 +193,16 @@ static int tls_refused(SSL *ssl, const struct docker_endpoint *e, struct err *er
 
     if (verdict != X509_V_OK) {
         ERR_clear_error();
-        err_set(err, ERR_DENIED, "the engine at %s:%u is not the one that is meant: %s", e->host,
+        err_set(err, ERR_DENIED, "engine at %s:%u: its certificate is not accepted (%s)", e->host,
                 e->port, X509_verify_cert_error_string(verdict));
-        return err_hint(err, "Its certificate must be signed by '%s/ca.pem' and name '%s'.",
+        return err_hint(err, "Use a certificate that '%s/ca.pem' has signed and that names '%s'.",
                         e->certs, e->host);
     }
-    err_set(err, ERR_ENGINE, "TLS handshake with the engine at %s:%u failed: %s", e->host, e->port,
-            tls_last_words(text, sizeof(text)));
+    err_set(err, ERR_ENGINE, "engine at %s:%u: TLS handshake failed (%s)", e->host, e->port,
+            tls_last_error(text, sizeof(text)));
     return err_hint(err,
-                    "The port may not speak TLS (2376 usually does, 2375 does not), or the "
-                    "engine refuses '%s/cert.pem'.",
+                    "Check that the port uses TLS (usually 2376, not 2375), and that the engine "
+                    "accepts '%s/cert.pem'.",
                     e->certs);
 }
 
@@ -219,9 +219,8 @@ static int tls_handshake(SSL *ssl, int fd, const struct docker_endpoint *e,
             return tls_refused(ssl, e, err);
         r = poll(&p, 1, deadline_ms(by));
         if (r == 0)
-            return err_set(err, ERR_TIMEOUT,
-                           "the engine at %s:%u does not finish its TLS handshake", e->host,
-                           e->port);
+            return err_set(err, ERR_TIMEOUT, "engine at %s:%u: timed out in the TLS handshake",
+                           e->host, e->port);
         if (r < 0 && errno != EINTR)
             return err_sys(err, errno, "wait for the engine");
     }

@@ -1,7 +1,7 @@
 /*
  * Protobuf's wire format: fields in any order, each a key (number and wire type) and a value.
- * Fields that we do not know are stepped over, as the format wants it; the long deprecated groups
- * and anything that does not fit into its message are refused.
+ * Unknown fields are skipped, as the format requires. The deprecated groups are refused, and so is
+ * a value that does not fit into its message.
  */
 #include "dockerapi/trace.h"
 
@@ -79,7 +79,7 @@ static bool trace_take_value(struct trace_reader *r, struct trace_field *f)
     }
 }
 
-/* 1; 0 at the message's end; -1 when it is malformed. */
+/* Returns 1; 0 at the end of the message; -1 if it is malformed. */
 static int trace_next(struct trace_reader *r, struct trace_field *f)
 {
     uint64_t key;
@@ -198,8 +198,8 @@ int trace_decode(const void *data, size_t len, const struct trace_events *events
 
     while ((more = trace_next(&r, &f)) > 0)
         if (trace_take_part(&f, events, arg) < 0)
-            return err_set(err, ERR_ENGINE, "a malformed part in what BuildKit tells");
+            return err_set(err, ERR_ENGINE, "BuildKit trace: malformed part");
     if (more < 0)
-        return err_set(err, ERR_ENGINE, "malformed bytes in what BuildKit tells");
+        return err_set(err, ERR_ENGINE, "BuildKit trace: malformed message");
     return 0;
 }

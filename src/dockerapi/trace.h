@@ -1,7 +1,7 @@
 /*
- * What BuildKit tells while it builds: protobuf messages (moby.buildkit.v1.StatusResponse) in
- * base64 on lines of the engine's answer. Only what we show is taken out of them; what is malformed
- * is refused, and nothing is allocated for it.
+ * Decodes BuildKit's progress messages: protobuf (moby.buildkit.v1.StatusResponse), which the
+ * engine sends as base64 in the lines of its answer. Only the fields that we show are decoded.
+ * Malformed messages are refused. Nothing is allocated.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "lib/base/err.h"
 
-/* Bytes of the message: not NUL-terminated, may be anything. */
+/* Bytes in the message: any content, not NUL-terminated. */
 struct trace_text {
     const char *p;
     size_t len;
@@ -39,6 +39,6 @@ struct trace_events {
     void (*warning)(void *arg, struct trace_text text);
 };
 
-/* Everything that came before what is malformed has been told. */
+/* Calls the events in order. After a failure, those before the malformed part were called. */
 int trace_decode(const void *data, size_t len, const struct trace_events *events, void *arg,
                  struct err *err);

@@ -7,7 +7,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-static char *chosen; /* from guard_without(), which overrides the variable */
+static char *chosen; /* from guard_environment() */
 static bool is_chosen;
 
 void guard_environment(char *const *env)

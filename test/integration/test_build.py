@@ -130,7 +130,7 @@ class Builder(Context):
     def test_the_machines_own_programs_are_not_the_engines(self):
         self.write(Dockerfile="FROM host\nRUN true\n")
         done = self.assert_exit(self.build("-t", self.name), 7)
-        self.assertIn("has no image 'host'", done.err.decode())
+        self.assertIn("FROM host: not available on engine", done.err.decode())
         self.assertIn("--engine native", done.err.decode())
 
     def test_secrets_are_refused_not_forgotten(self):

@@ -1,4 +1,4 @@
-"""The daemon: started when needed, one a root, gone without taking anything along."""
+"""The daemon: starts when needed, one per root, and its end harms no sandbox."""
 import os
 import signal
 import socket
@@ -12,10 +12,10 @@ from ripcord_test import Config, TestCase, alive, alone, describe, wait_until
 
 
 class NoTcp(TestCase):
-    """Nobody reaches the API through an address that was not asked for; test_listen.py has those that were."""
+    """The daemon listens on no address by default; test_listen.py tests configured ones."""
 
     def listening(self):
-        """Inodes of TCP sockets of this network namespace that listen."""
+        """Inodes of the listening TCP sockets of this network namespace."""
         found = set()
         for name in ("tcp", "tcp6"):
             for line in Path(f"/proc/net/{name}").read_text(encoding="ascii").splitlines()[1:]:
@@ -37,10 +37,10 @@ class NoTcp(TestCase):
 
 
 class InputOfTheDead(TestCase):
-    """What a daemon had of a command's input goes with it, and that is told."""
+    """When the daemon dies, input that it had not passed on is lost, and the record says so."""
 
     def test_input_that_was_cut_is_told(self):
-        """By the record too, however long before its line the kernel closes the dead daemon's pipe."""
+        """The record says it too, even if the kernel closes the dead daemon's pipe long before its connection."""
         self.root.ok("up", "a")
         for _ in range(10):
             self.assertIn("input was truncated", self.cut()["message"] or "")
@@ -86,7 +86,7 @@ class Start(TestCase):
         daemon = self.root.daemon_pid()
         self.assertEqual(self.root.wait_clean(), {})
         self.assertEqual(self.root.processes(), [daemon])
-        wait_until(lambda: not any(f.startswith("state/trash/") for f in self.root.files()), 30, "an empty trash")
+        wait_until(lambda: not any(f.startswith("state/trash/") for f in self.root.files()), 30, "an empty delete queue")
         first = self.root.snapshot()
         running = [self.root.popen("run", "--", "true") for _ in range(20)]
         self.assertEqual([p.wait(180) for p in running], [0] * 20)

@@ -1,4 +1,4 @@
-"""What a sandbox is on Docker and Podman: its hardening as the engine and the kernel see it, its names, its options."""
+"""A sandbox on Docker and Podman: hardening as the engine and the kernel see it, names and options."""
 import json
 import time
 from urllib.parse import quote
@@ -26,7 +26,7 @@ class Box(TestCase):
             self.assertIn(word, done.err.decode())
 
     def actions(self, container, since):
-        """What the engine says has happened to it."""
+        """The engine's events about the container."""
         query = quote(json.dumps({"container": [container]}))
         told = self.engine.api("GET", f"/events?since={since}&until={time.time() + 1}&filters={query}").body
         return [json.loads(line)["Action"] for line in told.splitlines()]
@@ -121,7 +121,7 @@ class Box(TestCase):
         reply = self.engine.api("POST", f"/containers/create?name={self.prefix}-a", {"Image": "ripcord/default", "Cmd": ["true"]})
         self.assertEqual(reply.status, 201, reply)
         try:
-            self.refused(4, "up", "a", words=[f"'{self.prefix}-a' is taken", "docker.prefix"])
+            self.refused(4, "up", "a", words=[f"'{self.prefix}-a': already in use", "docker.prefix"])
             self.assertEqual(self.engine.labelled(f"ripcord.root={self.root.root_id}"),
                              {"containers": [], "volumes": [], "networks": []})
         finally:

@@ -1,4 +1,4 @@
-"""Volumes and the network of the Docker engine: made once, never assumed, and what fails is said (findings 1 and 3)."""
+"""Volumes and the network of the Docker engine: created once, always checked, failures reported (findings 1 and 3)."""
 import itertools
 import json
 import os
@@ -19,7 +19,7 @@ def networks(engine, name):
 
 
 class EnsureTest(TestCase):
-    """A root whose objects have names of their own, so that nobody else's test sees them."""
+    """A root whose objects have unique names, so that other tests do not see them."""
 
     def setUp(self):
         self.prefix = f"t{os.getpid()}x{next(NUMBERS)}"
@@ -41,7 +41,7 @@ class EnsureTest(TestCase):
                 self.engine.api("DELETE", f"/volumes/{self.prefix}-cache-{name}?force=1")
 
     def left(self, root):
-        """What of a root is on the engine; shared caches and the network stay and are left out."""
+        """The objects of a root on the engine, without shared caches and the network, which stay."""
         found = self.engine.labelled(f"ripcord.root={root.root_id}")
         shared = self.engine.labelled(f"ripcord.shared={self.prefix}")
         return {kind: [n for n in names if n not in shared[kind]] for kind, names in found.items()}
@@ -54,7 +54,7 @@ class EnsureTest(TestCase):
 class Caches(EnsureTest):
 
     def block(self, tool):
-        """A file where the engine would make the folder of a shared cache: its create fails, in its own words."""
+        """Puts a file where the engine creates the folder of a shared cache, so that the create fails."""
         path = self.engine.place / "data" / "volumes" / f"{self.prefix}-cache-{tool}"
         path.write_text("", encoding="ascii")
         self.addCleanup(path.unlink)
@@ -70,13 +70,13 @@ class Caches(EnsureTest):
         self.assertIn(f"{self.engine.kind} says", told[0])
         self.assertRegex(told[0], "not a directory|file exists")
         shown = self.root.ok("show", "a").text
-        self.assertIn("it has no cache 'pip'", shown)
-        self.assertIn("it has no cache 'pip'", self.log())
+        self.assertIn("cache 'pip' is missing", shown)
+        self.assertIn("cache 'pip' is missing", self.log())
         self.assertIn("warning:", self.root.ok("up", "a").err.decode())
         self.assertEqual(self.shell("a", "echo ${PIP_CACHE_DIR-none} $NPM_CONFIG_CACHE").split(), ["none", "/cache/npm"])
         self.root.kill_daemon()
         self.root.start()
-        wait_until(lambda: "it has no cache 'pip'" in self.root.ok("show", "a").text, 30, "a new daemon to know it")
+        wait_until(lambda: "cache 'pip' is missing" in self.root.ok("show", "a").text, 30, "a new daemon to know it")
 
     def test_cache_ready_is_not_logged_on_failure(self):
         self.block("pip")
@@ -91,7 +91,7 @@ class Caches(EnsureTest):
         self.root.start()
         done = self.root.run("up", "a", "--cache", "pip=shared")
         self.assertNotEqual(done.code, 0, done)
-        self.assertIn("cache 'pip' is required and cannot be made", done.err.decode())
+        self.assertIn("cache 'pip' is required (cache.required) and cannot be created", done.err.decode())
         self.assertIn(f"{self.engine.kind} says", done.err.decode())
         self.assertEqual(self.left(self.root), {"containers": [], "volumes": [], "networks": []})
         self.assertEqual(self.root.sandboxes(), [])
@@ -169,7 +169,7 @@ class Network(EnsureTest):
 
 @only_on("docker", "podman")
 class BrokenNetwork(TestCase):
-    """On an engine of its own, which cannot make another network."""
+    """Uses its own engine, which cannot create another network."""
 
     def test_network_daemon_error_is_an_error(self):
         kind = type(Config.backend)

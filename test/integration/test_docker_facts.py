@@ -1,4 +1,4 @@
-"""What real engines answer, through our client's table: each row of the facts sheet, on Docker and on Podman.
+"""The answers of real engines and their classification (src/dockerapi/error-classes.c), on Docker and on Podman.
 
 A row is a call and what must become of it on either engine: "ok", or the code and reason of the error. Names in
 braces are the objects of the scene that every table has: {run} a running container, {made} one that was never
@@ -28,7 +28,7 @@ def program():
 
 
 def call(host, *args, prefix=(), seconds=60, stdin=subprocess.DEVNULL, **kwargs):
-    """One run of docker-call; what it says, decoded."""
+    """Runs docker-call and decodes its output."""
     env = {**os.environ, "DOCKER_CALL_SECONDS": str(seconds)}
     argv = [*prefix, program(), host, *(json.dumps(a) if isinstance(a, (dict, list)) else a for a in args)]
     done = subprocess.run(argv, stdin=stdin, capture_output=True, env=env, timeout=seconds + 60, check=False, **kwargs)
@@ -56,7 +56,7 @@ def tar_of(size, name="file"):
 
 
 class Scene(unittest.TestCase):
-    """Objects for the tables; gone afterwards."""
+    """Objects for the tables; removed afterwards."""
 
     def setUp(self):
         program()
@@ -94,7 +94,7 @@ class Scene(unittest.TestCase):
         self.must("POST", f"/containers/{self.names['paused']}/pause")
 
     def fill(self, value):
-        """The names of the scene put in."""
+        """Fills in the names of the objects."""
         text = json.dumps(value)
         for name, full in self.names.items():
             text = text.replace("{%s}" % name, full)
@@ -301,7 +301,7 @@ class Tables(Scene):
         self.assertFalse(said["ok"], said)
 
     def test_removal_in_progress(self):
-        """Two that remove the same: one wins, the other is told so, or that it is gone."""
+        """Two removals of one object: one wins, the other gets 'in progress' or 'not found'."""
         seen = set()
         for i in range(6):
             name = f"{self.names['new']}-{i}"
@@ -350,7 +350,7 @@ class Tables(Scene):
 
 @only_on("docker", "podman")
 class Unavailable(unittest.TestCase):
-    """An engine that is not there, not ours, not awake, or full."""
+    """An engine that is missing, forbidden, hanging or full."""
 
     def setUp(self):
         program()
@@ -368,16 +368,16 @@ class Unavailable(unittest.TestCase):
         path = self.engine.place / "stale.sock"
         with socket.socket(socket.AF_UNIX) as s:
             s.bind(str(path))
-        self.expect(call(f"unix://{path}", "open"), "engine", "not running", "Start it")
+        self.expect(call(f"unix://{path}", "open"), "engine", "not running", "Start the engine")
 
     def test_no_permission(self):
-        self.expect(call(self.engine.host, "open", user=65534, group=65534), "denied", "no permission", "usermod -aG docker")
+        self.expect(call(self.engine.host, "open", user=65534, group=65534), "denied", "permission denied", "usermod -aG docker")
 
     def test_hung_killed_and_restarted(self):
         with type(self.engine)(image=False) as engine:
             engine.kill(19)  # SIGSTOP
             since = time.monotonic()
-            self.expect(call(engine.host, "open", seconds=1), "timeout", "takes connections but did not answer within 1")
+            self.expect(call(engine.host, "open", seconds=1), "timeout", "accepts connections but did not answer within 1")
             self.assertLess(time.monotonic() - since, 30)
             engine.kill(18)  # SIGCONT
             engine.kill()
@@ -386,7 +386,7 @@ class Unavailable(unittest.TestCase):
             self.assertTrue(call(engine.host, "open")["ok"])
 
     def test_killed_while_we_wait(self):
-        """`wait` has answered 200 by then: an answer without its end is never an answer."""
+        """`wait` has already answered 200: an incomplete answer must be an error."""
         with type(self.engine)() as engine:
             made = engine.api("POST", "/containers/create?name=facts", box()).json()["Id"]
             engine.api("POST", f"/containers/{made}/start")
@@ -406,7 +406,7 @@ class Unavailable(unittest.TestCase):
                                (f"/containers/{made}/start", None)):
                 said = call(engine.host, "POST", path, *([body] if body else []))
                 if not said["ok"]:
-                    self.expect(said, "limit", "no space left on device", "data folder is full")
+                    self.expect(said, "limit", "no space left on device", "more disk space")
                     self.assertEqual(said["reason"], "disk_full")
                     break
             else:
@@ -431,7 +431,7 @@ class OwnDocker(unittest.TestCase):
 @only_on("docker")
 @serial("tls")
 class AcrossTheNetwork(TestCase):
-    """An engine behind TLS: verified both ways, calls, streams and a whole sandbox."""
+    """An engine behind TLS: verification in both directions, calls, streams and a whole sandbox."""
 
     def setUp(self):
         super().setUp()
@@ -476,7 +476,7 @@ class AcrossTheNetwork(TestCase):
 
 
 def docker_with_tls():
-    """A dockerd on a TCP port that wants certificates; `address` is where this machine finds it."""
+    """A dockerd on a TCP port that requires certificates; `address` is its address for this machine."""
     engine = engines.Docker(outside=True)
     engine.address = f"10.213.{engine.number}.2"
     engine.start()
@@ -492,7 +492,7 @@ def docker_with_tls():
 
 
 def make_certificates(place, address):
-    """A CA with a server's and a client's certificate."""
+    """Creates a CA with a server and a client certificate."""
     place.mkdir()
     new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     signed = ["-CA", "ca.pem", "-CAkey", "ca-key.pem"]
@@ -505,7 +505,7 @@ def make_certificates(place, address):
 
 
 def fill_up(path):
-    """Takes every byte that the file system has, the small gaps too."""
+    """Fills the file system completely, small gaps too."""
     with open(path, "wb", buffering=0) as f:
         for size in (1 << 20, 1 << 12, 1):
             try:
@@ -516,7 +516,7 @@ def fill_up(path):
 
 
 def tempfile_of(data):
-    """An unnamed file that holds the bytes, for reading."""
+    """An unnamed file with these bytes, for reading."""
     f = open(os.memfd_create("facts"), "r+b")
     f.write(data)
     f.seek(0)
@@ -534,7 +534,7 @@ def demultiplex(data):
 
 
 def together(functions):
-    """Calls all at once; their results."""
+    """Runs all calls at once and returns their results."""
     results = [None] * len(functions)
 
     def run(i):

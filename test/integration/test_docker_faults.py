@@ -1,4 +1,4 @@
-"""A Docker or Podman that dies, hangs, fills up or is changed by others: each has its own error, and nothing is leaked."""
+"""A Docker or Podman that dies, hangs, fills up or is changed by others: each case has its own error, and nothing leaks."""
 import os
 import signal
 import time
@@ -141,7 +141,7 @@ class EngineIsFull(FaultTest):
 
 @only_on("docker", "podman")
 class Outside(FaultTest):
-    """What others do with the engine's own tools."""
+    """Changes that other users make with the engine's own tools."""
 
     def test_image_removed_under_us(self):
         engine = self.own_engine()

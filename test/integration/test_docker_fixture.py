@@ -1,4 +1,4 @@
-"""The engines that the Docker tests stand on leave nothing behind, whatever happened to them."""
+"""The engines of the Docker tests leave nothing behind, in every case."""
 import os
 import unittest
 from pathlib import Path
@@ -8,7 +8,7 @@ from ripcord_test import Config, only_on
 
 
 def traces(engine):
-    """What is left of an engine in the kernel and on disk."""
+    """Remains of an engine in the kernel and on disk."""
     mounts = [l for l in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines() if engine.name in l]
     cgroups = [path for path, _, _ in os.walk("/sys/fs/cgroup") if engine.name in path]
     return [*engine.processes(), *mounts, *cgroups, *Path("/run/netns").glob(engine.name), *filter(Path.exists, [engine.place])]

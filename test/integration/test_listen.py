@@ -1,4 +1,4 @@
-"""The API over TCP: nothing without the token, nothing for a page of another site, and no way to it from a sandbox."""
+"""The API over TCP: refused without the token, for pages of other sites, and from sandboxes."""
 import ctypes
 import json
 import os
@@ -42,7 +42,7 @@ class Tcp(TestCase):
             return read_all(s)
 
     def ask(self, method="GET", target="/healthz", body=b"", **fields):
-        """With the token and the right host, unless told otherwise; None leaves a field out."""
+        """Sends the token and the right host by default; None leaves a header out."""
         given = {"Host": self.address, "Authorization": f"Bearer {self.token()}", "Connection": "close"}
         if body:
             given.update({"Content-Type": "application/json", "Content-Length": str(len(body))})
@@ -52,7 +52,7 @@ class Tcp(TestCase):
 
 
 @only_on("native")
-class Gate(Tcp):
+class Auth(Tcp):
     def test_nothing_without_the_token(self):
         token = self.token()
         self.assertEqual(self.ask().status, 200)
@@ -63,7 +63,7 @@ class Gate(Tcp):
             self.assertIn("Bearer", reply.headers["www-authenticate"])
 
     def test_every_way_in_is_shut(self):
-        """Whatever is asked for, and before a body is waited for."""
+        """For every route, and before the body is read."""
         upgrade = {"Connection": "Upgrade", "Upgrade": "ripcord-exec/1"}
         for method, target, more in (("GET", "/", {}), ("GET", "/v1/nothing", {}), ("OPTIONS", "/v1/sandboxes", {}),
                                      ("PUT", "/v1/sandboxes/a", {"Content_Length": "1000000"}), ("POST", "/v1/run", upgrade),
@@ -90,7 +90,7 @@ class Gate(Tcp):
         self.assertEqual(self.ask(Origin=f"http://{self.address}", Sec_Fetch_Site="same-origin").status, 200)
 
     def test_bad_bytes(self):
-        """What the unix socket refuses is refused here, with the token and without."""
+        """Requests that the unix socket refuses are refused here too, with and without the token."""
         good = f"Host: {self.address}\r\nAuthorization: Bearer {self.token()}".encode()
         for name, request in REFUSED + [(n, PUT + c) for n, c in REFUSED_CHUNKS]:
             for form in (request, request.replace(b"Host: x", good)):
@@ -107,7 +107,7 @@ class Gate(Tcp):
         wait_until(lambda: any(b"without a valid token" in text for _, text in self.root.logs()), 10, "a line in the log")
 
     def test_no_connection_left_for_others(self):
-        """Those who hold all connections here take none from the unix socket, and are gone in time themselves."""
+        """Clients that hold all TCP connections do not block the unix socket, and are disconnected in time."""
         held = [socket.create_connection(self.peer, timeout=20) for _ in range(300)]
         self.assertEqual(self.root.get("/healthz"), {"status": "ok"})
         self.assertEqual(parse_reply(read_all(held[-1])).status, 429)
@@ -201,7 +201,7 @@ class Addresses(TestCase):
 @needs("routed network")
 @serial("network")
 class FromInside(Tcp):
-    """The one case where an address leads from a sandbox to the machine: what is open to the network."""
+    """Network `open` is the only mode in which a sandbox can reach an address of the machine."""
     listen = "http.listen: 0.0.0.0:0\nhttp.remote: yes\n"
 
     def test_no_sandbox_reaches_it(self):
@@ -247,7 +247,7 @@ c.sendall(b"hello")
 
 @only_on("docker", "podman")
 class FromContainer(Tcp):
-    """No rules of ours stand there: containers reach the machine, and the daemon hangs up on them. The engine's bridge is in a
+    """Docker has no network rules of ours: containers reach the machine, and the daemon refuses their connections. The engine's bridge is in a
     network namespace of its own, and so the daemon has to be: that is the machine here."""
     listen = "http.listen: 0.0.0.0:0\nhttp.remote: yes\n"
 
@@ -261,7 +261,7 @@ class FromContainer(Tcp):
         self.root.ok("ls", preexec_fn=self.move)
 
     def move(self):
-        """In the process that starts the daemon; /sys shows the interfaces of where it was mounted."""
+        """Runs in the process that starts the daemon. /sys shows the interfaces of the namespace that mounted it."""
         self.libc.setns(os.open(f"/run/netns/{Config.backend.name}", os.O_RDONLY), 0x40000000)  # CLONE_NEWNET
         self.libc.unshare(0x20000)  # CLONE_NEWNS
         self.libc.mount(None, b"/", None, 0x44000, None)  # MS_REC | MS_PRIVATE

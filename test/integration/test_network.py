@@ -159,12 +159,12 @@ class Closed(NetworkCase):
         self.root.ok("up", "a")
         (engine,) = [e for e in self.root.get("/v1/engines")["engines"] if e["default"]]
         said = self.assertNotIn if "network_packages" in engine["capabilities"] else self.assertIn
-        said("as 'none'", self.root.ok("show", "a").text)
-        said("as 'none'", " ".join(self.root.ok("show", "a", "--json").json()["warnings"]))
+        said("as with 'none'", self.root.ok("show", "a").text)
+        said("as with 'none'", " ".join(self.root.ok("show", "a", "--json").json()["warnings"]))
         wait_until(lambda: self.root.ok("show", "a", "--json").json().get("registry") == "socket", 10,
                    "the nearer way to be taken: the engines of tests are on this machine")
         self.root.ok("up", "b", "--network", "none")
-        self.assertNotIn("as 'none'", self.root.ok("show", "b").text)
+        self.assertNotIn("as with 'none'", self.root.ok("show", "b").text)
         self.assertNotIn("registry", self.root.ok("show", "b", "--json").json())
 
 

@@ -352,7 +352,7 @@ class Faults(PackagesCase):
         result = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --retries 0 --timeout 20 demo", timeout=20)
         self.assertNotEqual(result.code, 0)
         shown = " ".join(self.root.get("/v1/sandboxes/a")["warnings"])
-        self.assertIn("package cache does not run", shown)
+        self.assertIn("package cache is not running", shown)
         self.assertIn("nonsense", shown)
 
     def test_cache_required(self):

@@ -26,7 +26,7 @@ struct conn {
     SSL *ssl;
 };
 
-/* Ready, or the test is over. */
+/* Waits until the descriptor is ready. False: the test has ended. */
 static bool wait_ready(struct fake *f, struct conn *c, short events)
 {
     struct pollfd p[] = {{.fd = c->fd, .events = events}, {.fd = f->stop[0], .events = POLLIN}};
@@ -63,7 +63,7 @@ static void note(struct fake *f, const char *data, size_t len)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* How many bytes of body are still to come after `head`, of which `have` are there. */
+/* The number of body bytes that are missing; `have` bytes are there. */
 static bool body_is_whole(const char *head, size_t head_len, size_t have)
 {
     const char *length = strcasestr(head, "Content-Length: ");
@@ -159,7 +159,7 @@ static void start(struct fake *f, const struct act *acts, size_t n)
 {
     sigset_t pipe;
 
-    /* SSL_write would raise it when a client has gone. */
+    /* SSL_write() raises SIGPIPE when a client has disconnected. */
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, NULL);

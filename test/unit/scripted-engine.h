@@ -1,7 +1,7 @@
 /*
- * A scripted engine for tests: one thread, one act for each connection in turn. It reads the
- * request as the act says, sends the act's bytes and closes, hangs or resets. A connection beyond
- * the script is closed at once.
+ * A scripted engine for tests. One thread plays one act for each connection, in order: it reads the
+ * request, sends the bytes of the act, and then closes, hangs or resets. Further connections are
+ * closed at once.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ enum act_kind {
     ACT_STAY,  /* the same, but the connection stays open until the test ends */
     ACT_EARLY, /* the head only, then the bytes, then close with the rest unread */
     ACT_DEAF,  /* the head only, then the bytes; neither reads nor closes */
-    ACT_ECHO,  /* whole request, the bytes, then all that comes is sent back until its end */
+    ACT_ECHO,  /* whole request, the bytes, then sends all input back until its end */
 };
 
 struct act {
@@ -26,7 +26,7 @@ struct act {
 };
 
 struct fake {
-    struct docker_endpoint endpoint; /* of it; certs is the client's folder */
+    struct docker_endpoint endpoint; /* of this engine; certs is the client's folder */
     int listener;
     int stop[2]; /* pipe: closing its write end ends everything */
     pthread_t thread;
@@ -34,17 +34,17 @@ struct fake {
     size_t n;
     void *tls; /* SSL_CTX, or NULL */
     pthread_mutex_t lock;
-    struct buf seen; /* all requests, as they came */
+    struct buf seen; /* all requests, unchanged */
     int held[8];     /* connections that stay */
     size_t n_held;
 };
 
-/* In `folder`, which must exist; where NULL: TCP on a free port of 127.0.0.1. */
+/* Listens on a socket in `folder`, which must exist. NULL: TCP on a free port of 127.0.0.1. */
 void fake_start(struct fake *f, const char *folder, const struct act *acts, size_t n);
-/* TCP with TLS: folder/server.pem, server-key.pem; client_ca: clients must show a certificate of
- * it, or NULL. */
+/* Listens on TCP with TLS (folder/server.pem, server-key.pem). client_ca: clients must present a
+ * certificate of this CA; NULL: they need none. */
 void fake_start_tls(struct fake *f, const char *folder, const char *client_ca,
                     const struct act *acts, size_t n);
 void fake_stop(struct fake *f);
-/* Whether the requests so far hold the text. */
+/* Whether the requests so far contain the text. */
 bool fake_saw(struct fake *f, const char *text);

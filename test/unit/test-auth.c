@@ -1,4 +1,4 @@
-/* Who may ask over TCP: addresses, the token and its file, hosts and origins. */
+/* Authentication over TCP: addresses, the token and its file, hosts and origins. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -10,11 +10,11 @@
 #include "lib/base/xalloc.h"
 #include "tap.h"
 
-static char folder[] = "/tmp/test-gate-XXXXXX";
+static char folder[] = "/tmp/test-auth-XXXXXX";
 
 static const char *fresh_folder(void)
 {
-    snprintf(folder, sizeof(folder), "/tmp/test-gate-XXXXXX");
+    snprintf(folder, sizeof(folder), "/tmp/test-auth-XXXXXX");
     return mkdtemp(folder);
 }
 
@@ -177,7 +177,7 @@ static void close_auth(void)
     remove_folder();
 }
 
-/* Pairs of name and value, up to NULL. */
+/* Pairs of name and value, ended by NULL. */
 static int ask(const char *const *fields)
 {
     struct http_head h = {.method = "GET", .target = "/"};

@@ -1,4 +1,4 @@
-/* ripcord.yaml: values, sources, and what is refused with its line. */
+/* ripcord.yaml: values, their sources, deprecated keys, and errors that name the line. */
 #include <stdlib.h>
 #include <unistd.h>
 

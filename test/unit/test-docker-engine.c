@@ -1,7 +1,7 @@
 /*
- * The Docker engine without Docker: what it asks for (hardening, archive), and its ensure
- * operations against a model of an engine that allows what the real ones allow: networks of the
- * same name, an answer to "create" that is an old volume, words instead of codes.
+ * The Docker engine without Docker. Tests the content of its requests (hardening, archive), and its
+ * ensure operations against a model of an engine with the habits of real ones: several networks of
+ * one name, "create" that answers with an old volume, messages instead of codes.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,10 +32,10 @@ struct model {
     pthread_mutex_t lock;
     json_t *networks, *volumes; /* arrays of documents */
     unsigned creates;           /* calls of networks/create and volumes/create */
-    int refuse;                 /* status for each create; 0: none */
+    int refuse;                 /* status of every create; 0: create succeeds */
     const char *words;          /* its body */
-    bool unique;                /* as Podman: a second network of one name is refused */
-    unsigned visits;            /* connections under way */
+    bool unique;                /* like Podman: refuses a second network of one name */
+    unsigned visits;            /* open connections */
 };
 
 static void reply(int fd, int status, const char *body)
@@ -133,7 +133,7 @@ struct visit {
     int fd;
 };
 
-/* The whole head, then Content-Length bytes, in `text`; where the body begins, or NULL. */
+/* Reads the whole head and Content-Length bytes into `text`. Returns the body, or NULL. */
 static const char *read_request(int fd, char *text)
 {
     const char *end = NULL, *length;
@@ -152,7 +152,7 @@ static const char *read_request(int fd, char *text)
     return end + 4;
 }
 
-/* One request a connection. */
+/* Each connection has one request. */
 static void *serve(void *arg)
 {
     struct visit *v = arg;
@@ -293,7 +293,7 @@ static void *call_ensure(void *arg)
     return NULL;
 }
 
-/* From two roots at once, each with its own memory, as two daemons would. */
+/* From two roots at once, each with its own cache, like two daemons. */
 static void race(struct model *m, enum docker_flavour flavour)
 {
     struct docker_engine *d[2] = {engine_up(m, "aaaaaaaaaaaaaaaa", flavour),
@@ -340,7 +340,7 @@ TEST(the_same_where_names_are_unique)
     model_down(&m);
 }
 
-/* What a maker that was killed between its two steps leaves. */
+/* The state after a process was killed between create and list. */
 TEST(doubles_are_removed_and_the_oldest_stays)
 {
     struct docker_engine *d;
@@ -379,7 +379,7 @@ TEST(success_is_remembered_until_it_is_forgotten)
 
         CHECK(network(d, &id, NULL) == 0);
         if (i == 0)
-            forget_networks(&m); /* nobody noticed yet */
+            forget_networks(&m); /* the cache does not know it yet */
         if (i == 1)
             ensured_forget(&d->ensured, "network", "ripcord-net");
         CHECK(m.creates == (i < 2 ? 1U : 2U));
@@ -401,7 +401,7 @@ TEST(a_broken_engine_is_not_an_existing_network)
     d = engine_up(&m, "aaaaaaaaaaaaaaaa", DOCKER_FLAVOUR_DOCKER);
     CHECK(network(d, &id, &err) < 0 && !id);
     CHECK(strstr(err.msg, "iptables failed") && strstr(err.msg, "network 'ripcord-net'"));
-    m.refuse = 0; /* failure is not remembered */
+    m.refuse = 0; /* failures are not cached */
     CHECK(network(d, &id, NULL) == 0);
     free(id);
     engine_down(d);
@@ -462,7 +462,7 @@ TEST(an_old_volume_of_somebody_else_is_not_taken)
     model_down(&m);
 }
 
-/* ---- what a container is made from ---- */
+/* ---- the body of a create ---- */
 
 static void request_init(struct sandbox_request *req)
 {
@@ -522,7 +522,7 @@ TEST(every_hardening_option_is_set)
     CHECK(number_of(host, "Memory") == (json_int_t)MIB(512));
     CHECK(number_of(host, "MemorySwap") == (json_int_t)MIB(512));
     CHECK(number_of(host, "PidsLimit") == 77);
-    CHECK(number_of(host, "NanoCpus") == 2000000000); /* no more than there are */
+    CHECK(number_of(host, "NanoCpus") == 2000000000); /* not more than the machine has */
     CHECK(strstr(text, "{\"Hard\":0,\"Name\":\"core\",\"Soft\":0}"));
     CHECK(strstr(text, "{\"Hard\":20000,\"Name\":\"nofile\",\"Soft\":20000}"));
     CHECK(strstr(text, "\"/tmp\":\"rw,nosuid,nodev,exec,size=1048576,mode=1777\""));
@@ -625,7 +625,8 @@ TEST(cache_modes_and_variables_of_a_spec)
     CHECK_STR(cache_group_of(&spec, pip), "");
     cache_variables(&spec, all_but_npm, NULL, &env);
     CHECK(strv_contains(env, "GOCACHE=/cache/go/build"));
-    CHECK(!strv_contains(env, "PIP_CACHE_DIR=/cache/pip")); /* set by the user, in small letters */
+    CHECK(!strv_contains(
+        env, "PIP_CACHE_DIR=/cache/pip")); /* the user has set the lower-case variable */
     CHECK(!strv_contains(env, "UV_CACHE_DIR=/cache/uv"));
     CHECK(!strv_contains(env, "NPM_CONFIG_CACHE=/cache/npm"));
     CHECK(cache_owner(&spec) == 0);

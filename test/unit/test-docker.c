@@ -1,7 +1,7 @@
 /*
- * The Engine API client against a scripted engine. What real engines say is asked by
- * test/integration/test_docker_facts.py; here is what they hopefully never do: hang, break off,
- * send too much, send rubbish.
+ * The Engine API client against a scripted engine that misbehaves: it hangs, breaks connections,
+ * sends too much or sends garbage. test/integration/test_docker_facts.py tests the answers of real
+ * engines.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "dockerapi/error-classes.h"
 #include "dockerapi/demux.h"
+#include "dockerapi/error-classes.h"
 #include "dockerapi/events.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
@@ -294,13 +294,13 @@ TEST(nobody_listens)
     close(listener);
     close(dirfd);
     CHECK(open_at(text, 1000, &err) == -ERR_ENGINE);
-    CHECK(strstr(err.msg, "not running") && strstr(err.hint, "Start it"));
+    CHECK(strstr(err.msg, "not running") && strstr(err.hint, "Start the engine"));
     err_done(&err);
     CHECK(open_at("tcp://127.0.0.1:1", 1000, &err) == -ERR_ENGINE);
     CHECK(strstr(err.msg, "not running"));
 }
 
-/* Connecting as another user, in a child: its exit status says how it went. */
+/* Connects as another user in a child process, whose exit status is the result. */
 static int code_as_nobody(const char *text)
 {
     int status = -1;
@@ -341,7 +341,7 @@ TEST(hung_engine_is_a_timeout_in_time)
     began = time_mono();
     CHECK(open_at(text, 200, &err) == -ERR_TIMEOUT);
     CHECK(time_mono() - began >= 190 * USEC_PER_MSEC && time_mono() - began < 15 * USEC_PER_SEC);
-    CHECK(strstr(err.msg, "takes connections but did not answer within 2"));
+    CHECK(strstr(err.msg, "accepts connections but did not answer within 2"));
     CHECK(err.hint);
 }
 
@@ -358,7 +358,7 @@ TEST(full_backlog_is_a_timeout_in_time)
     for (int i = 0; i < 4; i++)
         unix_connect(dirfd, "full.sock", SOCK_STREAM | SOCK_NONBLOCK, &waiting[i], NULL);
     CHECK(open_at(text, 150, &err) == -ERR_TIMEOUT);
-    CHECK(strstr(err.msg, "takes no connection in time"));
+    CHECK(strstr(err.msg, "timed out while connecting"));
     for (int i = 0; i < 4; i++)
         fd_close(waiting[i]);
 }
@@ -411,7 +411,7 @@ TEST(open_podman)
     CHECK(r == 0 && d->flavour == DOCKER_FLAVOUR_PODMAN);
 }
 
-/* Docker 29.0 offers 1.52 and refuses all below 1.44: our own highest must be what is asked. */
+/* Docker 29.0 offers 1.52 and refuses versions below 1.44: we must request our own highest. */
 TEST(open_docker_29)
 {
     static const struct act acts[] = {{ACT_REPLY, PING("1.52", ""), 0},
@@ -453,7 +453,7 @@ TEST(open_refuses_an_old_engine)
 
     fake_stop(&f);
     CHECK(r == -ERR_UNSUPPORTED);
-    CHECK(strstr(err.msg, "offers API 1.39; at least 1.40 is needed") &&
+    CHECK(strstr(err.msg, "API 1.39 is too old (at least 1.40 is needed)") &&
           strstr(err.hint, "Docker 19.03"));
 }
 
@@ -754,7 +754,7 @@ TEST(upload_of_memory_and_of_a_file)
     CHECK(u.r == 0 && u.reply.status == 200);
 }
 
-/* The engine answers and closes (or does not even close) with our bytes unread: its words count. */
+/* The engine answers before it has read all bytes: its answer is the result. */
 TEST(upload_refused_early)
 {
     static const struct act acts[] = {{ACT_EARLY, NO_SPACE, 0}, {ACT_DEAF, NO_SPACE, 0}};
@@ -798,7 +798,7 @@ TEST(upload_to_an_engine_that_hangs)
     CHECK(t.r == -ERR_TIMEOUT && t.reply.reason == DOCKER_SILENT);
 }
 
-/* Our own end of an upload is not the engine's fault. */
+/* A failing source of an upload is not an error of the engine. */
 TEST(upload_from_a_source_that_fails)
 {
     static const struct act act = {ACT_REPLY, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 0};
@@ -814,7 +814,7 @@ TEST(upload_from_a_source_that_fails)
     close(pipes[0]);
     close(pipes[1]);
     CHECK(u.r == -ERR_TIMEOUT);
-    CHECK(strstr(u.err.msg, "what is to be sent"));
+    CHECK(strstr(u.err.msg, "reading the source"));
 }
 
 TEST(download_goes_to_the_descriptor)
@@ -859,7 +859,7 @@ static struct tried hijack(struct fake *f, struct docker_hijacked *ret)
     return t;
 }
 
-/* What comes until the end, after what came early. */
+/* Everything until the end of the stream, including the early bytes. */
 static void read_all(struct docker_hijacked *h, char *text, size_t size)
 {
     size_t have = MIN(h->early.len, size - 1);
@@ -1003,7 +1003,7 @@ TEST(stream_gives_lines_and_tells_its_end_from_a_cut)
     }
 }
 
-/* `wait` answers with its head at once and with the document at the end: in a loop it is polled. */
+/* `wait` sends the head at once and the document at the end, so an event loop polls it. */
 TEST(stream_can_be_polled)
 {
     static const struct act act = {
@@ -1024,7 +1024,7 @@ TEST(stream_can_be_polled)
         r = docker_stream_next(s, &past, &doc, NULL);
     }
     fake_stop(&f);
-    /* The line has no end yet, and the stream has not ended: nothing to tell. */
+    /* The line is not complete and the stream has not ended: there is no result yet. */
     CHECK(s && r == -ERR_TIMEOUT && !doc);
 }
 
@@ -1170,7 +1170,7 @@ TEST(every_reason_has_a_name_and_a_code)
     }
 }
 
-/* Seen when twenty containers were started at once; cannot be had from a real engine at will. */
+/* Seen when twenty containers started at once; a real engine cannot be made to do it on demand. */
 TEST(a_mount_that_podman_takes_away_again_is_a_matter_of_time)
 {
     static const char body[] = "{\"message\":\"mounting storage for container bee4: lstat "
@@ -1203,7 +1203,8 @@ TEST(long_words_are_matched_whole_and_shown_cut)
 
 /* ---- TLS ---- */
 
-/* A CA, a server's certificate for localhost and 127.0.0.1, a client's; in folder/NAME. */
+/* Creates a CA, a server certificate for localhost and 127.0.0.1, and a client certificate, in
+ * folder/NAME. */
 static const char *const make_certs =
     "set -e; cd \"$0\"; mkdir -p $1; cd $1; [ ! -e done ] || exit 0\n"
     "key='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2'\n"
@@ -1214,7 +1215,7 @@ static const char *const make_certs =
     "cert.pem\n"
     "touch done\n";
 
-/* The folder, in static memory of two; NULL when openssl(1) is not there. */
+/* The folder, in one of two static buffers; NULL: openssl(1) is not installed. */
 static const char *certs(const char *name)
 {
     static char paths[2][96];
@@ -1267,7 +1268,7 @@ TEST(tls_calls_and_hijacks)
     docker_close(d);
     _cleanup_tried_ struct tried t = hijack(&f, &h);
     if (t.r == 0) {
-        /* More than the buffers on the way hold: both directions must move at once. */
+        /* More than fits into the buffers on the way, so both directions must move at once. */
         memset(big, 'x', MIB(1));
         if (fork() == 0) {
             fd_write_all(h.fd, big, MIB(1));
@@ -1321,7 +1322,7 @@ TEST(tls_wrong_ca)
     r = open_tls(&f, b, NULL, &d, &err);
     fake_stop(&f);
     CHECK(r == -ERR_DENIED);
-    CHECK(strstr(err.msg, "not the one that is meant") && strstr(err.hint, "ca.pem"));
+    CHECK(strstr(err.msg, "certificate is not accepted") && strstr(err.hint, "ca.pem"));
 }
 
 TEST(tls_wrong_host)
@@ -1363,7 +1364,7 @@ TEST(tls_client_is_refused)
 
     if (!a || !b)
         SKIP("openssl is not installed");
-    /* Knows the server's CA and shows no certificate of its own. */
+    /* The client knows the server's CA but has no certificate of its own. */
     mixed = xasprintf("%s/mixed", temp_folder());
     ca = xasprintf("%s/ca.pem", a);
     link = xasprintf("%s/ca.pem", mixed);

@@ -187,7 +187,7 @@ def test_unknown_paths_methods_and_types(d):
 
 
 def head_and_document(d, method, path, body=None):
-    """The head's lines behind the status, and status with document."""
+    """The header lines, and the status with the document."""
     with d.send(method, path, body, "Connection: close\r\n") as s:
         head, data = split_reply(read_all(s))
     fields = [f for f in head.split("\r\n")[1:] if not f.lower().startswith(("date:", "content-length:"))]
@@ -198,7 +198,7 @@ DEPRECATED = ["Deprecation: true", 'Link: </v1/caches/packages>; rel="successor-
 
 
 def test_old_paths_answer_like_the_new_ones(d):
-    """The fake daemon has the routes; whether a package cache runs behind them makes no difference here."""
+    """Every answer is compared, errors too, so it does not matter whether a package cache runs."""
     for method, path, body in (("GET", "", None), ("GET", "/show", None), ("POST", "/verify", {"x": 1}),
                                ("POST", "/prune", {"kep": 1}), ("GET", "/nothing", None), ("PUT", "/show", None)):
         old, old_reply = head_and_document(d, method, "/v1/caches/registry" + path, body)
@@ -231,7 +231,7 @@ def test_old_configuration_keys_are_logged(d):
 
 
 def test_files(d):
-    """The fake's tree is an empty archive; what comes in is read to its end."""
+    """The fake engine's tree is an empty archive; it reads uploads to their end."""
     target, tar = "/v1/sandboxes/f/files?path=/home/agent", "Content-Type: application/x-tar\r\n"
     expect(d.call("GET", target), 404, "not_found", "'f'")
     expect(d.call("PUT", "/v1/sandboxes/f"), 201)
@@ -252,7 +252,7 @@ def test_files(d):
 
 
 def test_ports(d):
-    """Port 7 of the fake says one word and ends."""
+    """Port 7 of the fake engine sends one word and closes."""
     tcp = "Connection: Upgrade\r\nUpgrade: tcp\r\n"
     expect(d.call("PUT", "/v1/sandboxes/p"), 201)
     with d.send("GET", "/v1/sandboxes/p/ports/7", None, tcp) as s:

@@ -56,28 +56,28 @@ static bool auth_has_port(const char *host)
 }
 
 /* Browsers leave the port out of Host if it is 80. */
-static void auth_add_host(struct auth *g, const char *name)
+static void auth_add_host(struct auth *a, const char *name)
 {
     if (auth_has_port(name)) {
-        strv_add(&g->hosts, name);
+        strv_add(&a->hosts, name);
         return;
     }
-    strv_push(&g->hosts, xasprintf("%s%s", name, g->port));
-    if (STREQ(g->port, ":80"))
-        strv_add(&g->hosts, name);
+    strv_push(&a->hosts, xasprintf("%s%s", name, a->port));
+    if (STREQ(a->port, ":80"))
+        strv_add(&a->hosts, name);
 }
 
-static bool auth_is_our_host(const struct auth *g, const char *host)
+static bool auth_is_our_host(const struct auth *a, const char *host)
 {
-    for (char **h = g->hosts; h && *h; h++)
+    for (char **h = a->hosts; h && *h; h++)
         if (strcasecmp(*h, host) == 0)
             return true;
     return false;
 }
 
-static int auth_check_host(const struct auth *g, const char *host, struct err *err)
+static int auth_check_host(const struct auth *a, const char *host, struct err *err)
 {
-    if (host && auth_is_our_host(g, host))
+    if (host && auth_is_our_host(a, host))
         return 0;
     err_set(err, ERR_DENIED, "host '%.100s' is not accepted here", host ? host : "");
     err_hint(err, "Use the address that the daemon listens on, or add the host name to http.hosts "
@@ -100,68 +100,68 @@ static int auth_check_origin(const struct http_head *head, const char *host, str
     return 0;
 }
 
-static void auth_read_token(struct auth *g, uint64_t stamp)
+static void auth_read_token(struct auth *a, uint64_t stamp)
 {
-    struct api_token old = g->token;
+    struct api_token old = a->token;
 
-    g->stamp = token_load(g->config.state_dir, &g->token, NULL) < 0 ? 0 : stamp;
-    g->changed |= !g->stamp || !token_matches(&g->token, old.text);
+    a->stamp = token_load(a->config.state_dir, &a->token, NULL) < 0 ? 0 : stamp;
+    a->changed |= !a->stamp || !token_matches(&a->token, old.text);
     token_done(&old);
 }
 
-static void auth_check_file(struct auth *g)
+static void auth_check_file(struct auth *a)
 {
-    uint64_t stamp = token_stamp(g->config.state_dir);
+    uint64_t stamp = token_stamp(a->config.state_dir);
 
-    if (stamp != g->stamp)
-        auth_read_token(g, stamp);
+    if (stamp != a->stamp)
+        auth_read_token(a, stamp);
 }
 
-static bool auth_has_token(struct auth *g, const struct http_head *head)
+static bool auth_has_token(struct auth *a, const struct http_head *head)
 {
     static const char scheme[] = "Bearer ";
     const char *given = http_field_get(head, "authorization");
 
-    auth_check_file(g);
-    return g->stamp && given && strncasecmp(given, scheme, sizeof(scheme) - 1) == 0 &&
-           token_matches(&g->token, given + sizeof(scheme) - 1);
+    auth_check_file(a);
+    return a->stamp && given && strncasecmp(given, scheme, sizeof(scheme) - 1) == 0 &&
+           token_matches(&a->token, given + sizeof(scheme) - 1);
 }
 
 /* Each second allows one more refusal, up to TRIES_MAX. */
-static void auth_refill(struct auth *g)
+static void auth_refill(struct auth *a)
 {
-    uint64_t now = time_mono(), more = (now - g->tries_at) / USEC_PER_SEC;
+    uint64_t now = time_mono(), more = (now - a->tries_at) / USEC_PER_SEC;
 
     if (!more)
         return;
-    g->tries_at += more * USEC_PER_SEC;
-    g->tries_left = (unsigned)MIN(g->tries_left + more, (uint64_t)TRIES_MAX);
-    if (g->tries_refused && g->config.on_refused)
-        g->config.on_refused(g->config.arg, g->tries_refused);
-    g->tries_refused = 0;
+    a->tries_at += more * USEC_PER_SEC;
+    a->tries_left = (unsigned)MIN(a->tries_left + more, (uint64_t)TRIES_MAX);
+    if (a->tries_refused && a->config.on_refused)
+        a->config.on_refused(a->config.arg, a->tries_refused);
+    a->tries_refused = 0;
 }
 
-bool auth_tick(struct auth *g)
+bool auth_tick(struct auth *a)
 {
     bool changed;
 
-    auth_refill(g);
-    auth_check_file(g);
-    changed = g->changed;
-    g->changed = false;
+    auth_refill(a);
+    auth_check_file(a);
+    changed = a->changed;
+    a->changed = false;
     return changed;
 }
 
-static int auth_refuse_try(struct auth *g, bool given, struct err *err)
+static int auth_refuse_try(struct auth *a, bool given, struct err *err)
 {
-    auth_refill(g);
-    g->tries_refused++;
-    if (!g->tries_left) {
+    auth_refill(a);
+    a->tries_refused++;
+    if (!a->tries_left) {
         err_set(err, ERR_LIMIT, "too many requests without a valid token");
         err_hint(err, "Try again in a second, with the token.");
         return 429;
     }
-    g->tries_left--;
+    a->tries_left--;
     err_set(err, ERR_UNAUTHORIZED, given ? "invalid token" : "requests over TCP need a token");
     err_hint(err, "Send 'Authorization: Bearer TOKEN', or set RIPCORD_TOKEN for the command line. "
                   "Run 'ripcord token' on the daemon's machine to print it.");
@@ -171,49 +171,49 @@ static int auth_refuse_try(struct auth *g, bool given, struct err *err)
 int auth_tcp(void *auth, const struct http_head *head, struct err *err)
 {
     const char *host = http_field_get(head, "host");
-    struct auth *g = auth;
+    struct auth *a = auth;
     int status;
 
-    status = auth_check_host(g, host, err);
+    status = auth_check_host(a, host, err);
     if (!status)
         status = auth_check_origin(head, host, err);
     if (status)
         return status;
-    return auth_has_token(g, head) ? 0
-                                   : auth_refuse_try(g, http_field_get(head, "authorization"), err);
+    return auth_has_token(a, head) ? 0
+                                   : auth_refuse_try(a, http_field_get(head, "authorization"), err);
 }
 
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err)
 {
-    _cleanup_(auth_freep) struct auth *g = xnew0(struct auth);
+    _cleanup_(auth_freep) struct auth *a = xnew0(struct auth);
     int r;
 
-    g->config = *config;
-    g->config.address = NULL;
-    g->port = xstrdup(strrchr(config->address, ':'));
-    g->tries_left = TRIES_MAX;
-    g->tries_at = time_mono();
-    auth_add_host(g, "localhost");
-    auth_add_host(g, "127.0.0.1");
-    auth_add_host(g, "[::1]");
-    auth_add_host(g, config->address);
+    a->config = *config;
+    a->config.address = NULL;
+    a->port = xstrdup(strrchr(config->address, ':'));
+    a->tries_left = TRIES_MAX;
+    a->tries_at = time_mono();
+    auth_add_host(a, "localhost");
+    auth_add_host(a, "127.0.0.1");
+    auth_add_host(a, "[::1]");
+    auth_add_host(a, config->address);
     for (char *const *name = config->names; name && *name; name++)
-        auth_add_host(g, *name);
+        auth_add_host(a, *name);
     /* The stamp is taken before the token is read: a change in between is then noticed later. */
-    g->stamp = token_stamp(config->state_dir);
-    r = token_ensure(config->state_dir, &g->token, err);
+    a->stamp = token_stamp(config->state_dir);
+    r = token_ensure(config->state_dir, &a->token, err);
     if (r < 0)
         return r;
-    *ret = TAKE_PTR(g);
+    *ret = TAKE_PTR(a);
     return 0;
 }
 
-void auth_free(struct auth *g)
+void auth_free(struct auth *a)
 {
-    if (!g)
+    if (!a)
         return;
-    strv_free(g->hosts);
-    token_done(&g->token);
-    free(g->port);
-    free(g);
+    strv_free(a->hosts);
+    token_done(&a->token);
+    free(a->port);
+    free(a);
 }

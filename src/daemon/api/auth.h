@@ -35,8 +35,8 @@ struct auth_config {
 
 /* Creates the token if it does not exist. */
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err);
-void auth_free(struct auth *g); /* accepts NULL */
+void auth_free(struct auth *a); /* accepts NULL */
 int auth_tcp(void *auth, const struct http_head *head, struct err *err);
 /* Call it regularly: it reports refused requests and checks the token's file. True: the token has
  * changed, so connections that the old one opened must be closed. */
-bool auth_tick(struct auth *g);
+bool auth_tick(struct auth *a);

@@ -13,10 +13,10 @@ static void api_caches_ask(struct api_call *c, const struct packages_proxy_ask *
                            packages_proxy_fn done)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct packages_proxy *k = manager_settings(c->manager)->packages;
+    struct packages_proxy *proxy = manager_settings(c->manager)->packages;
 
-    if (k) {
-        packages_proxy_ask(k, what, done, c);
+    if (proxy) {
+        packages_proxy_ask(proxy, what, done, c);
         return;
     }
     err_set(&err, ERR_UNSUPPORTED, "this daemon has no package cache");

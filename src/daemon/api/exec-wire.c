@@ -210,10 +210,10 @@ static void exec_wire_on_package_counts(void *arg, json_t *packages)
 /* Starts when the sandbox id is known. A sandbox without id has not fetched anything yet. */
 static void exec_wire_start_package_counts(struct exec_wire *s)
 {
-    struct packages_proxy *k = manager_settings(s->config.manager)->packages;
+    struct packages_proxy *proxy = manager_settings(s->config.manager)->packages;
 
-    if (s->config.stats && k && !s->package_counts && *s->exec->sandbox_id)
-        s->package_counts = package_counts_new(k, s->exec->sandbox_id);
+    if (s->config.stats && proxy && !s->package_counts && *s->exec->sandbox_id)
+        s->package_counts = package_counts_new(proxy, s->exec->sandbox_id);
 }
 
 /* Stops at the end of the command, because the counters of a `run` are dropped right after it. */
@@ -284,7 +284,7 @@ static void exec_wire_stdin_close(struct exec_wire *s)
 
 /*
  * EPIPE: the command has closed its stdin, and the rest is dropped. After any other error the
- * command is killed: it must not take a part of its input for all of it.
+ * command is killed: it must not mistake a part of its input for the whole.
  */
 static void exec_wire_stdin_write(struct exec_wire *s)
 {

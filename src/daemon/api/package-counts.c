@@ -12,7 +12,7 @@
 #include "lib/base/xalloc.h"
 
 struct package_counts {
-    struct packages_proxy *k;
+    struct packages_proxy *proxy;
     char *id;
     json_t *before, *after; /* owned; NULL: no counters */
     bool failed;            /* a request failed */
@@ -104,23 +104,23 @@ static void package_counts_on_after(void *arg, const struct err *err, const char
 static void package_counts_ask(struct package_counts *t, packages_proxy_fn fn)
 {
     t->pending++;
-    packages_proxy_ask(t->k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, fn, t);
+    packages_proxy_ask(t->proxy, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, fn, t);
 }
 
-struct package_counts *package_counts_new(struct packages_proxy *k, const char *sandbox_id)
+struct package_counts *package_counts_new(struct packages_proxy *proxy, const char *sandbox_id)
 {
     struct package_counts *t = xnew0(struct package_counts);
 
-    t->k = k;
+    t->proxy = proxy;
     t->id = xstrdup(sandbox_id);
-    if (packages_proxy_serves(k, sandbox_id)) /* else it has requested nothing yet */
+    if (packages_proxy_serves(proxy, sandbox_id)) /* else it has requested nothing yet */
         package_counts_ask(t, package_counts_on_before);
     return t;
 }
 
 bool package_counts_stop(struct package_counts *t, package_counts_fn done, void *arg)
 {
-    if (!packages_proxy_serves(t->k, t->id))
+    if (!packages_proxy_serves(t->proxy, t->id))
         return false;
     t->stopped = true;
     t->done = done;

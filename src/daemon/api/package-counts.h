@@ -15,7 +15,7 @@ struct package_counts;
  * document has none. */
 json_t *package_counts_counters(const char *stats, const char *sandbox_id);
 
-struct package_counts *package_counts_new(struct packages_proxy *k, const char *sandbox_id);
+struct package_counts *package_counts_new(struct packages_proxy *proxy, const char *sandbox_id);
 /* After this, `done` is not called. Accepts NULL. */
 void package_counts_free(struct package_counts *t);
 /*

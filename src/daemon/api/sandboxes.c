@@ -172,13 +172,13 @@ static void sandboxes_counted(void *arg, const struct err *err, const char *stat
 
 void handle_sandbox_get(struct api_call *c)
 {
-    struct packages_proxy *k = manager_settings(c->manager)->packages;
+    struct packages_proxy *proxy = manager_settings(c->manager)->packages;
     struct sandbox *sb = call_sandbox(c);
 
     if (!sb)
         return;
-    if (k && packages_proxy_serves(k, sb->id))
-        packages_proxy_ask(k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
+    if (proxy && packages_proxy_serves(proxy, sb->id))
+        packages_proxy_ask(proxy, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
                            sandboxes_counted, c);
     else
         sandboxes_counted(c, NULL, NULL);

@@ -362,7 +362,8 @@ void config_print(const struct daemon_config *c, FILE *f)
 void config_help(FILE *f)
 {
     for (size_t i = 0; i < KEYS; i++)
-        fprintf(f, "%-20s %s (default %s)\n", keys[i].name, keys[i].doc, keys[i].def);
+        fprintf(f, "%-24s %s (default %s)\n", keys[i].name, keys[i].doc,
+                *keys[i].def ? keys[i].def : "empty");
 }
 
 int config_spec(const struct daemon_config *c, struct sandbox_spec *ret, struct err *err)

@@ -1,6 +1,6 @@
 /*
- * The Docker engine: reaching it, what it can do, images. Containers are in container.c, their runs
- * in launch.c, finding what is ours in objects.c, the engine's news in events.c.
+ * The Docker engine: connecting, capabilities, images, disk usage. container.c has the containers,
+ * launch.c their runs, objects.c the lists of objects, events.c the engine's events.
  */
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/build.h"
@@ -24,7 +24,7 @@
 #define PIN_FILE "docker/engine"
 enum { PIN_MAX = 4096 };
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 const struct docker *docker_client(struct docker_engine *d)
 {
@@ -67,7 +67,26 @@ static int backend_open_folder(const char *parent, const char *name, int *ret, s
     if (*ret >= 0)
         return 0;
     r = dir_make_all(AT_FDCWD, path, 0700, err);
-    return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
+    if (r < 0)
+        return r;
+    return dir_open(AT_FDCWD, path, ret, err);
+}
+
+/* With the lock held. */
+static int backend_open_folders(struct docker_engine *d, struct err *err)
+{
+    int r;
+
+    r = backend_open_folder(d->state_dir, "docker/execs", &d->execs, err);
+    if (r < 0)
+        return r;
+    r = backend_open_folder(d->run_dir, "docker", &d->runs, err);
+    if (r < 0)
+        return r;
+    d->supervisors.runs = d->runs;
+    if (d->devnull < 0)
+        d->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return d->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 }
 
 int docker_folders(struct docker_engine *d, struct err *err)
@@ -75,15 +94,7 @@ int docker_folders(struct docker_engine *d, struct err *err)
     int r;
 
     pthread_mutex_lock(&d->lock);
-    r = backend_open_folder(d->state_dir, "docker/execs", &d->execs, err);
-    if (r >= 0)
-        r = backend_open_folder(d->run_dir, "docker", &d->runs, err);
-    if (r >= 0 && d->devnull < 0) {
-        d->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (d->devnull < 0)
-            r = err_sys(err, errno, "open '/dev/null'");
-    }
-    d->supervisors.runs = d->runs;
+    r = backend_open_folders(d, err);
     pthread_mutex_unlock(&d->lock);
     return r;
 }
@@ -102,9 +113,9 @@ static void backend_take_client(struct docker_engine *d, struct docker *c)
 }
 
 /*
- * Where our sandboxes are is not a matter of who starts the daemon with which environment, or of
- * which engine answers first today: while there are some, the engine that they were made on is
- * meant, unless the configuration names one.
+ * The address of the engine that has our sandboxes. While there are sandboxes, this engine is used,
+ * unless the configuration names one. Otherwise the environment of the user that starts the daemon,
+ * or the engine that answers first, would decide where they are looked for. NULL: any engine.
  */
 static char *backend_pinned(struct docker_engine *d)
 {
@@ -127,22 +138,30 @@ static void backend_pin(struct docker_engine *d, const char *where)
         log_debug("engine docker: %s", err.msg);
 }
 
+static int backend_connect_to(struct docker_engine *d, const char *pinned,
+                              const struct deadline *by, struct docker **ret, struct err *err)
+{
+    _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
+    int r;
+
+    r = pinned ? docker_endpoint_parse(pinned, &endpoint, err)
+               : docker_endpoint_find(d->host, backend_env_get, &endpoint, err);
+    if (r < 0)
+        return r;
+    return docker_open(&endpoint, by, ret, err);
+}
+
 static int backend_connect_engine(struct docker_engine *d, const struct deadline *by,
                                   struct docker **ret, struct err *err)
 {
-    _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
-    _cleanup_free_ char *where = backend_pinned(d);
-    int r;
+    _cleanup_free_ char *pinned = backend_pinned(d);
+    int r = backend_connect_to(d, pinned, by, ret, err);
 
-    r = where ? docker_endpoint_parse(where, &endpoint, err)
-              : docker_endpoint_find(d->host, backend_env_get, &endpoint, err);
-    if (r >= 0)
-        r = docker_open(&endpoint, by, ret, err);
-    if (r < 0 && where)
-        err_wrap(err, "the engine that sandboxes were made on");
-    if (r >= 0 && !where)
+    if (r < 0)
+        return pinned ? err_wrap(err, "engine of the existing sandboxes") : r;
+    if (!pinned)
         backend_pin(d, (*ret)->where);
-    return r;
+    return 0;
 }
 
 static bool backend_same_engine(const struct docker *a, const struct docker *b)
@@ -160,7 +179,7 @@ int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct 
     if (r < 0)
         return r;
     ensured_forget_all(&d->ensured);
-    /* A client that a worker holds stays as it is; a new one is needed only after an upgrade. */
+    /* Workers may still use the old client, so it stays. After an upgrade a new one is added. */
     if (!backend_same_engine(c, docker_client(d)))
         backend_take_client(d, TAKE_PTR(c));
     return 0;
@@ -175,7 +194,7 @@ static const struct {
     {"PidsLimit", ENGINE_CAP_PIDS_LIMIT},
 };
 
-/* Whether --storage-opt size can work; on overlay2 the mount options decide, and create says. */
+/* Whether --storage-opt size can work. On overlay2 that depends on mount options: create fails. */
 static bool backend_has_quota(const json_t *info)
 {
     static const char *const drivers[] = {"btrfs", "zfs", "devicemapper", "windowsfilter"};
@@ -196,9 +215,9 @@ static bool backend_has_quota(const json_t *info)
 }
 
 /*
- * Whether its containers run under our own kernel, so that their network namespaces can be entered:
- * not across a network, and not those of Docker Desktop, which has a virtual machine behind a
- * socket of this one. The relay looks at each container again.
+ * Whether the containers run under the daemon's kernel, so that their network namespaces can be
+ * entered. That is false for an engine across a network, and for Docker Desktop, which runs a
+ * virtual machine behind a local socket. The relay checks each container again.
  */
 static bool backend_shares_kernel(const struct docker *c, const json_t *info)
 {
@@ -210,7 +229,7 @@ static bool backend_shares_kernel(const struct docker *c, const json_t *info)
 
 bool docker_runtime_is_plain(const char *name)
 {
-    static const char *const plain[] = {"" /* Podman may not tell */, "runc", "crun",
+    static const char *const plain[] = {"" /* Podman may not report it */, "runc", "crun",
                                         "io.containerd.runc.v2"};
 
     for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
@@ -227,7 +246,7 @@ static void backend_take_caps(struct docker_engine *d, const struct docker *c, c
     for (size_t i = 0; i < ARRAY_SIZE(info_caps); i++)
         if (json_is_true(json_object_get(info, info_caps[i].key)))
             caps |= info_caps[i].cap;
-    if (c->flavour == DOCKER_FLAVOUR_DOCKER) /* Podman takes both options and ignores them */
+    if (c->flavour == DOCKER_FLAVOUR_DOCKER) /* Podman accepts both options and ignores them */
         caps |= ENGINE_CAP_RUNTIME | ENGINE_CAP_NET_ISOLATED;
     if (backend_has_quota(info))
         caps |= ENGINE_CAP_DISK_LIMIT;
@@ -246,7 +265,7 @@ static int backend_read_info(struct docker_engine *d, const struct deadline *by,
 
     r = docker_ask(d, "GET", "/info", NULL, by, &reply, err);
     if (r < 0)
-        return err_wrap(err, "ask the engine what it can do");
+        return err_wrap(err, "read the engine's capabilities");
     backend_take_caps(d, c, reply.json);
     free(d->engine.about);
     d->engine.about = xasprintf("%s %s, API 1.%u, at %s", docker_flavour_name(c->flavour),
@@ -258,7 +277,7 @@ static int backend_read_info(struct docker_engine *d, const struct deadline *by,
     return 0;
 }
 
-static int backend_engine_docker_open(struct engine *e, const struct deadline *by, struct err *err)
+static int backend_open(struct engine *e, const struct deadline *by, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     _cleanup_(docker_closep) struct docker *c = NULL;
@@ -266,20 +285,22 @@ static int backend_engine_docker_open(struct engine *e, const struct deadline *b
     int r;
 
     r = docker_folders(d, err);
-    if (r >= 0)
-        r = backend_connect_engine(d, &soon, &c, err);
+    if (r < 0)
+        return r;
+    r = backend_connect_engine(d, &soon, &c, err);
     if (r < 0)
         return r;
     backend_take_client(d, TAKE_PTR(c));
     r = backend_read_info(d, by, err);
-    if (r >= 0)
-        layers_tidy(d, by);
-    if (r >= 0 && !d->watcher)
+    if (r < 0)
+        return r;
+    layers_tidy(d, by);
+    if (!d->watcher)
         d->watcher = watcher_new(d);
-    return r;
+    return 0;
 }
 
-static struct engine *backend_engine_docker_make(const struct engine_config *config)
+static struct engine *backend_make(const struct engine_config *config)
 {
     struct docker_engine *d = xnew0(struct docker_engine);
 
@@ -313,7 +334,7 @@ static void backend_free_containers(struct map *m)
     map_done(m);
 }
 
-static void backend_engine_docker_close(struct engine *e)
+static void backend_close(struct engine *e)
 {
     struct docker_engine *d = e ? docker_of(e) : NULL;
 
@@ -348,18 +369,17 @@ static void backend_engine_docker_close(struct engine *e)
 
 /* ---- images ---- */
 
-static int backend_engine_docker_check(const struct engine *e, const struct sandbox_spec *spec,
-                                       struct err *err)
+static int backend_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
     if (!spec->image || !STREQ(spec->image, "host"))
         return 0;
-    err_set(err, ERR_UNSUPPORTED, "engine '%s' has no image 'host'", e->ops->name);
-    return err_hint(err, "'host' is the native engine's. Use image 'default' here, or any that the "
-                         "engine has.");
+    err_set(err, ERR_UNSUPPORTED, "image 'host': not available on engine '%s'", e->ops->name);
+    return err_hint(err, "Use image 'default' or another image of this engine, or use the native "
+                         "engine.");
 }
 
-static int backend_engine_docker_resolve(struct engine *e, const struct sandbox_spec *spec,
-                                         const struct deadline *by, char **ret, struct err *err)
+static int backend_resolve(struct engine *e, const struct sandbox_spec *spec,
+                           const struct deadline *by, char **ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     const char *name = STREQ(spec->image, e->ops->default_image) ? d->image : spec->image;
@@ -367,31 +387,32 @@ static int backend_engine_docker_resolve(struct engine *e, const struct sandbox_
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     int r;
 
-    r = backend_engine_docker_check(e, spec, err);
+    r = backend_check(e, spec, err);
     if (r < 0)
         return r;
     r = docker_ask(d, "GET", path, NULL, by, &reply, err);
     if (r < 0 && reply.reason == DOCKER_NO_IMAGE) {
         err_wrap(err, "image '%s'", name);
         return STREQ(name, d->image)
-                   ? err_hint(err,
-                              "'./dev image' of the ripcord sources makes it; 'docker.image' in "
-                              "ripcord.yaml names another one.")
-                   : err_hint(err, "Bring it to the engine first, e.g. 'docker pull %s'.", name);
+                   ? err_hint(err, "Build it with './dev image' in the ripcord sources, or set "
+                                   "'docker.image' in ripcord.yaml to another image.")
+                   : err_hint(
+                         err,
+                         "Load the image into the engine first, for example with 'docker pull %s'.",
+                         name);
     }
     if (r < 0)
         return err_wrap(err, "image '%s'", name);
     if (!*docker_text(reply.json, "Id"))
-        return err_set(err, ERR_ENGINE, "image '%s': the engine does not tell its id", name);
+        return err_set(err, ERR_ENGINE, "image '%s': the engine's answer has no id", name);
     *ret = xstrdup(docker_text(reply.json, "Id"));
     return 0;
 }
 
-/* ---- its supervisor, its size ---- */
+/* ---- supervisor and disk usage ---- */
 
-static int backend_engine_docker_connect(struct engine *e, const char *id,
-                                         const struct deadline *by, struct engine_sandbox *ret,
-                                         struct err *err)
+static int backend_connect(struct engine *e, const char *id, const struct deadline *by,
+                           struct engine_sandbox *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     int r = docker_folders(d, err);
@@ -399,7 +420,7 @@ static int backend_engine_docker_connect(struct engine *e, const char *id,
     return r < 0 ? r : supervisors_connect(&d->supervisors, id, by, ret, err);
 }
 
-/* A folder of the engine, when it lies on the disk that we look after. */
+/* Adds the size of a folder of the engine, if it is on the same file system as our state. */
 static int backend_add_folder(const struct docker_engine *d, const char *path,
                               const struct deadline *by, uint64_t *sum, struct err *err)
 {
@@ -417,46 +438,55 @@ static int backend_add_container(struct docker_engine *d, const char *id, const 
 {
     _cleanup_free_ char *container = NULL, *shared = xasprintf("%s-cache-", d->prefix);
     _cleanup_json_ json_t *doc = NULL;
-    const json_t *m;
+    const json_t *data, *m;
     size_t i;
     int r;
 
     r = container_find(d, id, by, &container, err);
-    if (r >= 0)
-        r = container_inspect(d, container, by, &doc, err);
-    if (r >= 0)
-        r = backend_add_folder(
-            d,
-            docker_text(json_object_get(json_object_get(doc, "GraphDriver"), "Data"), "UpperDir"),
-            by, sum, err);
-    json_array_foreach (json_object_get(doc, "Mounts"), i, m)
-        if (r >= 0 && STREQ(docker_text(m, "Type"), "volume") &&
-            strncmp(docker_text(m, "Name"), shared, strlen(shared)) != 0)
-            r = backend_add_folder(d, docker_text(m, "Source"), by, sum, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = container_inspect(d, container, by, &doc, err);
+    if (r < 0)
+        return r;
+    data = json_object_get(json_object_get(doc, "GraphDriver"), "Data");
+    r = backend_add_folder(d, docker_text(data, "UpperDir"), by, sum, err);
+    if (r < 0)
+        return r;
+    json_array_foreach (json_object_get(doc, "Mounts"), i, m) {
+        if (!STREQ(docker_text(m, "Type"), "volume") ||
+            strncmp(docker_text(m, "Name"), shared, strlen(shared)) == 0)
+            continue;
+        r = backend_add_folder(d, docker_text(m, "Source"), by, sum, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-static int backend_engine_docker_note(struct engine *e, const char *id, const char *spec_text,
-                                      struct err *err)
+static int backend_note(struct engine *e, const char *id, const char *spec_text, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, id);
 
     return file_replace(docker_of(e)->execs, path, spec_text, strlen(spec_text), 0600, false, err);
 }
 
-static int backend_engine_docker_usage(struct engine *e, const char *id, const struct deadline *by,
-                                       uint64_t *ret, struct err *err)
+static int backend_usage(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
+                         struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     uint64_t sum = 0;
     int r;
 
     r = usage_add(d->execs, id, by, &sum, err);
-    if (r >= 0 && docker_client(d)->endpoint.transport == DOCKER_UNIX)
+    if (r < 0)
+        return r;
+    if (docker_client(d)->endpoint.transport == DOCKER_UNIX) {
         r = backend_add_container(d, id, by, &sum, err);
-    if (r >= 0)
-        *ret = sum;
-    return r;
+        if (r < 0)
+            return r;
+    }
+    *ret = sum;
+    return 0;
 }
 
 const struct engine_ops engine_docker_ops = {
@@ -464,23 +494,22 @@ const struct engine_ops engine_docker_ops = {
     .default_image = "default",
     .connects_closed = true,
     .removes_running = true,
-    .strict_hint =
-        "Containers of one image share its files. A runtime with a kernel of its own keeps "
-        "them apart: --runtime kata or runsc; or use engine 'native'.",
-    .make = backend_engine_docker_make,
-    .open = backend_engine_docker_open,
-    .close = backend_engine_docker_close,
-    .check = backend_engine_docker_check,
-    .resolve = backend_engine_docker_resolve,
+    .strict_hint = "Containers of one image share its files. Use a runtime with its own kernel "
+                   "(--runtime kata or runsc), or the native engine.",
+    .make = backend_make,
+    .open = backend_open,
+    .close = backend_close,
+    .check = backend_check,
+    .resolve = backend_resolve,
     .build = docker_build,
     .create = docker_create,
     .start = docker_start,
-    .connect = backend_engine_docker_connect,
+    .connect = backend_connect,
     .look = docker_look,
     .cleanup = docker_cleanup,
     .remove = docker_remove,
-    .note = backend_engine_docker_note,
-    .usage = backend_engine_docker_usage,
+    .note = backend_note,
+    .usage = backend_usage,
     .cache_publish = docker_cache_publish,
     .cache_list = docker_cache_list,
     .cache_drop = docker_cache_drop,

@@ -17,7 +17,7 @@ static json_t *body_number(uint64_t v)
     return json_integer((json_int_t)v);
 }
 
-/* ---- what it may use ---- */
+/* ---- limits ---- */
 
 static json_t *body_ulimit(const char *name, uint64_t v)
 {
@@ -25,9 +25,9 @@ static json_t *body_ulimit(const char *name, uint64_t v)
 }
 
 /*
- * RLIMIT_NPROC counts a uid's processes on the whole machine, and all sandboxes have the same uid:
- * the pids limit of one would be that of all together. It is there to stop a flood that PidsLimit
- * lets through, not to share out.
+ * RLIMIT_NPROC counts all processes of a uid on the machine, and all sandboxes have the same uid.
+ * The pids limit of one sandbox would therefore limit all of them together. The value is only a
+ * second barrier against a flood of processes, behind PidsLimit.
  */
 static json_t *body_ulimits(const struct body_parts *p)
 {
@@ -40,7 +40,7 @@ static json_t *body_ulimits(const struct body_parts *p)
     return a;
 }
 
-/* More processors than there are is no limit, and Docker refuses it. */
+/* Docker refuses more processors than the machine has. */
 static uint64_t body_nano_cpus(const struct body_parts *p)
 {
     uint64_t milli = p->req->spec.cpu_milli;
@@ -54,7 +54,7 @@ static void body_set_limits(json_t *host, const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
 
-    if (p->caps & ENGINE_CAP_MEMORY_LIMIT) { /* both the same: no swap */
+    if (p->caps & ENGINE_CAP_MEMORY_LIMIT) { /* equal values: no swap */
         json_object_set_new(host, "Memory", body_number(spec->memory));
         json_object_set_new(host, "MemorySwap", body_number(spec->memory));
     }
@@ -69,7 +69,7 @@ static void body_set_limits(json_t *host, const struct body_parts *p)
             json_pack("{s:o}", "size", json_sprintf("%llu", (unsigned long long)spec->disk)));
 }
 
-/* ---- what it sees ---- */
+/* ---- mounts ---- */
 
 static void body_add_tmpfs(json_t *o, const char *target, uint64_t size, const char *mode)
 {
@@ -90,7 +90,8 @@ static json_t *body_tmpfs(const struct sandbox_spec *spec)
     return o;
 }
 
-/* The labels are for the case that somebody removes the volume before the container is made. */
+/* If somebody removes the volume before this create, the engine makes it again with these labels.
+ */
 static json_t *body_volume_mount(const struct body_parts *p, const struct body_volume *v)
 {
     json_t *labels = json_pack("{s:s}", LABEL_ROOT, p->root_id);
@@ -118,7 +119,7 @@ static json_t *body_mounts(const struct body_parts *p)
     return a;
 }
 
-/* pid 1 says nothing. Podman has no driver `none` for containers made through this API. */
+/* pid 1 writes no output. Podman's Docker API has no log driver `none`. */
 static json_t *body_log_config(const struct body_parts *p)
 {
     if (!p->podman)
@@ -147,7 +148,7 @@ static json_t *body_host_config(const struct body_parts *p)
     json_object_set_new(host, "IpcMode", json_string("private"));
     json_object_set_new(host, "NetworkMode", json_string(p->network ? p->network : "none"));
     json_object_set_new(host, "RestartPolicy", json_pack("{s:s}", "Name", "no"));
-    json_object_set_new(host, "AutoRemove", json_false()); /* a crash must not lose it */
+    json_object_set_new(host, "AutoRemove", json_false()); /* the container must survive a crash */
     json_object_set_new(host, "LogConfig", body_log_config(p));
     json_object_set_new(host, "Tmpfs", body_tmpfs(spec));
     json_object_set_new(host, "Mounts", body_mounts(p));
@@ -157,7 +158,7 @@ static json_t *body_host_config(const struct body_parts *p)
     return host;
 }
 
-/* ---- who it is ---- */
+/* ---- labels and identity ---- */
 
 static json_t *body_labels(const struct body_parts *p)
 {
@@ -171,7 +172,7 @@ static json_t *body_labels(const struct body_parts *p)
         json_object_set_new(o, key, json_string(eq + 1));
     }
     docker_add_label(p->label, o);
-    json_object_set_new(o, LABEL_ROOT, json_string(p->root_id)); /* ours last: they count */
+    json_object_set_new(o, LABEL_ROOT, json_string(p->root_id)); /* ours last: they win */
     json_object_set_new(o, LABEL_ID, json_string(req->id));
     json_object_set_new(o, LABEL_NAME, json_string(req->name));
     json_object_set_new(o, LABEL_HASH, json_string(req->hash));
@@ -190,7 +191,7 @@ json_t *body_container(const struct body_parts *p)
     json_object_set_new(o, "Hostname", json_string(req->name));
     json_object_set_new(o, "User", json_string(req->spec.user));
     json_object_set_new(o, "WorkingDir", json_string("/"));
-    /* Our own pid 1 in place of the engine's `Init`: docs/decisions. */
+    /* Our own pid 1, in place of the engine's `Init`. */
     json_object_set_new(o, "Entrypoint", json_pack("[s]", GUEST_PATH));
     json_object_set_new(o, "Cmd", json_pack("[s]", "init"));
     json_object_set_new(o, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
@@ -216,8 +217,8 @@ static int body_put_folder(struct tar_writer *w, const char *path, unsigned uid,
     return tar_put(w, &e, err);
 }
 
-/* Not readable: a process of such a file is never dumpable, so that nobody of the sandbox can look
- * into a guest, not even in its first moment. */
+/* The file is executable but not readable: its processes are then never dumpable, so the sandbox
+ * cannot read their memory, not even right after their start. */
 static int body_put_guest(struct tar_writer *w, const void *guest, size_t len, struct err *err)
 {
     struct tar_entry e = {.type = TAR_FILE, .mode = 0111, .size = len};
@@ -225,25 +226,32 @@ static int body_put_guest(struct tar_writer *w, const void *guest, size_t len, s
 
     snprintf(e.path, sizeof(e.path), "%s", &GUEST_PATH[1]);
     r = body_put_folder(w, "/.ripcord", 0, 0555, err);
-    if (r >= 0)
-        r = tar_put(w, &e, err);
-    return r < 0 ? r : tar_write(w, guest, len, err);
+    if (r < 0)
+        return r;
+    r = tar_put(w, &e, err);
+    if (r < 0)
+        return r;
+    return tar_write(w, guest, len, err);
 }
 
-/* Tools refuse a cache that is not theirs; a shared one is for whoever runs there. */
+/* Tools refuse a cache that another user owns. A shared cache is writable for all users. */
 static int body_put_cache_folders(struct tar_writer *w, const struct body_volume *v, uint32_t owner,
                                   struct err *err)
 {
     const struct cache_tool *t;
+    size_t len = strlen(v->target);
     int r = body_put_folder(w, v->target, owner, v->shared ? 0777 : 0755, err);
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
-        size_t len = strlen(v->target);
-
-        if (strncmp(t->target, v->target, len) == 0 && t->target[len] == '/')
-            r = body_put_folder(w, t->target, owner, 0755, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
+        if (strncmp(t->target, v->target, len) != 0 || t->target[len] != '/')
+            continue;
+        r = body_put_folder(w, t->target, owner, 0755, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 int body_archive(const struct body_parts *p, const void *guest, size_t len, struct buf *ret,
@@ -254,10 +262,17 @@ int body_archive(const struct body_parts *p, const void *guest, size_t len, stru
 
     tar_writer_init(&w, body_to_buf, ret);
     r = body_put_guest(&w, guest, len, err);
-    if (r >= 0)
-        r = body_put_folder(&w, "/home/agent", AGENT_UID, 0755, err);
-    for (size_t i = 0; r >= 0 && i < p->n_volumes; i++)
-        if (!STREQ(p->volumes[i].target, "/home/agent"))
-            r = body_put_cache_folders(&w, &p->volumes[i], cache_owner(&p->req->spec), err);
-    return r < 0 ? r : tar_finish(&w, err);
+    if (r < 0)
+        return r;
+    r = body_put_folder(&w, "/home/agent", AGENT_UID, 0755, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < p->n_volumes; i++) {
+        if (STREQ(p->volumes[i].target, "/home/agent"))
+            continue;
+        r = body_put_cache_folders(&w, &p->volumes[i], cache_owner(&p->req->spec), err);
+        if (r < 0)
+            return r;
+    }
+    return tar_finish(&w, err);
 }

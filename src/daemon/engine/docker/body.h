@@ -1,6 +1,6 @@
 /*
- * What a container is made from, as the engine's JSON: every hardening option is in here, and in
- * nothing else. Pure functions of their arguments.
+ * The JSON from which the engine creates a container. All hardening options are here and nowhere
+ * else. The functions are pure: their results depend only on their arguments.
  */
 #pragma once
 
@@ -22,18 +22,18 @@ struct body_parts {
     const struct body_volume *volumes;
     size_t n_volumes;
     const char *label;   /* the configured one, "key=value"; "" or NULL: none */
-    const char *without; /* LABEL_WITHOUT; "" when nothing is missing */
-    const char *seccomp; /* the system call filter as the engine takes it; NULL: its own */
+    const char *without; /* LABEL_WITHOUT; "" if no cache is missing */
+    const char *seccomp; /* profile text (Docker) or file (Podman); NULL: the engine's default */
     bool podman;
-    uint32_t caps;       /* enum engine_caps: limits beyond them are left out */
+    uint32_t caps;       /* enum engine_caps: limits that the engine cannot enforce are left out */
     uint32_t cpus;       /* of the engine's machine; 0: unknown */
-    uint64_t nofile_max; /* hard limits of the engine's machine, as far as we know */
+    uint64_t nofile_max; /* hard limits of the engine's machine, as far as known */
     uint64_t nproc_max;
 };
 
-/* For POST /containers/create. */
+/* The body of POST /containers/create. NULL: a value is not valid UTF-8. */
 json_t *body_container(const struct body_parts *p);
 
-/* The archive for "/": our program, and the folders that belong to the sandbox's user. */
+/* The tar archive for "/": ripcord-guest, and the folders of the sandbox's user. */
 int body_archive(const struct body_parts *p, const void *guest, size_t len, struct buf *ret,
                  struct err *err);

@@ -1,7 +1,7 @@
 /*
- * BuildKit names the vertices of a graph and tells of each what is new: that it exists, that it has
- * begun, that it is done. One may begin again, when it was only looked up before; a step of ours
- * begins once and ends once, but for an error that comes later.
+ * BuildKit reports changes of the vertices of a graph: a vertex exists, has started, has completed.
+ * A vertex may start again after a cache lookup. A step of ours begins once and ends once; only an
+ * error that arrives later ends it again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +17,17 @@
 
 enum { VERTICES_MAX = 16384, DIGEST_MAX = 256, TRACE_MAX = 1 << 20 };
 
-struct vertex {
+struct buildkit_vertex {
     char *digest; /* owned */
     unsigned step;
     bool ended, failed;
-    uint64_t told; /* of a download: in tenths */
+    uint64_t reported; /* progress of a download, in tenths */
 };
 
 struct buildkit {
     struct build *build;
     const struct build_lines *lines;
-    struct vertex *vertices;
+    struct buildkit_vertex *vertices;
     size_t n;
 };
 
@@ -50,7 +50,8 @@ void buildkit_free(struct buildkit *k)
     free(k);
 }
 
-static struct vertex *build_buildkit_vertex_of(struct buildkit *k, struct trace_text digest)
+static struct buildkit_vertex *build_buildkit_vertex_of(struct buildkit *k,
+                                                        struct trace_text digest)
 {
     for (size_t i = k->n; i-- > 0;)
         if (strlen(k->vertices[i].digest) == digest.len &&
@@ -82,23 +83,24 @@ static void build_buildkit_split_name(char *name, struct build_step_info *ret)
         parse_u64(slash + 1, 1, BUILD_STEPS_MAX, &of, NULL) >= 0) {
         ret->n = (unsigned)n;
         ret->of = (unsigned)of;
-        count[count > name + 1 ? -1 : 0] = '\0'; /* only the stage is left */
+        count[count > name + 1 ? -1 : 0] = '\0'; /* `stage` now ends before the count */
     } else {
         *slash = '/';
     }
 }
 
-static struct vertex *build_buildkit_begin(struct buildkit *k, const struct trace_vertex *v)
+static struct buildkit_vertex *build_buildkit_begin(struct buildkit *k,
+                                                    const struct trace_vertex *v)
 {
     _cleanup_free_ char *name = xstrndup(v->name.p ? v->name.p : "", v->name.len);
     struct build_step_info step;
-    struct vertex *x;
+    struct buildkit_vertex *x;
 
     if (k->n >= VERTICES_MAX || !v->digest.len || v->digest.len > DIGEST_MAX)
         return NULL;
     k->vertices = xreallocarray(k->vertices, k->n + 1, sizeof(*k->vertices));
     x = &k->vertices[k->n++];
-    *x = (struct vertex){.digest = xstrndup(v->digest.p, v->digest.len)};
+    *x = (struct buildkit_vertex){.digest = xstrndup(v->digest.p, v->digest.len)};
     build_buildkit_split_name(name, &step);
     if (step.of)
         step.line = build_lines_find(k->lines, step.stage, step.n, step.of, false);
@@ -109,7 +111,7 @@ static struct vertex *build_buildkit_begin(struct buildkit *k, const struct trac
 static void build_buildkit_on_vertex(void *arg, const struct trace_vertex *v)
 {
     struct buildkit *k = arg;
-    struct vertex *x = build_buildkit_vertex_of(k, v->digest);
+    struct buildkit_vertex *x = build_buildkit_vertex_of(k, v->digest);
     _cleanup_free_ char *error = v->error.len ? xstrndup(v->error.p, v->error.len) : NULL;
 
     if (!x && (v->started || v->completed))
@@ -123,17 +125,17 @@ static void build_buildkit_on_vertex(void *arg, const struct trace_vertex *v)
     x->failed = error != NULL;
 }
 
-/* Ten times for each download is enough for people. */
+/* Reports the progress of a download at most ten times. */
 static void build_buildkit_on_status(void *arg, const struct trace_status *s)
 {
     struct buildkit *k = arg;
-    struct vertex *x = build_buildkit_vertex_of(k, s->vertex);
+    struct buildkit_vertex *x = build_buildkit_vertex_of(k, s->vertex);
     _cleanup_free_ char *id = NULL;
     uint64_t tenth = s->total ? s->current / (s->total / 10 + 1) + 1 : 0;
 
-    if (!x || !s->total || tenth == x->told)
+    if (!x || !s->total || tenth == x->reported)
         return;
-    x->told = tenth;
+    x->reported = tenth;
     id = xstrndup(s->id.p ? s->id.p : "", s->id.len);
     build_step_progress(k->build, x->step, id, s->current, s->total);
 }
@@ -141,7 +143,7 @@ static void build_buildkit_on_status(void *arg, const struct trace_status *s)
 static void build_buildkit_on_log(void *arg, const struct trace_log *l)
 {
     struct buildkit *k = arg;
-    const struct vertex *x = build_buildkit_vertex_of(k, l->vertex);
+    const struct buildkit_vertex *x = build_buildkit_vertex_of(k, l->vertex);
 
     if (x && l->text.len)
         build_step_output(k->build, x->step, l->stream == 2 ? BUILD_STDERR : BUILD_STDOUT,
@@ -165,12 +167,12 @@ int buildkit_take(struct buildkit *k, const json_t *line, struct err *err)
     int r;
 
     if (!json_is_string(aux))
-        return err_set(err, ERR_ENGINE, "a trace of BuildKit without its bytes");
+        return err_set(err, ERR_ENGINE, "BuildKit trace: the field 'aux' is missing");
     r = base64_decode(&bytes, json_string_value(aux), json_string_length(aux), err);
     if (r < 0) {
         if (err)
             err->code = ERR_ENGINE;
-        return err_wrap(err, "a trace of BuildKit");
+        return err_wrap(err, "BuildKit trace");
     }
     return trace_decode(buf_data(&bytes), bytes.len, &events, k, err);
 }

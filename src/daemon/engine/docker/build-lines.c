@@ -16,7 +16,7 @@ struct build_lines {
     char *target; /* owned, or NULL */
 };
 
-/* ---- out of the context ---- */
+/* ---- reading the context ---- */
 
 static ssize_t build_lines_read_tar(void *arg, void *data, size_t len)
 {
@@ -44,8 +44,8 @@ static int build_lines_read_text(struct tar_reader *tar, uint64_t size, struct b
     return p ? 0 : -1;
 }
 
-/* Whether the last file of that name was found: later ones replace it, but the CLI sends it first,
- * and a context is long. */
+/* Takes the first file of that name. A later one would replace it, but the CLI sends the Dockerfile
+ * first, and reading the whole context takes long. */
 static bool build_lines_find_text(const struct build_request *req, struct buf *ret)
 {
     _cleanup_free_ struct tar_entry *entry = xnew0(struct tar_entry);

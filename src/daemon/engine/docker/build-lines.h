@@ -1,7 +1,7 @@
 /*
- * Where in a Dockerfile the step stands that a builder names by its number. BuildKit counts what
- * makes a layer (and FROM, unless it names a stage), Podman every instruction; both begin anew with
- * each stage.
+ * Finds the line of a Dockerfile for a step that the builder names by number. BuildKit counts
+ * instructions that make a layer (and FROM, unless it names a stage). Podman counts all
+ * instructions. Both start again with each stage.
  */
 #pragma once
 
@@ -12,13 +12,14 @@
 struct build_lines;
 struct build_request;
 
-/* Of the request's Dockerfile, which is looked for in its context; NULL when it cannot be read
- * there: the builder has its own words for that. The context is at its start again. */
+/* Reads the request's Dockerfile from its context, and seeks back to the start of the context.
+ * NULL: it cannot be read; the builder then reports that itself. */
 struct build_lines *build_lines_new(const struct build_request *req);
-void build_lines_free(struct build_lines *l); /* NULL is fine */
+void build_lines_free(struct build_lines *l); /* accepts NULL */
 DEFINE_CLEANUP(struct build_lines *, build_lines_free);
 
-/* stage: its name or "stage-N"; "": the only one that is built. every: as Podman counts. 0 when it
- * cannot be told, for an image with ONBUILD say, whose steps are counted too. */
+/* The line of step n of `of`. stage: its name or "stage-N"; "": the target. every: count all
+ * instructions, like Podman. 0: unknown, for example because the image has ONBUILD steps, which are
+ * counted too. `l` may be NULL. */
 unsigned build_lines_find(const struct build_lines *l, const char *stage, unsigned n, unsigned of,
                           bool every);

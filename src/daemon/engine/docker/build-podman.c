@@ -1,12 +1,13 @@
 /*
- * Podman's builder tells what it does in the same stream as what the commands write:
+ * Podman's builder writes its own lines into the same stream as the output of the commands:
  *
- *   [2/3] STEP 2/4: RUN make        the stage only when there are several
- *   --> Using cache <id>            then "--> <id>" either way
+ *   [2/3] STEP 2/4: RUN make        "[2/3]" only if there are several stages
+ *   --> Using cache <id>            then "--> <id>" in both cases
  *   [3/3] COMMIT name
  *
- * A command may write the like. So a heading counts only where the next one is due, and a mark of
- * the cache only right behind a heading; whether the build went well is never taken from here.
+ * A command may write similar lines. A heading therefore counts only if it is the next one in
+ * order, and a cache mark only right after a heading. The result of the build never comes from
+ * here.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 #include "lib/base/xalloc.h"
 
 struct podman_place {
-    unsigned stage, stages; /* 0: there is but one */
+    unsigned stage, stages; /* 0: there is only one stage */
     unsigned n, of;
 };
 
@@ -28,8 +29,8 @@ struct podman_log {
     struct build *build;
     const struct build_lines *lines;
     struct podman_place at;
-    unsigned step; /* that is under way; 0: none */
-    bool fresh;    /* nothing came since its heading */
+    unsigned step; /* the current one; 0: none */
+    bool fresh;    /* no line since its heading */
 };
 
 struct podman_log *podman_log_new(struct build *b, const struct build_lines *lines)
@@ -46,7 +47,7 @@ void podman_log_free(struct podman_log *p)
     free(p);
 }
 
-/* "N/M" up to `end`; what follows, or NULL. */
+/* Parses "N/M" up to `end`. Returns the text behind it, or NULL. */
 static const char *build_podman_take_count(const char *s, const char *end, unsigned *n,
                                            unsigned *of)
 {
@@ -66,7 +67,7 @@ static const char *build_podman_take_count(const char *s, const char *end, unsig
     return s + len + 1;
 }
 
-/* The instruction of a heading, or NULL. */
+/* Returns the instruction of a heading, or NULL. */
 static const char *build_podman_parse_heading(const char *s, struct podman_place *ret)
 {
     static const char word[] = "STEP ";
@@ -112,7 +113,7 @@ static void build_podman_begin_step(struct podman_log *p, const struct podman_pl
     p->fresh = true;
 }
 
-/* The builder's own line about the step that stands before it. */
+/* True: the line is the builder's own, about the current step. */
 static bool build_podman_take_mark(struct podman_log *p, const char *text)
 {
     static const char mark[] = "--> ", cached[] = "--> Using cache ";

@@ -11,20 +11,20 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-enum { PATH_MAX_BYTES = 48 << 10 }; /* of a request; the engine takes 1 MiB */
+enum { PATH_MAX_BYTES = 48 << 10 }; /* limit for the path of a request; the engine accepts 1 MiB */
 
-struct answer {
+struct docker_build_answer {
     struct docker_engine *engine;
     const struct build_request *req;
     struct build *build;
     struct build_lines *lines;
-    struct buildkit *kit;      /* of Docker */
-    struct podman_log *podman; /* of Podman */
-    char *id;                  /* of the image */
-    char *failure;             /* the engine's words */
+    struct buildkit *kit;      /* parser for Docker; or NULL */
+    struct podman_log *podman; /* parser for Podman; or NULL */
+    char *id;                  /* id of the image; NULL: not known yet */
+    char *failure;             /* the engine's message; NULL: no failure */
 };
 
-static void docker_build_answer_done(struct answer *a)
+static void docker_build_answer_done(struct docker_build_answer *a)
 {
     build_lines_free(a->lines);
     buildkit_free(a->kit);
@@ -59,30 +59,35 @@ static int docker_build_add_args(struct buf *b, char *const *args)
     return docker_build_add(b, "&buildargs=%s", text);
 }
 
-/* rm and forcerm are for Podman: no container of a step stays, whatever its end. */
+/* Fails only if the buffer is full. With rm and forcerm, Podman keeps no container of a step. */
+static int docker_build_add_path(struct buf *b, const struct build_request *req)
+{
+    bool no_network = req->network && STREQ(req->network, "none"); /* `open`: engine's default */
+
+    if (docker_build_add(b, "/build?version=2&rm=1&forcerm=1&dockerfile=%s", req->dockerfile) < 0)
+        return -1;
+    for (char **t = req->tags; t && *t; t++)
+        if (docker_build_add(b, "&t=%s", *t) < 0)
+            return -1;
+    if (req->target && docker_build_add(b, "&target=%s", req->target) < 0)
+        return -1;
+    if (req->platform && docker_build_add(b, "&platform=%s", req->platform) < 0)
+        return -1;
+    if (buf_append_str(b, no_network ? "&networkmode=none" : "") < 0 ||
+        buf_append_str(b, req->pull ? "&pull=1" : "") < 0 ||
+        buf_append_str(b, req->no_cache ? "&nocache=1" : "") < 0)
+        return -1;
+    return docker_build_add_args(b, req->args);
+}
+
 static int docker_build_path(const struct build_request *req, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(PATH_MAX_BYTES);
-    int r;
 
-    r = docker_build_add(&b, "/build?version=2&rm=1&forcerm=1&dockerfile=%s", req->dockerfile);
-    for (char **t = req->tags; r >= 0 && t && *t; t++)
-        r = docker_build_add(&b, "&t=%s", *t);
-    if (r >= 0 && req->target)
-        r = docker_build_add(&b, "&target=%s", req->target);
-    if (r >= 0 && req->platform)
-        r = docker_build_add(&b, "&platform=%s", req->platform);
-    if (r >= 0 && req->network && STREQ(req->network, "none"))
-        r = buf_append_str(&b, "&networkmode=none"); /* `open` is what the engine's own is */
-    if (r >= 0 && req->pull)
-        r = buf_append_str(&b, "&pull=1");
-    if (r >= 0 && req->no_cache)
-        r = buf_append_str(&b, "&nocache=1");
-    if (r >= 0)
-        r = docker_build_add_args(&b, req->args);
-    if (r < 0)
-        return err_set(err, ERR_LIMIT, "names and arguments of the build are over %d bytes",
-                       PATH_MAX_BYTES);
+    if (docker_build_add_path(&b, req) < 0)
+        return err_set(err, ERR_LIMIT,
+                       "build: names and arguments are too long (at most %d KiB together)",
+                       PATH_MAX_BYTES >> 10);
     *ret = buf_steal(&b);
     return 0;
 }
@@ -91,15 +96,15 @@ static int docker_build_check(const struct docker_engine *d, const struct build_
                               struct err *err)
 {
     if (req->network && STREQ(req->network, "packages")) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network 'packages' for builds",
+        err_set(err, ERR_UNSUPPORTED, "network 'packages': not available for builds on engine '%s'",
                 d->engine.ops->name);
-        return err_hint(err, "It has 'none' and 'open'; engine 'native' has it.");
+        return err_hint(err, "Use network 'none' or 'open', or build with the native engine.");
     }
     if (!req->n_secrets && !req->agents)
         return 0;
-    err_set(err, ERR_UNSUPPORTED, "engine '%s' takes no %s for a build through its API",
-            d->engine.ops->name, req->n_secrets ? "secrets" : "ssh agents");
-    return err_hint(err, "Build with engine 'native', or with the engine's own command.");
+    err_set(err, ERR_UNSUPPORTED, "%s: not supported for builds on engine '%s'",
+            req->n_secrets ? "secrets" : "ssh agents", d->engine.ops->name);
+    return err_hint(err, "Build with the native engine, or with the engine's own command.");
 }
 
 /* ---- the answer ---- */
@@ -112,7 +117,8 @@ static const char *docker_build_failure_of(const json_t *line)
     return words ? words : json_string_value(json_object_get(line, "error"));
 }
 
-static int docker_build_take_line(struct answer *a, const json_t *line, struct err *err)
+static int docker_build_take_line(struct docker_build_answer *a, const json_t *line,
+                                  struct err *err)
 {
     const char *id = json_string_value(json_object_get(json_object_get(line, "aux"), "ID"));
     const json_t *stream = json_object_get(line, "stream");
@@ -131,7 +137,7 @@ static int docker_build_take_line(struct answer *a, const json_t *line, struct e
     return 0;
 }
 
-static int docker_build_take_lines(struct answer *a, struct docker_stream *s,
+static int docker_build_take_lines(struct docker_build_answer *a, struct docker_stream *s,
                                    const struct deadline *by, struct err *err)
 {
     int r;
@@ -151,7 +157,7 @@ static int docker_build_take_lines(struct answer *a, struct docker_stream *s,
     return r;
 }
 
-/* Whatever such an engine says of a name that it has looked for in vain. */
+/* Whether the message is about a missing image named "host". */
 static bool docker_build_is_about_host(const char *failure)
 {
     static const char *const words[] = {"library/host:latest", "library/host/manifests/",
@@ -163,8 +169,10 @@ static bool docker_build_is_about_host(const char *failure)
     return false;
 }
 
-/* What a Dockerfile asks for and cannot be had is its author's to mend; a full disk is not. */
-static int docker_build_tell_failure(const struct answer *a, const char *path, struct err *err)
+/* A failed build is an error in the Dockerfile (invalid), unless the message has a known cause
+ * such as a full disk. */
+static int docker_build_report_failure(const struct docker_build_answer *a, const char *path,
+                                       struct err *err)
 {
     enum docker_reason reason = DOCKER_OTHER;
     const struct docker_answer words = {
@@ -176,9 +184,10 @@ static int docker_build_tell_failure(const struct answer *a, const char *path, s
     };
 
     if (docker_build_is_about_host(a->failure)) {
-        err_set(err, ERR_UNSUPPORTED, "FROM host: engine '%s' has no image 'host': %s",
+        err_set(err, ERR_UNSUPPORTED, "FROM host: not available on engine '%s': %s",
                 a->engine->engine.ops->name, a->failure);
-        return err_hint(err, "'host' is the native engine's: build with `--engine native`.");
+        return err_hint(
+            err, "Build with '--engine native': only the native engine has the image 'host'.");
     }
     docker_classify(&words, &reason, err);
     if (reason != DOCKER_OTHER)
@@ -186,12 +195,12 @@ static int docker_build_tell_failure(const struct answer *a, const char *path, s
     err_done(err);
     err_set(err, ERR_INVALID, "%s", a->failure);
     if (strstr(a->failure, "docker/dockerfile"))
-        return err_hint(err, "The Dockerfile's '# syntax=' line makes the engine fetch a parser; "
-                             "without that line it uses its own.");
+        return err_hint(err, "Remove the '# syntax=' line of the Dockerfile: it makes the engine "
+                             "download a parser.");
     return -ERR_INVALID;
 }
 
-static char *docker_build_image_json(const struct answer *a)
+static char *docker_build_image_json(const struct docker_build_answer *a)
 {
     _cleanup_json_ json_t *doc = json_object(), *names = json_array();
 
@@ -202,24 +211,31 @@ static char *docker_build_image_json(const struct answer *a)
     return json_to_text(doc, false);
 }
 
-static int docker_build_run(struct answer *a, const char *path, const struct deadline *by,
-                            struct err *err)
+static int docker_build_send(struct docker_build_answer *a, const char *path,
+                             const struct deadline *by, struct err *err)
 {
     _cleanup_(docker_stream_closep) struct docker_stream *s = NULL;
-    int r;
+    int r = docker_stream_upload(docker_client(a->engine), path, a->req->context,
+                                 build_stop_fd(a->build), by, &s, NULL, err);
 
-    r = docker_stream_upload(docker_client(a->engine), path, a->req->context,
-                             build_stop_fd(a->build), by, &s, NULL, err);
-    if (r >= 0)
-        r = docker_build_take_lines(a, s, by, err);
+    if (r < 0)
+        return r;
+    return docker_build_take_lines(a, s, by, err);
+}
+
+static int docker_build_run(struct docker_build_answer *a, const char *path,
+                            const struct deadline *by, struct err *err)
+{
+    int r = docker_build_send(a, path, by, err);
+
     if (a->podman)
         podman_log_end(a->podman, r < 0 ? err->msg : a->failure);
     if (r < 0)
         return r;
     if (a->failure)
-        return docker_build_tell_failure(a, path, err);
+        return docker_build_report_failure(a, path, err);
     if (!a->id)
-        return err_set(err, ERR_ENGINE, "the engine's answer ends without an image");
+        return err_set(err, ERR_ENGINE, "the engine's answer has no image id");
     return 0;
 }
 
@@ -227,12 +243,13 @@ int docker_build(struct engine *e, const struct build_request *req, struct build
                  const struct deadline *by, char **ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
-    _cleanup_answer_ struct answer a = {.engine = d, .req = req, .build = b};
+    _cleanup_answer_ struct docker_build_answer a = {.engine = d, .req = req, .build = b};
     _cleanup_free_ char *path = NULL;
     int r = docker_build_check(d, req, err);
 
-    if (r >= 0)
-        r = docker_build_path(req, &path, err);
+    if (r < 0)
+        return r;
+    r = docker_build_path(req, &path, err);
     if (r < 0)
         return r;
     a.lines = build_lines_new(req);
@@ -241,7 +258,8 @@ int docker_build(struct engine *e, const struct build_request *req, struct build
     else
         a.kit = buildkit_new(b, a.lines);
     r = docker_build_run(&a, path, by, err);
-    if (r >= 0)
-        *ret = docker_build_image_json(&a);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = docker_build_image_json(&a);
+    return 0;
 }

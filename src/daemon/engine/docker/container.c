@@ -1,8 +1,8 @@
 /*
- * The container of a sandbox: found by its labels, made with everything it needs, removed for good.
+ * The container of a sandbox: finds it by its labels, creates it and removes it.
  *
- * Made means: volumes and network are there, the container is created, and our program and the
- * folders of its user are in it. Whatever fails on the way takes back what this call has made.
+ * Creating means: volumes and network exist, the container is created, and ripcord-guest and the
+ * user's folders are copied into it. A failure on the way undoes what this call has created.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -25,7 +25,7 @@
 
 enum { VOLUMES_MAX = 32, GUEST_MAX = 16 << 20, POLL_MS = 25 };
 
-/* Podman lowers its own hard limit to this, and cannot give more. */
+/* Podman lowers its own hard limit to this value and cannot give a container more. */
 #define NPROC_MAX 32768
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 
@@ -100,7 +100,7 @@ int container_find(struct docker_engine *d, const char *id, const struct deadlin
         container_remember(d, id, *ret);
         return 0;
     }
-    return err_set(err, ERR_NOT_FOUND, "sandbox '%s' has no container", id);
+    return err_set(err, ERR_NOT_FOUND, "sandbox '%s': its container does not exist", id);
 }
 
 int container_inspect(struct docker_engine *d, const char *container, const struct deadline *by,
@@ -111,9 +111,22 @@ int container_inspect(struct docker_engine *d, const char *container, const stru
     int r;
 
     r = docker_ask(d, "GET", path, NULL, by, &reply, err);
-    if (r >= 0)
-        *ret = TAKE_PTR(reply.json);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(reply.json);
+    return 0;
+}
+
+/* The container of a sandbox and its inspection. ERR_NOT_FOUND: it does not exist. */
+static int container_find_and_inspect(struct docker_engine *d, const char *id,
+                                      const struct deadline *by, char **ret_container,
+                                      json_t **ret_doc, struct err *err)
+{
+    int r = container_find(d, id, by, ret_container, err);
+
+    if (r < 0)
+        return r;
+    return container_inspect(d, *ret_container, by, ret_doc, err);
 }
 
 /* ---- removing ---- */
@@ -130,7 +143,7 @@ static enum engine_sandbox_state container_state_of(const json_t *doc)
                                                            : ENGINE_SANDBOX_STOPPED;
 }
 
-/* 1: gone; 0 and why: not yet. */
+/* 1: removed; 0 and *err: not yet. */
 static int container_remove_once(struct docker_engine *d, const char *container, bool force,
                                  const struct deadline *by, struct err *err)
 {
@@ -141,14 +154,14 @@ static int container_remove_once(struct docker_engine *d, const char *container,
 
     if (r >= 0 || reply.reason == DOCKER_NO_CONTAINER)
         return 1;
-    /* A forced removal is right in every state: a bad one has changed in that moment. */
+    /* A forced removal works in every state, so BAD_STATE means that the state has just changed. */
     return reply.reason == DOCKER_REMOVING || reply.reason == DOCKER_BAD_STATE ? 0 : r;
 }
 
 /*
- * Docker kills by a program, which is a third of the removal of few dozens. On this machine a
- * signal does it, and the engine sees the end as it sees any other. Where that cannot be, or a
- * paused one does not hear it, the removal kills.
+ * Docker starts a program to kill a container, a third of the time of its removal. If the container
+ * runs on this machine, a signal does the same, and the engine notices the end like any other. If
+ * this fails, or the container is paused and does not react, the removal kills it.
  */
 bool container_kill_here(struct docker_engine *d, const char *container, const struct deadline *by)
 {
@@ -171,7 +184,7 @@ bool container_kill_here(struct docker_engine *d, const char *container, const s
            docker_ask(d, "POST", path, NULL, by, NULL, NULL) >= 0;
 }
 
-/* What does not run goes at once. Somebody else removes it: as good as done, when it is done. */
+/* A stopped container is removed at once. If another program removes it, this waits for the end. */
 int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
                      struct err *err)
 {
@@ -192,7 +205,7 @@ int container_remove(struct docker_engine *d, const char *container, const struc
 
 /* ---- looking ---- */
 
-/* Each line of the label is what one missing cache has to say. */
+/* Each line of the label is the warning about one missing cache. */
 static char **container_warnings_of(const char *without)
 {
     _cleanup_free_ char *copy = xstrdup(without);
@@ -215,9 +228,7 @@ int docker_look(struct engine *e, const char *id, const struct deadline *by,
     const json_t *labels;
     int r;
 
-    r = container_find(d, id, by, &container, &why);
-    if (r >= 0)
-        r = container_inspect(d, container, by, &doc, &why);
+    r = container_find_and_inspect(d, id, by, &container, &doc, &why);
     if (r == -ERR_NOT_FOUND) {
         container_forget(d, id);
         ret->state = ENGINE_SANDBOX_ABSENT;
@@ -232,18 +243,18 @@ int docker_look(struct engine *e, const char *id, const struct deadline *by,
     return 0;
 }
 
-/* ---- what it is made of ---- */
+/* ---- volumes and network ---- */
 
 struct container_making {
     struct docker_engine *d;
     const struct sandbox_request *req;
     struct body_volume volumes[VOLUMES_MAX];
     size_t n_volumes;
-    char **names; /* of the volumes: owned */
-    char *network;
-    char **without; /* a line for each cache that is missing */
+    char **names;   /* of the volumes; owned */
+    char *network;  /* id; NULL: none */
+    char **without; /* a warning for each missing cache */
     bool layered;   /* one of the volumes is an overlay */
-    bool plain;     /* and none may be */
+    bool plain;     /* do not use overlays */
 };
 
 static void container_making_done(struct container_making *m)
@@ -261,7 +272,7 @@ static void container_add_volume(struct container_making *m, const char *name, c
         .name = m->names[strv_len(m->names) - 1], .target = target, .shared = shared};
 }
 
-/* A cache that cannot be made is a warning, unless the configuration says otherwise. */
+/* A cache that cannot be created is a warning, or an error with cache.required. */
 static int container_add_cache(struct container_making *m, const char *what, const char *name,
                                const char *target, bool shared, const struct deadline *by,
                                struct err *err)
@@ -275,13 +286,13 @@ static int container_add_cache(struct container_making *m, const char *what, con
     }
     if (m->d->cache_required) {
         err_move(err, &why);
-        return err_wrap(err, "cache '%s' is required and cannot be made", what);
+        return err_wrap(err, "cache '%s' is required (cache.required) and cannot be created", what);
     }
-    strv_push(&m->without, xasprintf("it has no cache '%s': %s", what, why.msg));
+    strv_push(&m->without, xasprintf("cache '%s' is missing: %s", what, why.msg));
     return 0;
 }
 
-/* A base that cannot be laid below is a warning too: the tool then has its private cache. */
+/* A base that cannot be used is a warning too: the tool then has a private cache only. */
 static int container_add_layer(struct container_making *m, const struct cache_tool *t,
                                const struct deadline *by, struct err *err)
 {
@@ -289,17 +300,20 @@ static int container_add_layer(struct container_making *m, const struct cache_to
     _cleanup_free_ char *name = NULL;
     int r = layer_ensure(m->d, m->req, t, by, &name, &why);
 
+    if (r == 0)
+        return 0;
     if (r > 0) {
         container_add_volume(m, name, t->target, false);
         m->layered = true;
-    }
-    if (r >= 0)
         return 0;
+    }
     if (m->d->cache_required) {
         err_move(err, &why);
-        return err_wrap(err, "cache '%s' is required and cannot be made", t->name);
+        return err_wrap(err, "cache '%s' is required (cache.required) and cannot be created",
+                        t->name);
     }
-    strv_push(&m->without, xasprintf("its cache '%s' is without the base: %s", t->name, why.msg));
+    strv_push(&m->without,
+              xasprintf("cache '%s' does not use the shared base: %s", t->name, why.msg));
     return 0;
 }
 
@@ -307,39 +321,45 @@ static int container_add_layers(struct container_making *m, const struct deadlin
                                 struct err *err)
 {
     const struct cache_tool *t;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; !m->plain && (t = cache_tool_at(i)); i++) {
         enum spec_cache_mode mode = cache_mode_of(&m->req->spec, t);
+        int r;
 
-        if (!m->plain && (mode == CACHE_LAYERED || mode == CACHE_READONLY))
-            r = container_add_layer(m, t, by, err);
+        if (mode != CACHE_LAYERED && mode != CACHE_READONLY)
+            continue;
+        r = container_add_layer(m, t, by, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* Private caches below /cache are one volume. What is asked for by name may lie elsewhere. */
+/* All private caches below /cache share one volume; each cache elsewhere has its own. */
 static int container_add_private_caches(struct container_making *m, const struct deadline *by,
                                         struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s-caches-%s", m->d->prefix, m->req->name);
     const struct cache_tool *t;
     bool wanted = false;
-    int r = 0;
+    int r;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         _cleanup_free_ char *own = xasprintf("%s.%s", name, t->name);
-        bool below = cache_is_below_root(t);
         enum spec_cache_mode mode = cache_mode_of(&m->req->spec, t);
 
         if (mode != CACHE_PRIVATE && mode != CACHE_LAYERED)
             continue;
-        wanted |= below;
-        if (!below)
-            r = container_add_cache(m, t->name, own, t->target, false, by, err);
+        if (cache_is_below_root(t)) {
+            wanted = true;
+            continue;
+        }
+        r = container_add_cache(m, t->name, own, t->target, false, by, err);
+        if (r < 0)
+            return r;
     }
-    if (r < 0 || !wanted || m->req->ephemeral)
-        return r;
+    if (!wanted || m->req->ephemeral)
+        return 0;
     return container_add_cache(m, "private", name, "/cache", false, by, err);
 }
 
@@ -347,20 +367,23 @@ static int container_add_shared_caches(struct container_making *m, const struct 
                                        struct err *err)
 {
     const struct cache_tool *t;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         const char *group = cache_group_of(&m->req->spec, t);
         _cleanup_free_ char *name =
             xasprintf("%s-cache-%s%s%s", m->d->prefix, t->name, *group ? "." : "", group);
+        int r;
 
-        if (cache_mode_of(&m->req->spec, t) == CACHE_SHARED)
-            r = container_add_cache(m, t->name, name, t->target, true, by, err);
+        if (cache_mode_of(&m->req->spec, t) != CACHE_SHARED)
+            continue;
+        r = container_add_cache(m, t->name, name, t->target, true, by, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* A throw-away sandbox has nothing to outlive it. */
+/* An ephemeral sandbox needs no volume for its home. */
 static int container_add_home(struct container_making *m, const struct deadline *by,
                               struct err *err)
 {
@@ -370,9 +393,10 @@ static int container_add_home(struct container_making *m, const struct deadline 
     if (m->req->ephemeral)
         return 0;
     r = ensure_volume(m->d, name, m->req->id, by, err);
-    if (r >= 0)
-        container_add_volume(m, name, "/home/agent", false);
-    return r;
+    if (r < 0)
+        return r;
+    container_add_volume(m, name, "/home/agent", false);
+    return 0;
 }
 
 static int container_check_mounts(const struct container_making *m, struct err *err)
@@ -381,49 +405,55 @@ static int container_check_mounts(const struct container_making *m, struct err *
     const struct sandbox_spec *spec = &m->req->spec;
     const char *own[] = {m->d->state_dir, m->d->run_dir, NULL, NULL, NULL};
     size_t n = 2;
-    int r = 0;
 
     if (spec->n_mounts == 0)
         return 0;
     if (c->endpoint.transport != DOCKER_UNIX) {
         err_set(err, ERR_UNSUPPORTED,
-                "the engine is at '%s', where folders of this machine are "
-                "not",
-                c->where);
-        return err_hint(err, "Use 'ripcord cp' to bring files into the sandbox.");
+                "mounts: the engine at '%s' cannot mount folders of this machine", c->where);
+        return err_hint(err, "Use 'ripcord cp' to copy files into the sandbox.");
     }
     own[n++] = c->endpoint.path;
     if (m->d->data_dir)
         own[n] = m->d->data_dir;
-    for (size_t i = 0; r >= 0 && i < spec->n_mounts; i++) {
+    for (size_t i = 0; i < spec->n_mounts; i++) {
         struct mount_source src;
+        int r = mount_source_check(spec->mounts[i].source, own, &src, err);
 
-        r = mount_source_check(spec->mounts[i].source, own, &src, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-static int container_gather(struct container_making *m, const struct deadline *by, struct err *err)
+static int container_ensure_parts(struct container_making *m, const struct deadline *by,
+                                  struct err *err)
 {
     int r;
 
     r = container_check_mounts(m, err);
-    if (r >= 0)
-        r = container_add_home(m, by, err);
-    if (r >= 0)
-        r = container_add_private_caches(m, by, err);
-    if (r >= 0)
-        r = container_add_shared_caches(m, by, err);
-    if (r >= 0)
-        r = container_add_layers(m, by, err);
-    if (r >= 0 && m->req->spec.network == SPEC_NETWORK_OPEN)
-        r = ensure_network(m->d, by, &m->network, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = container_add_home(m, by, err);
+    if (r < 0)
+        return r;
+    r = container_add_private_caches(m, by, err);
+    if (r < 0)
+        return r;
+    r = container_add_shared_caches(m, by, err);
+    if (r < 0)
+        return r;
+    r = container_add_layers(m, by, err);
+    if (r < 0)
+        return r;
+    if (m->req->spec.network == SPEC_NETWORK_OPEN)
+        return ensure_network(m->d, by, &m->network, err);
+    return 0;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-/* Ours stand for the engine's: it was started on this machine as we were. */
+/* The daemon's own limit stands for that of the engine, which runs on the same machine. */
 static uint64_t container_hard_limit(int resource, uint64_t most)
 {
     struct rlimit rl;
@@ -437,9 +467,9 @@ static int container_check_nofile(const struct sandbox_request *req, uint64_t mo
 {
     if (!(req->spec.asked & LIMIT_NOFILE) || req->spec.nofile <= most)
         return 0;
-    err_set(err, ERR_UNSUPPORTED, "%u open files are asked for, and this machine allows %llu",
+    err_set(err, ERR_UNSUPPORTED, "nofile: %u open files requested, but this machine allows %llu",
             req->spec.nofile, (unsigned long long)most);
-    return err_hint(err, "Ask for fewer with 'nofile', or raise the hard limit of the engine.");
+    return err_hint(err, "Request fewer with 'nofile', or raise the hard limit of the engine.");
 }
 
 static int container_put_archive(const struct container_making *m, const struct body_parts *p,
@@ -455,13 +485,14 @@ static int container_put_archive(const struct container_making *m, const struct 
 
     r = file_read(AT_FDCWD, program, GUEST_MAX, &guest, &len, err);
     if (r < 0)
-        return err_hint(err, "ripcord-guest belongs beside ripcordd: install ripcord again.");
+        return err_hint(
+            err, "Install ripcord again: ripcord-guest must be in the same folder as ripcordd.");
     r = body_archive(p, guest, len, &tar, err);
     if (r < 0)
         return r;
     source = (struct docker_source){.data = buf_data(&tar), .len = tar.len, .fd = -1};
     r = docker_upload(docker_client(m->d), "PUT", path, &source, &one, NULL, err);
-    return r < 0 ? err_wrap(err, "put our program into it") : 0;
+    return r < 0 ? err_wrap(err, "copy ripcord-guest into the container") : 0;
 }
 
 static int container_post_create(const struct container_making *m, const struct body_parts *p,
@@ -474,16 +505,17 @@ static int container_post_create(const struct container_making *m, const struct 
     int r;
 
     if (!body)
-        return err_set(err, ERR_INVALID, "a value of the spec is not valid UTF-8");
+        return err_set(err, ERR_INVALID, "spec: a value is not valid UTF-8");
     r = docker_ask(m->d, "POST", path, body, by, &reply, err);
     if (r < 0 && reply.reason == DOCKER_NAME_TAKEN) {
-        err_wrap(err, "the name '%s' is taken by a container that is not this sandbox's", name);
+        err_wrap(err, "container name '%s': already in use by another container", name);
         return err_hint(err, "Remove that container, or choose other names with 'docker.prefix' in "
                              "ripcord.yaml.");
     }
-    if (r >= 0)
-        *ret = xstrdup(docker_text(reply.json, "Id"));
-    return r;
+    if (r < 0)
+        return r;
+    *ret = xstrdup(docker_text(reply.json, "Id"));
+    return 0;
 }
 
 static void container_undo(const struct container_making *m, const char *container)
@@ -492,13 +524,13 @@ static void container_undo(const struct container_making *m, const char *contain
     struct deadline by = deadline_in(UNDO_TIMEOUT);
 
     if (container_remove(m->d, container, &by, &err) < 0)
-        log_debug("sandbox %s: undo of a failed create: %s", m->req->name, err.msg);
+        log_debug("sandbox %s: cannot undo a failed create: %s", m->req->name, err.msg);
 }
 
 /*
- * Docker takes the profile itself, Podman the name of a file on its machine: written each time, as
- * it is small beside a create and a run folder may be swept. A Podman elsewhere cannot read ours,
- * and uses its own.
+ * Docker takes the text of the profile, Podman the path of a file on its machine. The file is
+ * written each time: that is cheap, and the run folder may have been cleaned. Podman on another
+ * machine cannot read it and uses its own profile.
  */
 static int container_give_profile(const struct container_making *m, struct body_parts *p,
                                   char **ret_file, struct err *err)
@@ -542,32 +574,33 @@ static int container_make(const struct container_making *m, const struct deadlin
     int r;
 
     r = container_check_nofile(m->req, p.nofile_max, err);
-    if (r >= 0)
-        r = container_give_profile(m, &p, &file, err);
-    if (r >= 0)
-        r = container_post_create(m, &p, by, &container, err);
+    if (r < 0)
+        return r;
+    r = container_give_profile(m, &p, &file, err);
+    if (r < 0)
+        return r;
+    r = container_post_create(m, &p, by, &container, err);
     if (r < 0)
         return r;
     r = container_put_archive(m, &p, container, by, err);
-    if (r < 0)
+    if (r < 0) {
         container_undo(m, container);
-    else
-        container_remember(d, m->req->id, container);
-    return r;
+        return r;
+    }
+    container_remember(d, m->req->id, container);
+    return 0;
 }
 
-/* 1: the container that is there is of this spec, 0: none is there any more. */
-static int container_renew(struct docker_engine *d, const struct sandbox_request *req,
-                           const struct deadline *by, struct err *err)
+/* Removes a container of an older spec. 1: the container has this spec; 0: there is none now. */
+static int container_drop_outdated(struct docker_engine *d, const struct sandbox_request *req,
+                                   const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *container = NULL;
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
-    r = container_find(d, req->id, by, &container, &why);
-    if (r >= 0)
-        r = container_inspect(d, container, by, &doc, &why);
+    r = container_find_and_inspect(d, req->id, by, &container, &doc, &why);
     if (r == -ERR_NOT_FOUND) {
         container_forget(d, req->id);
         return 0;
@@ -582,7 +615,7 @@ static int container_renew(struct docker_engine *d, const struct sandbox_request
     return r;
 }
 
-/* Our own folder of it, and in it what nobody finds on the engine. */
+/* The sandbox's folder in our state, with the full spec: the engine has only a part in a label. */
 static int container_make_folder(struct docker_engine *d, const struct sandbox_request *req,
                                  struct err *err)
 {
@@ -597,44 +630,53 @@ static int container_make_folder(struct docker_engine *d, const struct sandbox_r
 static int container_make_with(struct container_making *m, const struct deadline *by,
                                struct err *err)
 {
-    int r = container_gather(m, by, err);
+    int r = container_ensure_parts(m, by, err);
 
     return r < 0 ? r : container_make(m, by, err);
 }
 
-/* Whether the engine can mount overlays shows when it does: where it cannot, it is tried without.
- */
+/* Only the attempt shows whether the engine can mount overlays. If it fails, the container is
+ * created without them. */
 static int container_make_all(struct docker_engine *d, const struct sandbox_request *req,
                               const struct deadline *by, struct err *err)
 {
-    struct container_making m = {.d = d, .req = req}, plain = {.d = d, .req = req, .plain = true};
+    _cleanup_(container_making_done) struct container_making m = {.d = d, .req = req};
+    _cleanup_(container_making_done) struct container_making plain = {
+        .d = d, .req = req, .plain = true};
     _cleanup_err_ struct err why = ERR_INIT;
-    int r = container_make_with(&m, by, &why);
+    if (container_make_with(&m, by, &why) >= 0)
+        return 0;
+    if (!m.layered || d->cache_required)
+        return err_move(err, &why);
+    strv_push(&plain.without, xasprintf("caches do not use the shared bases: %s", why.msg));
+    if (container_make_with(&plain, by, NULL) >= 0)
+        return 0;
+    return err_move(err, &why);
+}
 
-    if (r < 0 && m.layered && !d->cache_required) {
-        strv_push(&plain.without, xasprintf("its caches are without their base: %s", why.msg));
-        if (container_make_with(&plain, by, NULL) >= 0)
-            r = 0;
+static int container_create(struct docker_engine *d, const struct sandbox_request *req,
+                            const struct deadline *by, struct err *err)
+{
+    int r;
+
+    r = docker_folders(d, err);
+    if (r < 0)
+        return r;
+    r = container_make_folder(d, req, err);
+    if (r < 0)
+        return r;
+    if (!req->fresh) {
+        r = container_drop_outdated(d, req, by, err);
+        if (r != 0)
+            return r;
     }
-    container_making_done(&m);
-    container_making_done(&plain);
-    return r < 0 ? err_move(err, &why) : 0;
+    return container_make_all(d, req, by, err);
 }
 
 int docker_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err)
 {
-    struct docker_engine *d = docker_of(e);
-    int r;
-
-    r = docker_folders(d, err);
-    if (r >= 0)
-        r = container_make_folder(d, req, err);
-    if (r >= 0)
-        r = req->fresh ? 0 : container_renew(d, req, by, err);
-    if (r == 0)
-        r = container_make_all(d, req, by, err);
-    if (r >= 0)
+    if (container_create(docker_of(e), req, by, err) >= 0)
         return 0;
     if (req->fresh) {
         struct deadline undo = deadline_in(UNDO_TIMEOUT);

@@ -19,7 +19,7 @@ static bool created_has_digit(const char *p)
     return *p >= '0' && *p <= '9';
 }
 
-/* <0, 0, >0. One engine writes all its times in one zone. */
+/* Returns <0, 0 or >0. All times of one engine are in the same time zone. */
 static int created_compare(const char *a, const char *b)
 {
     int r = strncmp(a, b, WHOLE_SECONDS);

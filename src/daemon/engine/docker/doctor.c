@@ -35,7 +35,7 @@ static void docker_doctor_check_limits(const struct docker *d, struct doctor_rep
     struct deadline by = deadline_in(DOCTOR_TIMEOUT);
 
     if (docker_call(d, "GET", "/info", NULL, &by, &reply, &err) < 0) {
-        doctor_say(ret, "docker limits", DOCTOR_WARN, "Look into the engine's log.", "%s", err.msg);
+        doctor_say(ret, "docker limits", DOCTOR_WARN, "Read the engine's log.", "%s", err.msg);
         return;
     }
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
@@ -44,8 +44,8 @@ static void docker_doctor_check_limits(const struct docker *d, struct doctor_rep
     list = missing ? strv_join(missing, ", ") : NULL;
     if (list)
         doctor_say(ret, "docker limits", DOCTOR_WARN,
-                   "Give the engine the cgroup controllers memory, cpu and pids.",
-                   "the engine cannot enforce: %s", list);
+                   "Enable the cgroup controllers memory, cpu and pids for the engine.",
+                   "the engine cannot enforce %s", list);
     else
         doctor_say(ret, "docker limits", DOCTOR_OK, NULL, "memory, processors and processes");
 }
@@ -58,11 +58,11 @@ static void docker_doctor_check_image(const struct docker *d, const char *image,
     struct deadline by = deadline_in(DOCTOR_TIMEOUT);
 
     if (docker_call(d, "GET", path, NULL, &by, NULL, &err) >= 0)
-        doctor_say(ret, "docker image", DOCTOR_OK, NULL, "'%s' is there", image);
+        doctor_say(ret, "docker image", DOCTOR_OK, NULL, "'%s' exists", image);
     else
         doctor_say(ret, "docker image", DOCTOR_WARN,
-                   "Make it with './dev image' of the ripcord sources, or name another one as "
-                   "'docker.image' in ripcord.yaml.",
+                   "Build it with './dev image' in the ripcord sources, or set 'docker.image' in "
+                   "ripcord.yaml to another image.",
                    "%s", err.msg);
 }
 
@@ -75,10 +75,10 @@ void docker_doctor(const struct engine_docker_config *config, bool wanted,
     if (docker_doctor_reach(config, &d, &err) < 0) {
         if (wanted)
             doctor_say(ret, "docker engine", DOCTOR_FAIL,
-                       err.hint ? err.hint : "See docs/engines.md.", "%s", err.msg);
+                       err.hint ? err.hint : "Read docs/engines.md.", "%s", err.msg);
         else
             doctor_say(ret, "docker engine", DOCTOR_OK, NULL,
-                       "none answers; the native engine needs none");
+                       "not found (the native engine does not need it)");
         return;
     }
     doctor_say(ret, "docker engine", DOCTOR_OK, NULL, "%s %s, API 1.%u, at %s",

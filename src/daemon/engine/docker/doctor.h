@@ -1,6 +1,6 @@
 /*
- * The Docker engine's part of `ripcord doctor`: whether there is one, what it can do, and whether
- * it has the image that sandboxes get. Blocks for seconds at most.
+ * The Docker engine's part of `ripcord doctor`: whether an engine answers, which limits it can
+ * enforce, and whether it has the default image. Blocks for a few seconds at most.
  */
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "daemon/engine/doctor.h"
 #include "daemon/engine/engine-config.h"
 
-/* wanted: somebody has set it up, so that one that is missing is a failure. Adds to *ret. */
+/* Adds lines to *ret. wanted: the configuration asks for Docker, so a missing engine is a failure.
+ */
 void docker_doctor(const struct engine_docker_config *config, bool wanted,
                    struct doctor_report *ret);

@@ -1,9 +1,8 @@
 /*
- * A create is idempotent for volumes (the engine answers with what is there), and for networks it
- * is not even atomic: twenty parallel creates with CheckDuplicate make twenty networks on Docker.
- * So a network is made, then all of its name are listed, and the oldest is everybody's; who sees
- * others removes them. Each maker lists after its own create, so the last one to list sees them
- * all, whichever process it lives in.
+ * Creating a volume is idempotent: the engine answers with the existing one. Creating a network is
+ * not even atomic: twenty parallel creates with CheckDuplicate make twenty networks on Docker. So a
+ * process creates the network, lists all networks of that name, uses the oldest, and removes the
+ * others. Each process lists after its own create, so the last one to list sees all of them.
  */
 #include "daemon/engine/docker/ensure.h"
 
@@ -21,13 +20,13 @@
 
 struct ensured_object {
     bool ready, busy;
-    bool stale; /* forgotten while somebody was making it */
+    bool stale; /* forgotten while a caller was creating it */
     unsigned tries;
     struct err failure;
     char *value;
 };
 
-/* ---- single flight ---- */
+/* ---- one request for all callers ---- */
 
 void ensured_init(struct ensured *e)
 {
@@ -87,8 +86,8 @@ struct ensure_job {
                 struct err *err);
 };
 
-/* With the lock held; it is given up while the engine works. */
-static int ensure_make_it(const struct ensure_job *job, struct ensured_object *o,
+/* Called with the lock held; releases it while the engine works. */
+static int ensure_run_job(const struct ensure_job *job, struct ensured_object *o,
                           const struct deadline *by, struct err *err)
 {
     struct ensured *e = &job->d->ensured;
@@ -113,15 +112,15 @@ static int ensure_make_it(const struct ensure_job *job, struct ensured_object *o
     return r < 0 ? err_move(err, &why) : 0;
 }
 
-/* With the lock held: the result of the try under way is ours too. */
-static int ensure_await_it(const struct ensure_job *job, struct ensured_object *o,
-                           const struct deadline *by, struct err *err)
+/* Called with the lock held: waits for the result of another caller. */
+static int ensure_await_job(const struct ensure_job *job, struct ensured_object *o,
+                            const struct deadline *by, struct err *err)
 {
     unsigned tries = o->tries;
 
     while (o->tries == tries) {
         if (deadline_passed(by))
-            return err_set(err, ERR_TIMEOUT, "%s '%s' is still being made", job->kind, job->name);
+            return err_set(err, ERR_TIMEOUT, "timed out while another request creates it");
         wait_a_slice(&job->d->ensured.changed, &job->d->ensured.lock);
     }
     return o->failure.code ? err_copy(err, &o->failure) : 0;
@@ -149,19 +148,20 @@ static int ensure(const struct ensure_job *job, const struct deadline *by, char 
     pthread_mutex_lock(&e->lock);
     o = ensure_object_of(e, key);
     if (!o->ready)
-        r = o->busy ? ensure_await_it(job, o, by, err) : ensure_make_it(job, o, by, err);
-    if (r >= 0 && ret)
+        r = o->busy ? ensure_await_job(job, o, by, err) : ensure_run_job(job, o, by, err);
+    if (r == 0 && ret)
         *ret = xstrdup(o->value ? o->value : "");
     pthread_mutex_unlock(&e->lock);
     return r < 0 ? err_wrap(err, "%s '%s'", job->kind, job->name) : 0;
 }
 
-/* ---- is it what we would have made? ---- */
+/* ---- checking existing objects ---- */
 
 static int ensure_differs(const struct ensure_job *job, const char *what, const char *key,
                           const char *have, const char *want, struct err *err)
 {
-    err_set(err, ERR_CONFLICT, "it is not ours: %s%s%s is '%.200s', not '%s'", what,
+    err_set(err, ERR_CONFLICT,
+            "exists but was not created by ripcord: %s%s%s is '%.200s', not '%s'", what,
             *key ? " " : "", key, have, want);
     return err_hint(err,
                     "Remove that %s, or choose other names with 'docker.prefix' in ripcord.yaml.",
@@ -191,7 +191,9 @@ static int ensure_check_owner(const struct ensure_job *job, const json_t *doc, s
     if (!job->id)
         return ensure_check_label(job, doc, LABEL_SHARED, job->d->prefix, err);
     r = ensure_check_label(job, doc, LABEL_ROOT, job->d->root_id, err);
-    return r < 0 ? r : ensure_check_label(job, doc, LABEL_ID, job->id, err);
+    if (r < 0)
+        return r;
+    return ensure_check_label(job, doc, LABEL_ID, job->id, err);
 }
 
 static json_t *ensure_labels_of(const struct ensure_job *job)
@@ -214,12 +216,15 @@ static int ensure_check_volume(const struct ensure_job *job, const json_t *doc, 
     int r;
 
     r = ensure_check_driver(job, doc, "local", err);
-    if (r >= 0)
-        r = ensure_check_owner(job, doc, err);
-    if (r >= 0 && json_object_size(options) > 0)
-        r = ensure_differs(job, "option", json_object_iter_key(json_object_iter((json_t *)options)),
-                           "set", "", err);
-    return r;
+    if (r < 0)
+        return r;
+    r = ensure_check_owner(job, doc, err);
+    if (r < 0)
+        return r;
+    if (json_object_size(options) == 0)
+        return 0;
+    return ensure_differs(job, "option", json_object_iter_key(json_object_iter((json_t *)options)),
+                          "set", "", err);
 }
 
 static int ensure_make_volume(const struct ensure_job *job, const struct deadline *by, char **ret,
@@ -241,7 +246,7 @@ int ensure_volume(struct docker_engine *d, const char *name, const char *id,
     const struct ensure_job job = {
         .d = d, .kind = "volume", .name = name, .id = id, .make = ensure_make_volume};
 
-    /* A sandbox's own is nobody else's wish, and not worth remembering. */
+    /* Only one caller needs a sandbox's own volume, so its result is not cached. */
     if (!id)
         return ensure(&job, by, NULL, err);
     return ensure_make_volume(&job, by, NULL, err) < 0 ? err_wrap(err, "volume '%s'", name) : 0;
@@ -255,12 +260,15 @@ static int ensure_check_network(const struct ensure_job *job, const json_t *doc,
     int r;
 
     r = ensure_check_driver(job, doc, "bridge", err);
-    if (r >= 0)
-        r = ensure_check_owner(job, doc, err);
-    /* Podman knows no such option, and says nothing of it. */
-    if (r >= 0 && docker_client(job->d)->flavour == DOCKER_FLAVOUR_DOCKER && !STREQ(icc, "false"))
-        r = ensure_differs(job, "option", OPTION_ICC, icc, "false", err);
-    return r;
+    if (r < 0)
+        return r;
+    r = ensure_check_owner(job, doc, err);
+    if (r < 0)
+        return r;
+    /* Podman does not have this option and does not show it. */
+    if (docker_client(job->d)->flavour != DOCKER_FLAVOUR_DOCKER || STREQ(icc, "false"))
+        return 0;
+    return ensure_differs(job, "option", OPTION_ICC, icc, "false", err);
 }
 
 static json_t *ensure_network_body(const struct ensure_job *job)
@@ -275,7 +283,7 @@ static bool ensure_is_ours(const struct ensure_job *job, const json_t *doc)
     return STREQ(docker_text(json_object_get(doc, "Labels"), LABEL_SHARED), job->d->prefix);
 }
 
-/* All of that very name; the engine's filter also finds those that only contain it. */
+/* Networks of exactly that name: the engine's filter also finds names that contain it. */
 static int ensure_list_networks(const struct ensure_job *job, const struct deadline *by,
                                 json_t **ret, struct err *err)
 {
@@ -297,7 +305,7 @@ static int ensure_list_networks(const struct ensure_job *job, const struct deadl
     return 0;
 }
 
-/* The one that everybody takes: of ours the oldest, or else what stands in its place. */
+/* The network that all processes use: the oldest of ours, else the oldest of that name. */
 static const json_t *ensure_choose_network(const struct ensure_job *job, const json_t *list)
 {
     const json_t *best = NULL, *item;
@@ -325,10 +333,10 @@ static void ensure_remove_others(const struct ensure_job *job, const json_t *lis
 
         if (item == kept || !ensure_is_ours(job, item))
             continue;
-        /* Another process may be faster. */
+        /* Another process may have removed it first. */
         if (docker_ask(job->d, "DELETE", path, NULL, by, NULL, &err) < 0)
-            log_debug("network %s: double %s stays: %s", job->name, docker_text(item, "Id"),
-                      err.msg);
+            log_debug("network %s: cannot remove the duplicate %s: %s", job->name,
+                      docker_text(item, "Id"), err.msg);
     }
 }
 
@@ -339,7 +347,7 @@ static int ensure_settle_network(const struct ensure_job *job, const json_t *lis
     int r;
 
     if (!best)
-        return err_set(err, ERR_ENGINE, "it was made and is not there");
+        return err_set(err, ERR_ENGINE, "created, but the engine does not list it");
     r = ensure_check_network(job, best, err);
     if (r < 0)
         return r;
@@ -358,7 +366,8 @@ static int ensure_create_network(const struct ensure_job *job, const struct dead
 
     if (docker_ask(job->d, "POST", "/networks/create", body, by, &reply, &why) >= 0)
         return 0;
-    if (reply.reason == DOCKER_NETWORK_EXISTS) /* somebody was faster: the list shows it */
+    if (reply.reason ==
+        DOCKER_NETWORK_EXISTS) /* another process was faster: the list shows its network */
         return 0;
     return err_move(err, &why);
 }
@@ -375,9 +384,12 @@ static int ensure_make_network(const struct ensure_job *job, const struct deadli
     if (json_array_size(before) > 0)
         return ensure_settle_network(job, before, by, ret, err);
     r = ensure_create_network(job, by, err);
-    if (r >= 0)
-        r = ensure_list_networks(job, by, &after, err);
-    return r < 0 ? r : ensure_settle_network(job, after, by, ret, err);
+    if (r < 0)
+        return r;
+    r = ensure_list_networks(job, by, &after, err);
+    if (r < 0)
+        return r;
+    return ensure_settle_network(job, after, by, ret, err);
 }
 
 int ensure_network(struct docker_engine *d, const struct deadline *by, char **ret, struct err *err)

@@ -1,13 +1,14 @@
 /*
- * Volumes and the network, made when they are not there. Of many callers who want the same object
- * at once, one asks the engine and the others get its answer. Success is remembered until somebody
- * finds the object missing or the engine has been restarted.
+ * Creates volumes and the network if they do not exist. When several callers need the same object
+ * at once, one of them asks the engine and the others get its result. Success is cached until a
+ * caller finds the object missing or the engine restarts. The functions may be called on any worker
+ * thread.
  *
- * An object of that name that is there already is looked at: driver, options and labels must be
- * what we would have made, else the error says how it differs. "It exists" is never an assumption.
+ * An existing object of the same name is checked: driver, options and labels must be those that we
+ * would have used. Otherwise the error says what differs.
  *
- * What is shared by all roots of a prefix (the network, shared caches) carries LABEL_SHARED with
- * the prefix, and LABEL_ROOT of whoever came first: only the former is compared.
+ * Objects that all roots of a prefix share (the network, shared caches) have LABEL_SHARED with the
+ * prefix, and LABEL_ROOT of the root that created them. Only LABEL_SHARED is compared.
  */
 #pragma once
 
@@ -33,8 +34,8 @@ void ensured_done(struct ensured *e);
 void ensured_forget(struct ensured *e, const char *kind, const char *name);
 void ensured_forget_all(struct ensured *e);
 
-/* id NULL: shared by all roots; else the sandbox that it belongs to. */
+/* id: the sandbox that owns the volume; NULL: all roots share it. */
 int ensure_volume(struct docker_engine *d, const char *name, const char *id,
                   const struct deadline *by, struct err *err);
-/* The network of mode `open`; *ret is its id, to be freed. */
+/* The network of mode `open`. *ret is its id, the caller's to free. */
 int ensure_network(struct docker_engine *d, const struct deadline *by, char **ret, struct err *err);

@@ -1,8 +1,8 @@
 /*
- * A thread that sits in the engine's event stream. An event about one of our containers makes core
- * look at that sandbox; one about a volume or network makes us forget that we have it. When the
- * stream breaks off, the engine is dialled again with growing pauses, and once it answers
- * everything is looked at: what happened in between is nobody's event.
+ * A thread that reads the engine's event stream. An event about one of our containers makes core
+ * check that sandbox. The removal of a volume or network drops it from the cache of ensure.h. When
+ * the stream breaks, the thread reconnects with growing pauses. After that, core checks everything,
+ * because events in between are lost.
  */
 #include <errno.h>
 #include <poll.h>
@@ -27,11 +27,11 @@ struct docker_watcher {
     struct docker_engine *d;
     pthread_t thread;
     bool running;
-    int stop_fd; /* an eventfd: readable when the thread should end */
+    int stop_fd; /* an eventfd: readable when the thread must end */
 };
 
-/* Whether the thread is still wanted after the pause. */
-static bool docker_events_rest(const struct docker_watcher *w, uint64_t usec)
+/* Waits. False: the thread must end. */
+static bool docker_events_pause(const struct docker_watcher *w, uint64_t usec)
 {
     struct pollfd p = {.fd = w->stop_fd, .events = POLLIN};
     int r;
@@ -42,7 +42,7 @@ static bool docker_events_rest(const struct docker_watcher *w, uint64_t usec)
     return r == 0;
 }
 
-static void docker_events_tell_sandbox(struct docker_engine *d, const char *id)
+static void docker_events_report_sandbox(struct docker_engine *d, const char *id)
 {
     struct engine_news news = {.kind = ENGINE_NEWS_SANDBOX};
 
@@ -61,7 +61,7 @@ static void docker_events_on_container(struct docker_engine *d, const struct doc
     case DOCKER_EVENT_PAUSE:
     case DOCKER_EVENT_UNPAUSE:
     case DOCKER_EVENT_DESTROY:
-        docker_events_tell_sandbox(d, id);
+        docker_events_report_sandbox(d, id);
         break;
     default:
         break;
@@ -88,7 +88,7 @@ static int docker_events_open_events(struct docker_watcher *w, struct docker_eve
     return docker_events_open(docker_client(w->d), filters, w->stop_fd, &by, ret, err);
 }
 
-/* Until the stream ends. True: because we were told to. */
+/* Reads until the stream ends. True: the thread must end. */
 static bool docker_events_follow(struct docker_watcher *w, struct docker_events *events)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -100,11 +100,11 @@ static bool docker_events_follow(struct docker_watcher *w, struct docker_events 
         docker_event_done(&ev);
     }
     if (r < 0)
-        log_debug("engine docker: its events have ended: %s", err.msg);
-    return r == 0 && !docker_events_rest(w, 0);
+        log_debug("engine docker: event stream ended: %s", err.msg);
+    return r == 0 && !docker_events_pause(w, 0);
 }
 
-/* The engine is there (again), and we listen. */
+/* Connects (again) and opens the stream. */
 static int docker_events_begin(struct docker_watcher *w, bool again, struct docker_events **ret,
                                struct err *err)
 {
@@ -112,11 +112,14 @@ static int docker_events_begin(struct docker_watcher *w, bool again, struct dock
     struct deadline by = deadline_in(w->d->timeout);
     int r = again ? docker_reconnect(w->d, &by, err) : 0;
 
-    if (r >= 0)
-        r = docker_events_open_events(w, ret, err);
-    if (r >= 0) /* the state is read after the stream is open: nothing falls in between */
-        engine_send_news(&w->d->engine, &back);
-    return r;
+    if (r < 0)
+        return r;
+    r = docker_events_open_events(w, ret, err);
+    if (r < 0)
+        return r;
+    /* Core reads the state after the stream is open, so no change is missed. */
+    engine_send_news(&w->d->engine, &back);
+    return 0;
 }
 
 static void *docker_events_watcher_main(void *arg)
@@ -134,16 +137,16 @@ static void *docker_events_watcher_main(void *arg)
             if (docker_events_follow(w, events))
                 return NULL;
         } else {
-            log_debug("engine docker: no events: %s", err.msg);
+            log_debug("engine docker: cannot open the event stream: %s", err.msg);
         }
         again = true;
-        if (!docker_events_rest(w, pause))
+        if (!docker_events_pause(w, pause))
             return NULL;
         pause = MIN(pause * 2, PAUSE_MAX);
     }
 }
 
-/* Signals belong to the loop's thread. */
+/* The thread blocks all signals: the loop's thread handles them. */
 static bool docker_events_start_thread(struct docker_watcher *w)
 {
     sigset_t all, old;
@@ -164,8 +167,8 @@ struct docker_watcher *watcher_new(struct docker_engine *d)
     w->stop_fd = eventfd(0, EFD_CLOEXEC);
     w->running = w->stop_fd >= 0 && docker_events_start_thread(w);
     if (!w->running)
-        log_warn(
-            "engine docker: no thread for its events: what others do to sandboxes is seen late");
+        log_warn("engine docker: cannot start the event thread; changes by other programs are "
+                 "noticed late");
     return w;
 }
 

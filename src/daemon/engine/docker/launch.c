@@ -1,8 +1,7 @@
 /*
- * A run of a sandbox: the container is started, a relay is put before it, and when it is over
- * nothing of it is left but the container itself. The order at a start is: what a dead run left,
- * the container, the relay; so a crash at any point leaves what the next start or `cleanup` finds
- * by name.
+ * A run of a sandbox: starts the container and its relay, and cleans up after the run, so that only
+ * the container is left. The order at a start is: clean up after a dead run, start the container,
+ * start the relay. After a crash at any point, the next start or `cleanup` finds the rest by name.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -36,8 +35,8 @@ struct docker_launch {
     struct docker_engine *d;
     const struct sandbox_request *req;
     char *container;
-    json_t *doc; /* its inspection */
-    int control; /* our end */
+    json_t *doc; /* the container's inspection */
+    int control; /* our end of the relay's socket */
     int plan, log;
 };
 
@@ -55,10 +54,10 @@ static const json_t *docker_launch_labels_of(const struct docker_launch *l)
     return json_object_get(json_object_get(l->doc, "Config"), "Labels");
 }
 
-/* ---- the environment of its commands ---- */
+/* ---- the environment of the commands ---- */
 
-/* What Podman adds to every container is not the image's word. */
-static bool docker_launch_is_podmans(const char *pair)
+/* Variables that Podman adds to every container; they do not come from the image. */
+static bool docker_launch_is_from_podman(const char *pair)
 {
     static const char *const keys[] = {"TERM=", "container=", "HOME=", "HOSTNAME="};
 
@@ -68,7 +67,7 @@ static bool docker_launch_is_podmans(const char *pair)
     return false;
 }
 
-/* Whether a volume is mounted there, or (with `above`) on a folder above. */
+/* Whether a volume is mounted at `target`, or (with `above`) at one of its parents. */
 static bool docker_launch_is_mounted(const struct docker_launch *l, const char *target, bool above)
 {
     const json_t *m;
@@ -85,9 +84,9 @@ static bool docker_launch_is_mounted(const struct docker_launch *l, const char *
     return false;
 }
 
-/* A tool that is sent to a missing cache fails. */
-static bool docker_launch_is_there(const void *arg, const struct cache_tool *t,
-                                   enum spec_cache_mode mode)
+/* Variables are set only for caches that are mounted: a tool fails if its cache is missing. */
+static bool docker_launch_has_cache(const void *arg, const struct cache_tool *t,
+                                    enum spec_cache_mode mode)
 {
     return docker_launch_is_mounted(arg, t->target, mode != CACHE_SHARED);
 }
@@ -97,7 +96,8 @@ static bool docker_launch_has_packages_listener(const struct docker_launch *l)
     return l->req->spec.network == SPEC_NETWORK_PACKAGES;
 }
 
-/* Whether a socket of the network namespace around the container is on its loopback. */
+/* Whether a socket in the container's network namespace is on the loopback that its commands see.
+ */
 static bool docker_launch_is_near(const struct docker_launch *l)
 {
     const char *runtime = l->req->spec.runtime;
@@ -124,10 +124,10 @@ static char **docker_launch_environment(const struct docker_launch *l)
     json_array_foreach (image, i, v) {
         const char *pair = json_string_value(v);
 
-        if (pair && !(podman && docker_launch_is_podmans(pair)))
+        if (pair && !(podman && docker_launch_is_from_podman(pair)))
             strv_add(&more, pair);
     }
-    cache_variables(&l->req->spec, docker_launch_is_there, l, &more);
+    cache_variables(&l->req->spec, docker_launch_has_cache, l, &more);
     docker_launch_add_packages_env(l, &more);
     return spec_environment(l->req->spec.user, l->req->spec.env, more);
 }
@@ -172,7 +172,7 @@ static int docker_launch_spawn_relay(struct docker_launch *l, struct err *err)
     pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(err, errno, "make a socket pair");
+        return err_sys(err, errno, "create a socket pair");
     l->control = pair[0];
     r = process_start(&(const struct process_spec){.path = path,
                                                    .argv = argv,
@@ -183,17 +183,18 @@ static int docker_launch_spawn_relay(struct docker_launch *l, struct err *err)
                                                            {l->plan, SUP_FD_PLAN}},
                                                    .n_fds = 5},
                       &pid);
-    fd_close(pair[1]); /* else its end would never be seen */
+    fd_close(pair[1]); /* else the end of the relay would go unnoticed */
     if (r != 0) {
         err_sys(err, r, "start ripcord-relay");
-        return err_hint(err, "ripcord-relay belongs beside ripcordd: install ripcord again.");
+        return err_hint(
+            err, "Install ripcord again: ripcord-relay must be in the same folder as ripcordd.");
     }
     supervisors_add(&l->d->supervisors, l->req->id, pid);
     return 0;
 }
 
-/* What the relay wrote to its log, when it ended without a word on its line. */
-static void docker_launch_add_last_words(const struct docker_launch *l, struct err *err)
+/* Adds the last line of the relay's log, if the relay ended without reporting an error. */
+static void docker_launch_add_log_line(const struct docker_launch *l, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" RELAY_LOG, l->req->id), *text = NULL;
     size_t len = 0;
@@ -213,12 +214,14 @@ static int docker_launch_start_relay(struct docker_launch *l, const struct deadl
     int r;
 
     r = docker_launch_make_plan(l, err);
-    if (r >= 0)
-        r = docker_launch_spawn_relay(l, err);
-    if (r >= 0)
-        r = handshake_start(l->control, l->req, by, sandbox, err);
+    if (r < 0)
+        return r;
+    r = docker_launch_spawn_relay(l, err);
+    if (r < 0)
+        return r;
+    r = handshake_start(l->control, l->req, by, sandbox, err);
     if (r == -ERR_ENGINE)
-        docker_launch_add_last_words(l, err);
+        docker_launch_add_log_line(l, err);
     return r;
 }
 
@@ -233,8 +236,8 @@ static int docker_launch_post(struct docker_engine *d, const char *container, co
     return docker_ask(d, "POST", path, NULL, by, ret, err);
 }
 
-/* Killed, not asked: whoever should be asked had its chance by the relay. A paused one is resumed
- * first, as Podman kills it only then. */
+/* Kills the container: the relay has already asked its processes to end. A paused container is
+ * resumed first, because Podman cannot kill it otherwise. */
 static int docker_launch_end_container(struct docker_engine *d, const char *container,
                                        const struct deadline *by, struct err *err)
 {
@@ -274,7 +277,7 @@ static void docker_launch_forget_container(struct docker_launch *l)
     json_decref(TAKE_PTR(l->doc));
 }
 
-/* The sandbox's container, as it should be: one that is missing or of another spec is made anew. */
+/* Finds the sandbox's container. If it is missing or has another spec, it is created again. */
 static int docker_launch_find_container(struct docker_launch *l, const struct deadline *by,
                                         struct err *err)
 {
@@ -288,16 +291,19 @@ static int docker_launch_find_container(struct docker_launch *l, const struct de
         container_forget(l->d, l->req->id);
         docker_launch_forget_container(l);
         r = docker_create(&l->d->engine, l->req, by, err);
-        if (r >= 0)
-            r = docker_launch_inspect_container(l, by, err);
+        if (r < 0)
+            return r;
+        r = docker_launch_inspect_container(l, by, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0 && json_is_true(json_object_get(json_object_get(l->doc, "State"), "Running")))
-        r = docker_launch_end_container(l->d, l->container, by,
-                                        err); /* of a run that has lost its relay */
-    return r;
+    if (!json_is_true(json_object_get(json_object_get(l->doc, "State"), "Running")))
+        return 0;
+    /* It belongs to a run that has lost its relay. */
+    return docker_launch_end_container(l->d, l->container, by, err);
 }
 
-/* Its network was removed behind our back: it gets the one that is there now. */
+/* Somebody has removed the container's network: it is connected to the present one. */
 static int docker_launch_replace_network(struct docker_launch *l, const struct deadline *by,
                                          struct err *err)
 {
@@ -316,19 +322,20 @@ static int docker_launch_replace_network(struct docker_launch *l, const struct d
     join = json_pack("{s:s}", "Container", l->container);
     from = docker_path("/networks/%s/disconnect", it ? json_object_iter_key(it) : name);
     to = docker_path("/networks/%s/connect", id);
-    docker_ask(l->d, "POST", from, leave, by, NULL, NULL); /* the old one may be gone entirely */
+    docker_ask(l->d, "POST", from, leave, by, NULL,
+               NULL); /* fails if the old network is gone entirely */
     return docker_ask(l->d, "POST", to, join, by, NULL, err);
 }
 
-/* What is so for a moment only. A network made twice, by another daemon that begins now: Docker
- * looks for it by its name, whatever the container was made with, until the double is removed. */
+/* Errors that pass after a moment. NETWORK_AMBIGUOUS: another daemon has just created the network
+ * too, and Docker looks it up by name, not by id, until the duplicate is removed. */
 static bool docker_launch_is_passing(enum docker_reason reason)
 {
     return reason == DOCKER_BUSY || reason == DOCKER_NETWORK_AMBIGUOUS;
 }
 
-/* Of two that unmount a container at once Podman may lose count, and then takes for mounted what is
- * not, until it is told again. */
+/* When two processes unmount a container at once, Podman may lose count and believe that it is
+ * still mounted. Another unmount corrects that. */
 static void docker_launch_unmount(const struct docker_launch *l, const struct deadline *by)
 {
     _cleanup_free_ char *path = docker_path("/libpod/containers/%s/unmount", l->container);
@@ -337,7 +344,7 @@ static void docker_launch_unmount(const struct docker_launch *l, const struct de
         docker_ask(l->d, "POST", path, NULL, by, NULL, NULL);
 }
 
-/* The reason of a failure is in *ret. */
+/* *ret is the reason of a failure. */
 static int docker_launch_post_start(const struct docker_launch *l, const struct deadline *by,
                                     enum docker_reason *ret, struct err *err)
 {
@@ -369,7 +376,9 @@ static int docker_launch_start_container(struct docker_launch *l, const struct d
     if (reason != DOCKER_NO_NETWORK || l->req->spec.network != SPEC_NETWORK_OPEN)
         return err_move(err, &why);
     r = docker_launch_replace_network(l, by, err);
-    return r < 0 ? r : docker_launch_post_start(l, by, &reason, err);
+    if (r < 0)
+        return r;
+    return docker_launch_post_start(l, by, &reason, err);
 }
 
 static int docker_launch_make_run_folder(struct docker_launch *l, const struct deadline *by,
@@ -379,14 +388,15 @@ static int docker_launch_make_run_folder(struct docker_launch *l, const struct d
     int r;
 
     r = supervisors_end(&l->d->supervisors, l->req->id, by, err);
-    if (r >= 0)
-        r = rmtree(l->d->runs, l->req->id, err);
+    if (r < 0)
+        return r;
+    r = rmtree(l->d->runs, l->req->id, err);
     if (r < 0)
         return r;
     if (mkdirat(l->d->runs, l->req->id, 0700) < 0)
-        return err_sys(err, errno, "make run folder of sandbox '%s'", l->req->id);
+        return err_sys(err, errno, "create the run folder of sandbox '%s'", l->req->id);
     l->log = openat(l->d->runs, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", l->req->id) : 0;
+    return l->log < 0 ? err_sys(err, errno, "create the relay log of sandbox '%s'", l->req->id) : 0;
 }
 
 static int docker_launch_run(struct docker_launch *l, const struct deadline *by,
@@ -394,17 +404,22 @@ static int docker_launch_run(struct docker_launch *l, const struct deadline *by,
 {
     int r;
 
+    r = layers_renew(l->d, l->req, by, err);
+    if (r < 0)
+        return r;
     r = docker_launch_make_run_folder(l, by, err);
-    if (r >= 0)
-        r = docker_launch_find_container(l, by, err);
-    if (r >= 0)
-        r = docker_launch_start_container(l, by, err);
-    if (r >= 0)
-        r = docker_launch_start_relay(l, by, sandbox, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = docker_launch_find_container(l, by, err);
+    if (r < 0)
+        return r;
+    r = docker_launch_start_container(l, by, err);
+    if (r < 0)
+        return r;
+    return docker_launch_start_relay(l, by, sandbox, err);
 }
 
-/* A sandbox that answers must not get a second supervisor over it. */
+/* A sandbox whose supervisor answers must not get a second one. */
 static int docker_launch_check_not_running(struct docker_engine *d, const char *id,
                                            const struct deadline *by, struct err *err)
 {
@@ -414,10 +429,10 @@ static int docker_launch_check_not_running(struct docker_engine *d, const char *
     if (supervisors_connect(&d->supervisors, id, by, &sandbox, &none) < 0)
         return 0;
     fd_close(sandbox.supervisor_fd);
-    return err_set(err, ERR_CONFLICT, "sandbox '%s' is running", id);
+    return err_set(err, ERR_CONFLICT, "sandbox '%s' is already running", id);
 }
 
-/* One line each of what its container was made without. */
+/* The warnings about caches that the container was created without. */
 static char **docker_launch_warnings_of(const struct docker_launch *l)
 {
     struct engine_sandbox sandbox = {0};
@@ -431,33 +446,29 @@ int docker_start(struct engine *e, const struct sandbox_request *req, const stru
                  struct engine_sandbox *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
-    struct docker_launch l = {.d = d, .req = req, .control = -1, .plan = -1, .log = -1};
+    _cleanup_(docker_launch_done) struct docker_launch l = {
+        .d = d, .req = req, .control = -1, .plan = -1, .log = -1};
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 
     r = docker_launch_check_not_running(d, req->id, by, err);
     if (r < 0)
         return r;
-    r = layers_renew(d, req, by, err);
-    if (r >= 0)
-        r = docker_launch_run(&l, by, &sandbox, err);
-    if (r >= 0) {
-        memcpy(sandbox.id, req->id, sizeof(sandbox.id));
-        snprintf(sandbox.hash, sizeof(sandbox.hash), "%s",
-                 docker_text(docker_launch_labels_of(&l), LABEL_HASH));
-        sandbox.warnings = *docker_text(docker_launch_labels_of(&l), LABEL_WITHOUT)
-                               ? docker_launch_warnings_of(&l)
-                               : NULL;
-        sandbox.supervisor_fd = TAKE_FD(l.control);
-        *ret = sandbox;
-    } else {
+    if (docker_launch_run(&l, by, &sandbox, err) < 0) {
         struct deadline until = deadline_in(UNDO_TIMEOUT);
 
         docker_cleanup(e, req->id, &until, NULL);
-        err_wrap(err, "start sandbox '%s'", req->name);
+        return err_wrap(err, "start sandbox '%s'", req->name);
     }
-    docker_launch_done(&l);
-    return r;
+    memcpy(sandbox.id, req->id, sizeof(sandbox.id));
+    snprintf(sandbox.hash, sizeof(sandbox.hash), "%s",
+             docker_text(docker_launch_labels_of(&l), LABEL_HASH));
+    sandbox.warnings = *docker_text(docker_launch_labels_of(&l), LABEL_WITHOUT)
+                           ? docker_launch_warnings_of(&l)
+                           : NULL;
+    sandbox.supervisor_fd = TAKE_FD(l.control);
+    *ret = sandbox;
+    return 0;
 }
 
 /* ---- the end ---- */
@@ -473,7 +484,7 @@ int docker_cleanup(struct engine *e, const char *id, const struct deadline *by, 
     if (r < 0)
         return err_wrap(err, "clean up sandbox '%s'", id);
     r = container_find(d, id, by, &container, &why);
-    if (r >= 0)
+    if (r == 0)
         r = docker_launch_end_container(d, container, by, &why);
     if (r < 0 && r != -ERR_NOT_FOUND) {
         err_move(err, &why);
@@ -482,7 +493,7 @@ int docker_cleanup(struct engine *e, const char *id, const struct deadline *by, 
     return rmtree(d->runs, id, err);
 }
 
-/* By label: those of a sandbox whose name or container nobody knows any more are found as well. */
+/* Finds the volumes by label, so that it works without the sandbox's name and container. */
 static int docker_launch_remove_volumes(struct docker_engine *d, const char *id,
                                         const struct deadline *by, struct err *err)
 {
@@ -510,32 +521,47 @@ static int docker_launch_remove_volumes(struct docker_engine *d, const char *id,
     return 0;
 }
 
-int docker_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+/* Ends the relay and removes the container. ERR_NOT_FOUND: there is no container. */
+static int docker_launch_remove_container(struct docker_engine *d, const char *id,
+                                          const struct deadline *by, struct err *err)
 {
-    struct docker_engine *d = docker_of(e);
     _cleanup_free_ char *container = NULL;
+    int r;
+
+    r = docker_folders(d, err);
+    if (r < 0)
+        return r;
+    r = supervisors_end(&d->supervisors, id, by, err);
+    if (r < 0)
+        return r;
+    r = container_find(d, id, by, &container, err);
+    if (r < 0)
+        return r;
+    return container_remove(d, container, by, err);
+}
+
+static int docker_launch_remove(struct docker_engine *d, const char *id, const struct deadline *by,
+                                struct err *err)
+{
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
-    r = docker_folders(d, &why);
-    if (r >= 0)
-        r = supervisors_end(&d->supervisors, id, by, &why);
-    if (r >= 0)
-        r = container_find(d, id, by, &container, &why);
-    if (r >= 0)
-        r = container_remove(d, container, by, &why);
+    r = docker_launch_remove_container(d, id, by, &why);
     if (r < 0 && r != -ERR_NOT_FOUND)
-        goto fail;
+        return err_move(err, &why);
     container_forget(d, id);
-    err_done(&why);
-    r = docker_launch_remove_volumes(d, id, by, &why);
-    if (r >= 0)
-        r = rmtree(d->runs, id, &why);
-    if (r >= 0)
-        r = rmtree(d->execs, id, &why);
-    if (r >= 0)
-        return 0;
-fail:
-    err_move(err, &why);
-    return err_wrap(err, "remove sandbox '%s'", id);
+    r = docker_launch_remove_volumes(d, id, by, err);
+    if (r < 0)
+        return r;
+    r = rmtree(d->runs, id, err);
+    if (r < 0)
+        return r;
+    return rmtree(d->execs, id, err);
+}
+
+int docker_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+{
+    int r = docker_launch_remove(docker_of(e), id, by, err);
+
+    return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
 }

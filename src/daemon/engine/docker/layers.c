@@ -17,19 +17,19 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-/* Beside an upper layer: what it lies over when its tool has no base. */
-#define NOTHING "none"
+/* An empty folder beside the upper layer: the lower layer if the tool has no base. */
+#define EMPTY_LOWER "none"
 
 enum { AGENT = 1000, NOTE_MAX = 8192, PIECE = 1 << 16 };
 
-/* ---- which base ---- */
+/* ---- the note of the present base ---- */
 
 static char *docker_layers_note_path(const struct docker_engine *d, const char *tool)
 {
     return xasprintf("%s/docker/bases/%s", d->state_dir, tool);
 }
 
-/* "volume\npath\n". False: the tool has none. */
+/* The note is "volume\npath\n". False: the tool has no base. */
 static bool docker_layers_read_note(const struct docker_engine *d, const char *tool,
                                     char **ret_volume, char **ret_path)
 {
@@ -75,41 +75,44 @@ static int docker_layers_put(struct tar_writer *w, enum tar_type type, const cha
     return tar_put(w, &e, err);
 }
 
-/* Where a folder is to be empty, a file takes its place first: engines replace a folder by a file
- * with all that is in it. */
+/* To empty the folder, the archive first has a file of its name: engines replace a folder and its
+ * content by the file. */
 static int docker_layers_fill_upper(struct docker_engine *d, const char *volume, uint32_t owner,
                                     bool anew, const struct deadline *by, struct err *err)
 {
     _cleanup_buf_ struct buf tar = BUF_INIT(64 << 10);
     struct docker_source source;
     struct tar_writer w;
-    int r = 0;
+    int r;
 
     tar_writer_init(&w, docker_layers_to_buf, &tar);
-    if (anew)
-        r = docker_layers_put(&w, TAR_FILE, "upper", owner, 0644, err);
-    if (r >= 0)
-        r = docker_layers_put(&w, TAR_DIR, "upper", owner, 0755, err);
-    if (r >= 0)
-        r = docker_layers_put(&w, TAR_DIR, "work", 0, 0700, err);
-    if (r >= 0)
-        r = docker_layers_put(&w, TAR_DIR, NOTHING, AGENT, 0755, err);
-    if (r >= 0)
-        r = tar_finish(&w, err);
+    r = anew ? docker_layers_put(&w, TAR_FILE, "upper", owner, 0644, err) : 0;
+    if (r < 0)
+        return r;
+    r = docker_layers_put(&w, TAR_DIR, "upper", owner, 0755, err);
+    if (r < 0)
+        return r;
+    r = docker_layers_put(&w, TAR_DIR, "work", 0, 0700, err);
+    if (r < 0)
+        return r;
+    r = docker_layers_put(&w, TAR_DIR, EMPTY_LOWER, AGENT, 0755, err);
+    if (r < 0)
+        return r;
+    r = tar_finish(&w, err);
     if (r < 0)
         return r;
     source = (struct docker_source){.data = buf_data(&tar), .len = tar.len, .fd = -1};
     return volume_fill(d, volume, &source, by, err);
 }
 
-/* What overlayfs takes for a separator cannot be part of a name. */
+/* overlayfs options use these characters as separators, so paths must not have them. */
 static int docker_layers_check_paths(const char *base, const char *upper, struct err *err)
 {
     if (*base == '/' && *upper == '/' && !strpbrk(base, ",:\\") && !strpbrk(upper, ",:\\"))
         return 0;
     return err_set(err, ERR_UNSUPPORTED,
-                   "the engine keeps volumes at '%s', where none can be laid "
-                   "over another",
+                   "volume folder '%s': cannot be used with overlayfs (it must be an absolute "
+                   "path without ',', ':' and '\\')",
                    upper);
 }
 
@@ -119,7 +122,7 @@ static char *docker_layers_upper_name(const struct docker_engine *d,
     return xasprintf("%s-upper-%s.%s", d->prefix, req->name, t->name);
 }
 
-/* base NULL: there is none. */
+/* base: the path of the base; NULL: the tool has none. */
 static int docker_layers_make_layer(struct docker_engine *d, const struct sandbox_request *req,
                                     const struct cache_tool *t, const char *base,
                                     const struct deadline *by, char **ret, struct err *err)
@@ -130,19 +133,22 @@ static int docker_layers_make_layer(struct docker_engine *d, const struct sandbo
     int r;
 
     r = volume_make(d, &(struct volume_wish){.name = upper, .id = req->id}, by, &at, err);
-    if (r >= 0)
-        r = docker_layers_check_paths(base ? base : at, at, err);
-    if (r >= 0)
-        r = docker_layers_fill_upper(d, upper, cache_owner(&req->spec), anew, by, err);
+    if (r < 0)
+        return r;
+    r = docker_layers_check_paths(base ? base : at, at, err);
+    if (r < 0)
+        return r;
+    r = docker_layers_fill_upper(d, upper, cache_owner(&req->spec), anew, by, err);
     if (r < 0)
         return r;
     options = xasprintf("lowerdir=%s/%s,upperdir=%s/upper,workdir=%s/work,nosuid,nodev",
-                        base ? base : at, base ? t->name : NOTHING, at, at);
+                        base ? base : at, base ? t->name : EMPTY_LOWER, at, at);
     r = volume_make(d, &(struct volume_wish){.name = name, .id = req->id, .overlay = options}, by,
                     NULL, err);
-    if (r >= 0)
-        *ret = TAKE_PTR(name);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(name);
+    return 0;
 }
 
 int layer_ensure(struct docker_engine *d, const struct sandbox_request *req,
@@ -162,15 +168,16 @@ int layers_renew(struct docker_engine *d, const struct sandbox_request *req,
                  const struct deadline *by, struct err *err)
 {
     const struct cache_tool *t;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         _cleanup_free_ char *upper = docker_layers_upper_name(d, req, t);
 
-        if (cache_mode_of(&req->spec, t) == CACHE_READONLY && volume_exists(d, upper, req->id, by))
-            r = docker_layers_fill_upper(d, upper, cache_owner(&req->spec), true, by, err);
+        if (cache_mode_of(&req->spec, t) != CACHE_READONLY || !volume_exists(d, upper, req->id, by))
+            continue;
+        if (docker_layers_fill_upper(d, upper, cache_owner(&req->spec), true, by, err) < 0)
+            return err_wrap(err, "empty cache '%s' of sandbox '%s'", t->name, req->name);
     }
-    return r < 0 ? err_wrap(err, "empty the caches of sandbox '%s'", req->name) : 0;
+    return 0;
 }
 
 /* ---- a new base ---- */
@@ -185,8 +192,8 @@ static int docker_layers_write_fd(void *arg, const void *data, size_t len)
     return fd_write_all(*(const int *)arg, data, len);
 }
 
-/* Only what lies in the tool's folder, and nothing but folders, files and links. */
-static bool docker_layers_is_taken(const struct tar_entry *e, const char *tool)
+/* A base gets only the tool's own folder, and only folders, files and symbolic links. */
+static bool docker_layers_is_wanted(const struct tar_entry *e, const char *tool)
 {
     size_t len = strlen(tool);
     bool below = strncmp(e->path, tool, len) == 0 && (!e->path[len] || e->path[len] == '/');
@@ -194,8 +201,8 @@ static bool docker_layers_is_taken(const struct tar_entry *e, const char *tool)
     return below && (e->type == TAR_DIR || e->type == TAR_FILE || e->type == TAR_SYMLINK);
 }
 
-/* The agent's, and for everybody to write to: which is always to a copy. */
-static void docker_layers_open_up(struct tar_entry *e)
+/* Owned by the agent and writable for all users: writes go to the sandbox's upper layer. */
+static void docker_layers_make_writable(struct tar_entry *e)
 {
     e->uid = e->gid = AGENT;
     if (e->type != TAR_SYMLINK)
@@ -205,17 +212,22 @@ static void docker_layers_open_up(struct tar_entry *e)
 static int docker_layers_copy_data(struct tar_reader *in, struct tar_writer *out, struct err *err)
 {
     char piece[PIECE];
-    ssize_t n;
-    int r = 0;
 
-    while (r >= 0 && (n = tar_read(in, piece, sizeof(piece), err)) != 0)
-        r = n < 0 ? (int)n : tar_write(out, piece, (size_t)n, err);
-    return r;
+    for (;;) {
+        ssize_t n = tar_read(in, piece, sizeof(piece), err);
+        int r;
+
+        if (n <= 0)
+            return (int)n;
+        r = tar_write(out, piece, (size_t)n, err);
+        if (r < 0)
+            return r;
+    }
 }
 
 static int docker_layers_rewrite(int from, int to, const char *tool, struct err *err)
 {
-    struct tar_entry *e = xnew0(struct tar_entry);
+    _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
     struct tar_reader in;
     struct tar_writer out;
     int r;
@@ -223,16 +235,18 @@ static int docker_layers_rewrite(int from, int to, const char *tool, struct err 
     tar_reader_init(&in, docker_layers_read_fd, &from);
     tar_writer_init(&out, docker_layers_write_fd, &to);
     while ((r = tar_next(&in, e, err)) > 0) {
-        if (!docker_layers_is_taken(e, tool))
+        if (!docker_layers_is_wanted(e, tool))
             continue;
-        docker_layers_open_up(e);
+        docker_layers_make_writable(e);
         r = tar_put(&out, e, err);
-        if (r >= 0 && e->type == TAR_FILE)
-            r = docker_layers_copy_data(&in, &out, err);
         if (r < 0)
-            break;
+            return r;
+        if (e->type != TAR_FILE)
+            continue;
+        r = docker_layers_copy_data(&in, &out, err);
+        if (r < 0)
+            return r;
     }
-    free(e);
     return r < 0 ? r : tar_finish(&out, err);
 }
 
@@ -244,11 +258,13 @@ static int docker_layers_fill_base(struct docker_engine *d, const char *volume, 
     int r;
 
     if (fd < 0)
-        return err_sys(err, errno, "make a file in '%s'", d->state_dir);
+        return err_sys(err, errno, "create a file in '%s'", d->state_dir);
     r = docker_layers_rewrite(tar_fd, fd, tool, err);
-    if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
-        r = err_sys(err, errno, "read the archive");
-    return r < 0 ? r : volume_fill(d, volume, &source, by, err);
+    if (r < 0)
+        return r;
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return err_sys(err, errno, "seek in the archive");
+    return volume_fill(d, volume, &source, by, err);
 }
 
 int docker_cache_publish(struct engine *e, const char *tool, int tar_fd, const struct deadline *by,
@@ -263,17 +279,16 @@ int docker_cache_publish(struct engine *e, const char *tool, int tar_fd, const s
     r = volume_make(d, &(struct volume_wish){.name = name, .base = tool}, by, &path, err);
     if (r < 0)
         return r;
-    r = docker_layers_fill_base(d, name, tool, tar_fd, by, err);
-    if (r >= 0)
-        r = docker_layers_write_note(d, tool, name, path, err);
-    if (r < 0)
+    if (docker_layers_fill_base(d, name, tool, tar_fd, by, err) < 0 ||
+        docker_layers_write_note(d, tool, name, path, err) < 0) {
         volume_remove(d, name, by, NULL);
-    else
-        bases_sweep(d, tool, name, by);
-    return r < 0 ? err_wrap(err, "make a new base of the cache of '%s'", tool) : 0;
+        return err_wrap(err, "create a new base for the cache of '%s'", tool);
+    }
+    bases_sweep(d, tool, name, by);
+    return 0;
 }
 
-/* ---- less, and how much ---- */
+/* ---- removing and listing ---- */
 
 int docker_cache_drop(struct engine *e, const char *tool, const struct deadline *by,
                       struct err *err)

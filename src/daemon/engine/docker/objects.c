@@ -1,6 +1,7 @@
 /*
- * What is on the engine: of ours by label, of an earlier system by the names that the configuration
- * gives. What carries the label of any ripcord root is never legacy, however it is called.
+ * Lists the objects on the engine for reconcile: ours by label, those of an earlier system
+ * ("legacy") by the configured names. An object with the label of any ripcord root is never legacy,
+ * whatever its name.
  */
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ void legacy_done(struct legacy *l)
     free(l->label);
 }
 
-/* "key=value", or "key" with an empty value. */
+/* Splits "key=value". *ret_value is NULL for "key" alone. */
 static char *docker_objects_split_label(const char *label, const char **ret_value)
 {
     const char *eq = strchr(label, '=');
@@ -52,16 +53,17 @@ void docker_add_label(const char *label, json_t *labels)
 
 /* ---- asking ---- */
 
-/* `member`: where the list is in the answer; NULL: it is the answer. */
+/* `member` is the field of the answer that has the list; NULL: the answer is the list. */
 static int docker_objects_fetch(struct docker_engine *d, const char *path, const char *member,
                                 const struct deadline *by, json_t **ret, struct err *err)
 {
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     int r = docker_ask(d, "GET", path, NULL, by, &reply, err);
 
-    if (r >= 0)
-        *ret = json_incref(member ? json_object_get(reply.json, member) : reply.json);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = json_incref(member ? json_object_get(reply.json, member) : reply.json);
+    return 0;
 }
 
 static int docker_objects_fetch_ours(struct docker_engine *d, const char *fmt, const char *member,
@@ -76,7 +78,7 @@ static int docker_objects_fetch_ours(struct docker_engine *d, const char *fmt, c
 
 /* ---- ours ---- */
 
-/* The sandbox that an item of a list belongs to, or NULL. */
+/* Adds the sandbox that an item belongs to, and returns it. NULL: the item is not ours. */
 static struct engine_object *docker_objects_owner(const struct docker_engine *d, const json_t *item,
                                                   struct engine_objects *list)
 {
@@ -87,7 +89,7 @@ static struct engine_object *docker_objects_owner(const struct docker_engine *d,
     return engine_objects_add(list, docker_text(labels, LABEL_ID));
 }
 
-/* From our own file; what the label holds is better than nothing. */
+/* The spec comes from our own file. If that is lost, the shorter spec of the label is used. */
 static char *docker_objects_spec_of(const struct docker_engine *d, const char *id,
                                     const json_t *labels)
 {
@@ -125,8 +127,9 @@ static int docker_objects_list_ours(struct docker_engine *d, bool specs, const s
 
     r = docker_objects_fetch_ours(d, "/containers/json?all=1&filters=%s", NULL, by, &containers,
                                   err);
-    if (r >= 0)
-        r = docker_objects_fetch_ours(d, "/volumes?filters=%s", "Volumes", by, &volumes, err);
+    if (r < 0)
+        return r;
+    r = docker_objects_fetch_ours(d, "/volumes?filters=%s", "Volumes", by, &volumes, err);
     if (r < 0)
         return r;
     json_array_foreach (containers, i, item) {
@@ -140,7 +143,7 @@ static int docker_objects_list_ours(struct docker_engine *d, bool specs, const s
     return 0;
 }
 
-/* Of a run: relay, socket, log. */
+/* Sandboxes that have a folder in our state (execs) or run folder (relay, socket, log). */
 static int docker_objects_list_folders(struct docker_engine *d, struct engine_objects *ret,
                                        struct err *err)
 {
@@ -148,16 +151,19 @@ static int docker_objects_list_folders(struct docker_engine *d, struct engine_ob
     int r;
 
     r = sandbox_ids_add(d->execs, &ids, err);
-    if (r >= 0)
-        r = sandbox_ids_add(d->runs, &ids, err);
-    for (char **id = ids; r >= 0 && id && *id; id++)
+    if (r < 0)
+        return r;
+    r = sandbox_ids_add(d->runs, &ids, err);
+    if (r < 0)
+        return r;
+    for (char **id = ids; id && *id; id++)
         engine_objects_add(ret, *id);
-    return r;
+    return 0;
 }
 
 /* ---- legacy ---- */
 
-static bool docker_objects_carries(const json_t *labels, const char *label)
+static bool docker_objects_has_label(const json_t *labels, const char *label)
 {
     _cleanup_free_ char *key = NULL;
     const char *want, *have;
@@ -179,7 +185,7 @@ static const char *docker_objects_name_of(enum object_kind kind, const json_t *i
     return name ? name + (*name == '/') : "";
 }
 
-/* The label is asked of containers only: that system's networks and volumes have none. */
+/* Only containers must have the legacy label: that system's networks and volumes have none. */
 static bool docker_objects_is_legacy(const struct docker_engine *d, enum object_kind kind,
                                      const json_t *item, char *const *patterns)
 {
@@ -187,7 +193,7 @@ static bool docker_objects_is_legacy(const struct docker_engine *d, enum object_
     const char *name = docker_objects_name_of(kind, item);
 
     if (json_object_get(labels, LABEL_ROOT) ||
-        (kind == OBJECT_CONTAINER && !docker_objects_carries(labels, d->legacy.label)))
+        (kind == OBJECT_CONTAINER && !docker_objects_has_label(labels, d->legacy.label)))
         return false;
     for (; patterns && *patterns; patterns++)
         if (fnmatch(*patterns, name, FNM_NOESCAPE) == 0)
@@ -195,7 +201,7 @@ static bool docker_objects_is_legacy(const struct docker_engine *d, enum object_
     return false;
 }
 
-/* By id where there is one: a name may have come to mean another object meanwhile. */
+/* The id if there is one, because another object may get the same name later. */
 static const char *docker_objects_ref_of(enum object_kind kind, const json_t *item)
 {
     return docker_text(item, kind == OBJECT_VOLUME ? "Name" : "Id");
@@ -236,18 +242,21 @@ int docker_list(struct engine *e, bool specs, const struct deadline *by, struct 
     int r;
 
     r = docker_objects_list_ours(d, specs, by, ret, err);
-    if (r >= 0)
-        r = docker_objects_list_folders(d, ret, err);
-    if (r >= 0)
-        r = docker_objects_list_legacy(d, OBJECT_CONTAINER, l->containers, by, ret, err);
-    if (r >= 0)
-        r = docker_objects_list_legacy(d, OBJECT_NETWORK, l->networks, by, ret, err);
-    if (r >= 0)
-        r = docker_objects_list_legacy(d, OBJECT_VOLUME, l->volumes, by, ret, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = docker_objects_list_folders(d, ret, err);
+    if (r < 0)
+        return r;
+    r = docker_objects_list_legacy(d, OBJECT_CONTAINER, l->containers, by, ret, err);
+    if (r < 0)
+        return r;
+    r = docker_objects_list_legacy(d, OBJECT_NETWORK, l->networks, by, ret, err);
+    if (r < 0)
+        return r;
+    return docker_objects_list_legacy(d, OBJECT_VOLUME, l->volumes, by, ret, err);
 }
 
-/* ---- is somebody at work in it? ---- */
+/* ---- running commands ---- */
 
 static bool docker_objects_is_here(const json_t *pid, const char *container)
 {
@@ -258,8 +267,8 @@ static bool docker_objects_is_here(const json_t *pid, const char *container)
 }
 
 /*
- * What was started detached Podman calls running for five minutes after its end. Where the
- * container's own process is one of this machine, the command's is as well, and can be looked for.
+ * Podman reports a detached exec as running for five minutes after its end. If the container's own
+ * process is on this machine, the exec's process is too, and its absence shows the end.
  */
 static bool docker_objects_has_gone(const json_t *exec, const json_t *container)
 {
@@ -295,19 +304,24 @@ static int docker_objects_count_execs(struct docker_engine *d, const char *conta
     int r;
 
     r = container_inspect(d, container, by, &doc, err);
+    if (r < 0)
+        return r;
     json_array_foreach (json_object_get(doc, "ExecIDs"), i, id) {
         bool runs = false;
 
-        if (r >= 0 && json_is_string(id))
-            r = docker_objects_exec_runs(d, json_string_value(id), doc, by, &runs, err);
+        if (!json_is_string(id))
+            continue;
+        r = docker_objects_exec_runs(d, json_string_value(id), doc, by, &runs, err);
+        if (r < 0)
+            return r;
         *ret += runs;
     }
-    return r;
+    return 0;
 }
 
-/* NULL: it is something else. */
-static int docker_objects_its_container(struct docker_engine *d, const struct engine_object *o,
-                                        const struct deadline *by, char **ret, struct err *err)
+/* *ret is NULL if the object is not a container. */
+static int docker_objects_container_of(struct docker_engine *d, const struct engine_object *o,
+                                       const struct deadline *by, char **ret, struct err *err)
 {
     if (o->kind == OBJECT_SANDBOX)
         return container_find(d, o->id, by, ret, err);
@@ -322,9 +336,9 @@ int docker_live(struct engine *e, const struct engine_object *o, const struct de
     _cleanup_free_ char *container = NULL;
     _cleanup_err_ struct err why = ERR_INIT;
     unsigned n = 0;
-    int r = docker_objects_its_container(d, o, by, &container, &why);
+    int r = docker_objects_container_of(d, o, by, &container, &why);
 
-    if (r >= 0 && container)
+    if (r == 0 && container)
         r = docker_objects_count_execs(d, container, by, &n, &why);
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_move(err, &why);
@@ -332,10 +346,10 @@ int docker_live(struct engine *e, const struct engine_object *o, const struct de
     return 0;
 }
 
-/* ---- the end ---- */
+/* ---- ending and removing ---- */
 
-/* To remove one container Docker looks several times through all that is mounted on the machine, of
- * which those that run have three each. */
+/* Ends a sandbox before its removal. Docker reads all mounts of the machine several times for each
+ * removal, and every running container has three. Ending them all first makes removals faster. */
 bool docker_end(struct engine *e, const char *id, const struct deadline *by)
 {
     struct docker_engine *d = docker_of(e);

@@ -1,8 +1,8 @@
 /*
- * Engines hand each entry to libseccomp as a rule that allows or refuses; entries of one call are
- * alternatives, and comparisons in one entry must all hold. An argument may be compared but once in
- * an entry, so "none of these values" is written as all the prefixes of bits that lead away from
- * them. All comparisons are masked to the low word: see struct seccomp_rule.
+ * Engines pass each entry to libseccomp as a rule that allows or refuses. Entries of one call are
+ * alternatives; all comparisons in one entry must hold. An entry can compare an argument only once,
+ * so "none of these values" becomes a list of bit prefixes that all other values begin with. All
+ * comparisons are masked to the low word: see struct call_rule.
  */
 #include "daemon/engine/docker/profile.h"
 
@@ -19,7 +19,7 @@ static json_t *profile_compare(unsigned arg, uint32_t mask, uint32_t value)
                      "valueTwo", (json_int_t)value, "op", "SCMP_CMP_MASKED_EQ");
 }
 
-/* Takes the two: names, and comparisons or NULL. 0: allowed. */
+/* Adds an entry; errnum 0 allows. Takes `names`, and `args` (comparisons, or NULL). */
 static void profile_add(json_t *to, int errnum, json_t *names, json_t *args)
 {
     json_t *entry = json_pack("{s:o, s:s}", "names", names, "action",
@@ -39,7 +39,7 @@ static json_t *profile_name_of(const struct seccomp_call *c)
 
 /* ---- calls with conditions ---- */
 
-/* Every value but the rule's own that begins with these bits, of which `bit` is the lowest. */
+/* Allows all values with this bit prefix, down to `bit`, except the values of the rule. */
 static void profile_add_others(json_t *to, const struct seccomp_call *c, uint32_t prefix, int bit)
 {
     const struct seccomp_rule *r = c->rule;
@@ -135,7 +135,7 @@ char *profile_text(void)
 
     profile_add(entries, 0, profile_names_with(CALL_ALLOW, 0), NULL);
     profile_add(entries, EPERM, profile_names_with(CALL_REFUSE, EPERM), NULL);
-    /* Spelled out for engines that do not know the default below: libc must fall back. */
+    /* Listed for engines that ignore defaultErrnoRet: libc needs ENOSYS to fall back. */
     profile_add(entries, ENOSYS, profile_names_with(CALL_REFUSE, ENOSYS), NULL);
     for (size_t i = 0; (c = seccomp_call_at(i)); i++) {
         if (c->verdict == CALL_ARGS)

@@ -1,11 +1,12 @@
 /*
- * The table of system calls (lib/os/seccomp-table.h) as the engine's JSON profile. The engine's own
- * profile may be years old, and lets through what ours does not.
+ * Converts the table of system calls (lib/os/seccomp-table.h) into the engine's JSON profile. The
+ * engine's own profile may be years old and allows more than ours.
  *
- * What differs from native: a refused argument gets the profile's default, ENOSYS (engines before
- * Docker 21 know no such default and say EPERM), where native has an errno for each call.
+ * One difference from the native engine: a refused argument gets the profile's default errno,
+ * ENOSYS. (Engines before Docker 21 have no such default and answer EPERM.) The native engine has
+ * an errno for each call.
  */
 #pragma once
 
-/* The caller's to free; the same every time. */
+/* The text is always the same. The caller frees it. */
 char *profile_text(void);

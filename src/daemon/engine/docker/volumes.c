@@ -16,7 +16,7 @@
 
 #define HELPER_FOLDER "/fill"
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static json_t *volumes_labels_of(const struct docker_engine *d, const struct volume_wish *w)
 {
@@ -59,7 +59,7 @@ static bool volumes_is_as_wished(const struct volume_wish *w, const json_t *doc)
     return STREQ(o, w->overlay ? w->overlay : "");
 }
 
-/* 1: it is there and over another base: to be made again. */
+/* 1: the volume exists with other options (an older base) and must be created again. */
 static int volumes_make_once(struct docker_engine *d, const struct volume_wish *w,
                              const struct deadline *by, char **ret_path, struct err *err)
 {
@@ -71,7 +71,7 @@ static int volumes_make_once(struct docker_engine *d, const struct volume_wish *
     if (r < 0)
         return r;
     if (!volumes_is_ours(d, w, reply.json))
-        return err_set(err, ERR_CONFLICT, "it is there already, and not ours");
+        return err_set(err, ERR_CONFLICT, "exists, but was not created by ripcord");
     if (!volumes_is_as_wished(w, reply.json))
         return 1;
     if (ret_path)
@@ -79,18 +79,25 @@ static int volumes_make_once(struct docker_engine *d, const struct volume_wish *
     return 0;
 }
 
-int volume_make(struct docker_engine *d, const struct volume_wish *wish, const struct deadline *by,
-                char **ret_path, struct err *err)
+static int volumes_make(struct docker_engine *d, const struct volume_wish *wish,
+                        const struct deadline *by, char **ret_path, struct err *err)
 {
     int r = volumes_make_once(d, wish, by, ret_path, err);
 
-    if (r == 1) {
-        r = volume_remove(d, wish->name, by, err);
-        if (r >= 0)
-            r = volumes_make_once(d, wish, by, ret_path, err);
-        if (r == 1)
-            r = err_set(err, ERR_ENGINE, "the engine does not take its options");
-    }
+    if (r != 1)
+        return r;
+    r = volume_remove(d, wish->name, by, err);
+    if (r < 0)
+        return r;
+    r = volumes_make_once(d, wish, by, ret_path, err);
+    return r == 1 ? err_set(err, ERR_ENGINE, "the engine ignores the volume's options") : r;
+}
+
+int volume_make(struct docker_engine *d, const struct volume_wish *wish, const struct deadline *by,
+                char **ret_path, struct err *err)
+{
+    int r = volumes_make(d, wish, by, ret_path, err);
+
     return r < 0 ? err_wrap(err, "volume '%s'", wish->name) : 0;
 }
 
@@ -114,7 +121,7 @@ bool volume_exists(struct docker_engine *d, const char *name, const char *id,
 
 /* ---- filling ---- */
 
-/* Any image will do: nothing of it is ever run. */
+/* Any image works, because the container is never started. */
 static int volumes_any_image(struct docker_engine *d, const struct deadline *by, char **ret,
                              struct err *err)
 {
@@ -124,7 +131,7 @@ static int volumes_any_image(struct docker_engine *d, const struct deadline *by,
     if (r < 0)
         return r;
     if (json_array_size(reply.json) == 0)
-        return err_set(err, ERR_NOT_FOUND, "the engine has no image");
+        return err_set(err, ERR_NOT_FOUND, "the engine has no image at all");
     *ret = xstrdup(docker_text(json_array_get(reply.json, 0), "Id"));
     return 0;
 }
@@ -143,9 +150,10 @@ static int volumes_make_helper(struct docker_engine *d, const char *volume,
                      "/", "Labels", LABEL_HELPER, d->root_id, "HostConfig", "NetworkMode", "none",
                      "Mounts", "Type", "volume", "Source", volume, "Target", HELPER_FOLDER);
     r = docker_ask(d, "POST", "/containers/create", body, by, &reply, err);
-    if (r >= 0)
-        *ret = xstrdup(docker_text(reply.json, "Id"));
-    return r;
+    if (r < 0)
+        return r;
+    *ret = xstrdup(docker_text(reply.json, "Id"));
+    return 0;
 }
 
 int volume_fill(struct docker_engine *d, const char *name, const struct docker_source *tar,
@@ -160,11 +168,11 @@ int volume_fill(struct docker_engine *d, const char *name, const struct docker_s
     path = docker_path("/containers/%s/archive?path=" HELPER_FOLDER, container);
     r = docker_upload(docker_client(d), "PUT", path, tar, by, NULL, err);
     if (container_remove(d, container, by, &undo) < 0)
-        log_debug("container %s stays: %s", container, undo.msg);
+        log_debug("cannot remove container %s: %s", container, undo.msg);
     return r < 0 ? err_wrap(err, "fill volume '%s'", name) : 0;
 }
 
-/* ---- what there is ---- */
+/* ---- listing ---- */
 
 static int docker_volumes_list(struct docker_engine *d, const char *what, const char *label,
                                const char *value, const struct deadline *by,
@@ -188,7 +196,7 @@ uint64_t volume_usage(struct docker_engine *d, const char *path, const struct de
     return sum;
 }
 
-/* "<prefix>-<kind>-rest": the rest; NULL: another kind. */
+/* The rest of the name "<prefix>-<kind>-<rest>"; NULL: the name has another form. */
 static const char *volumes_rest_of(const struct docker_engine *d, const char *name,
                                    const char *kind)
 {
@@ -234,8 +242,9 @@ int volumes_list(struct docker_engine *d, const struct deadline *by, struct engi
     int r;
 
     r = docker_volumes_list(d, "/volumes?filters=%s", LABEL_SHARED, d->prefix, by, &shared, err);
-    if (r >= 0)
-        r = docker_volumes_list(d, "/volumes?filters=%s", LABEL_ROOT, d->root_id, by, &own, err);
+    if (r < 0)
+        return r;
+    r = docker_volumes_list(d, "/volumes?filters=%s", LABEL_ROOT, d->root_id, by, &own, err);
     if (r < 0)
         return r;
     json_array_foreach (json_object_get(shared.json, "Volumes"), i, v)
@@ -245,7 +254,7 @@ int volumes_list(struct docker_engine *d, const struct deadline *by, struct engi
     return 0;
 }
 
-/* ---- less ---- */
+/* ---- removing ---- */
 
 int shared_remove(struct docker_engine *d, const char *tool, const struct deadline *by,
                   struct err *err)
@@ -301,7 +310,7 @@ void bases_sweep(struct docker_engine *d, const char *tool, const char *present,
             STREQ(name, present) || volumes_is_below_a_layer(all, docker_text(v, "Mountpoint")))
             continue;
         if (volume_remove(d, name, by, &err) < 0)
-            log_debug("old base '%s' stays: %s", name, err.msg);
+            log_debug("cannot remove the old base '%s': %s", name, err.msg);
     }
 }
 

@@ -1,6 +1,6 @@
 /*
- * Volumes that layers.c is made of: making, filling, listing. Every answer of the engine is looked
- * at; a volume of that name that is not what was wanted is an error, or made anew when it is ours.
+ * Creates, fills and lists the volumes of layers.c. An existing volume is checked: if it is not
+ * ours, that is an error; if it is ours with other options, it is created again.
  */
 #pragma once
 
@@ -16,31 +16,32 @@ struct engine_caches;
 
 struct volume_wish {
     const char *name;
-    const char *id;      /* of the sandbox that it belongs to; NULL: a base */
-    const char *base;    /* of a base: its tool */
+    const char *id;      /* the sandbox that owns it; NULL: a base */
+    const char *base;    /* the tool of a base; NULL: not a base */
     const char *overlay; /* mount options of an overlay; NULL: a plain volume */
 };
 
-/* ret_path: where the engine has it; may be NULL. */
+/* ret_path: the volume's folder on the engine's machine; may be NULL. */
 int volume_make(struct docker_engine *d, const struct volume_wish *wish, const struct deadline *by,
                 char **ret_path, struct err *err);
 bool volume_exists(struct docker_engine *d, const char *name, const char *id,
                    const struct deadline *by);
 int volume_remove(struct docker_engine *d, const char *name, const struct deadline *by,
                   struct err *err);
-/* Unpacks an archive in it, through a container that is never started. */
+/* Unpacks an archive into the volume, through a container that is never started. */
 int volume_fill(struct docker_engine *d, const char *name, const struct docker_source *tar,
                 const struct deadline *by, struct err *err);
-/* Bytes below a path of the engine's, when that is ours to read; else UINT64_MAX. */
+/* Disk usage of a folder of the engine. UINT64_MAX: the daemon cannot read it. */
 uint64_t volume_usage(struct docker_engine *d, const char *path, const struct deadline *by);
 
-/* Bases of a tool that are neither `present` nor below a sandbox's layer go. Best effort. */
+/* Removes bases of a tool, except `present` and those that a sandbox still uses. Best effort. */
 void bases_sweep(struct docker_engine *d, const char *tool, const char *present,
                  const struct deadline *by);
-/* Volumes of mode `shared`, of a tool or ("") of all. */
+/* Removes the volumes of mode `shared` of one tool, or ("") of all tools. */
 int shared_remove(struct docker_engine *d, const char *tool, const struct deadline *by,
                   struct err *err);
-/* Adds the shared and the sandboxes' own. */
+/* Adds the shared caches and those of sandboxes to *ret. */
 int volumes_list(struct docker_engine *d, const struct deadline *by, struct engine_caches *ret,
                  struct err *err);
+/* Removes the containers that volume_fill() uses. Best effort. */
 void helpers_remove(struct docker_engine *d, const struct deadline *by);
