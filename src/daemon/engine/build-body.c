@@ -117,7 +117,7 @@ static int build_body_parse_logins(const char *text, size_t len, struct build_re
     return 0;
 }
 
-/* ---- what comes before the context ---- */
+/* ---- secrets and logins ---- */
 
 struct part {
     const char *name;

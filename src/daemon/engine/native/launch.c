@@ -247,7 +247,7 @@ static int native_launch_start_shim(struct native_launch *l, struct err *err)
     return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole start ---- */
 
 /* Adds the text of the shim's log to the error, when the shim ended without a message. */
 static void native_launch_add_log(const struct native_launch *l, struct err *err)
