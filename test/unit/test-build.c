@@ -169,7 +169,7 @@ static char *without_ms(const char *s)
     return out;
 }
 
-TEST(a_build_tells_what_it_does_in_order)
+TEST(events_of_a_build_come_in_order)
 {
     _cleanup_free_ char *lines = NULL;
     struct bed b;
@@ -236,7 +236,7 @@ static int script_flood(const struct build_request *req _unused_, struct build *
     return 0;
 }
 
-TEST(who_does_not_read_holds_the_build_back)
+TEST(a_slow_reader_holds_the_build_back)
 {
     unsigned held, seen = 0;
     struct bed b;
@@ -266,7 +266,7 @@ static int script_wait(const struct build_request *req _unused_, struct build *b
     return err_set(err, ERR_CONFLICT, "stopped");
 }
 
-TEST(a_build_that_nobody_wants_ends)
+TEST(a_cancelled_build_ends)
 {
     struct bed b;
 
@@ -283,7 +283,7 @@ static int script_never(const struct build_request *req _unused_, struct build *
     return err_set(err, ERR_SYSTEM, "begun");
 }
 
-TEST(a_body_that_is_cut_builds_nothing)
+TEST(a_truncated_body_builds_nothing)
 {
     struct bed b;
     bool begun;
@@ -390,7 +390,7 @@ TEST(an_engine_without_a_builder_says_so_at_once)
 
 /* ---- base64 and the trace ---- */
 
-TEST(base64_of_all_lengths_and_what_is_none)
+TEST(base64_of_all_lengths_and_invalid_base64)
 {
     static const char *const good[][2] = {
         {"", ""}, {"Zg==", "f"}, {"Zm8=", "fo"}, {"Zm9v", "foo"}, {"Zm9vYg==", "foob"}};

@@ -136,7 +136,7 @@ TEST(the_first_generation_is_empty)
     CHECK(!there(&p, "runs/" RUN_A "/" CACHE_BASE_LINK, NULL));
 }
 
-TEST(a_new_one_leaves_the_other_tools_as_they_are)
+TEST(a_new_generation_keeps_the_other_tools)
 {
     _cleanup_place_ struct place p;
     struct stat before, after;
@@ -154,7 +154,7 @@ TEST(a_new_one_leaves_the_other_tools_as_they_are)
     CHECK(!there(&p, "base/3/new", NULL));
 }
 
-TEST(what_is_published_is_for_everybody)
+TEST(published_files_are_usable_for_all_users)
 {
     _cleanup_place_ struct place p;
     struct stat st;
@@ -166,7 +166,7 @@ TEST(what_is_published_is_for_everybody)
     CHECK(there(&p, "base/1/cache/pip", &st) && (st.st_mode & 07777) == 0777);
 }
 
-TEST(what_cannot_be_used_changes_nothing)
+TEST(an_invalid_archive_changes_nothing)
 {
     _cleanup_place_ struct place p;
     _cleanup_err_ struct err err = ERR_INIT;
@@ -212,7 +212,7 @@ TEST(a_run_keeps_its_generation)
     CHECK(!there(&p, "base/1", NULL));
 }
 
-TEST(another_daemon_finds_it_again)
+TEST(another_daemon_finds_the_base)
 {
     _cleanup_place_ struct place p;
     _cleanup_free_ char *dir = NULL, *name = NULL;

@@ -1,4 +1,4 @@
-/* Cgroups of removed sandboxes: they wait, are told of, can be reclaimed, and go. */
+/* Cgroups of removed sandboxes: they wait, are listed, can be reclaimed, and are removed. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ static bool goes(const char *id)
     return !is_there(id);
 }
 
-TEST(what_is_left_goes)
+TEST(empty_cgroups_are_removed)
 {
     struct cgroup_reaper *b = cgroup_reaper_new(root());
 
@@ -68,7 +68,7 @@ TEST(what_is_left_goes)
 }
 
 /* Each that comes puts the sweeping off: by then it has been seen waiting. */
-TEST(what_waits_is_told_and_can_be_reclaimed)
+TEST(queued_ids_are_listed_and_can_be_reclaimed)
 {
     struct cgroup_reaper *b = cgroup_reaper_new(root());
     struct deadline by = deadline_in(30 * USEC_PER_SEC);
@@ -92,7 +92,7 @@ TEST(what_waits_is_told_and_can_be_reclaimed)
     CHECK(!is_there("mine"));
 }
 
-TEST(the_end_sweeps_all_at_once)
+TEST(free_removes_the_whole_queue)
 {
     struct cgroup_reaper *b = cgroup_reaper_new(root());
     char id[8];

@@ -64,7 +64,7 @@ TEST(another_spec_renews_the_root_only)
     CHECK(mkdirat(fd, "home", 0700) == 0);
     CHECK(mkdirat(fd, "root", 0700) == 0 && mkdirat(fd, "root/upper", 0700) == 0);
     CHECK(mkdirat(fd, "root/upper/cache", 0700) == 0 && mkdirat(fd, "root/upper/old", 0700) == 0);
-    CHECK(disk_renew(fd, "aaaa", NULL) == 0); /* nobody knows whose root this is: it goes */
+    CHECK(disk_renew(fd, "aaaa", NULL) == 0); /* the spec of this root is unknown: it is removed */
     CHECK(!there("root/upper/old") && there("home"));
     CHECK(there("root/upper/cache") && !there("root.next")); /* what tools keep there stays */
     CHECK(mkdirat(fd, "root/upper/old", 0700) == 0);

@@ -17,18 +17,18 @@
 #include "lib/os/rmtree.h"
 #include "tap.h"
 
-#define BOX "00000000000000aa"
+#define SANDBOX_ID "00000000000000aa"
 #define EXEC "0123456789abcdef"
 
 struct bed {
     char dir[32];
     struct loop *loop;
     struct engine *engine;
-    struct supervisor_conn *link;
+    struct supervisor_conn *conn;
 
     unsigned calls;
     enum err_code code;
-    struct engine_sandbox box;
+    struct engine_sandbox sandbox;
     char **ids;
 
     int stdin_fd;
@@ -37,13 +37,13 @@ struct bed {
     struct end_record rec;
 };
 
-static void on_done(void *arg, const struct err *err, struct engine_sandbox *box)
+static void on_done(void *arg, const struct err *err, struct engine_sandbox *sandbox)
 {
     struct bed *b = arg;
 
     b->calls++;
     b->code = err ? err->code : ERR_NONE;
-    b->box = *box;
+    b->sandbox = *sandbox;
     loop_stop(b->loop);
 }
 
@@ -74,7 +74,8 @@ static void open_engine(struct bed *b)
 
 static void bed_init(struct bed *b)
 {
-    *b = (struct bed){.dir = "/tmp/ripcord-fake-XXXXXX", .stdin_fd = -1, .box.supervisor_fd = -1};
+    *b = (struct bed){
+        .dir = "/tmp/ripcord-fake-XXXXXX", .stdin_fd = -1, .sandbox.supervisor_fd = -1};
     if (!mkdtemp(b->dir) || loop_new(&b->loop, NULL) < 0)
         abort();
     open_engine(b);
@@ -84,9 +85,9 @@ static void bed_done(struct bed *b)
 {
     int tmp;
 
-    supervisor_conn_close(b->link);
+    supervisor_conn_close(b->conn);
     fd_close(b->stdin_fd);
-    fd_close(b->box.supervisor_fd);
+    fd_close(b->sandbox.supervisor_fd);
     engine_close(b->engine);
     fake_reset();
     strv_free(b->ids);
@@ -98,7 +99,7 @@ static void bed_done(struct bed *b)
 
 static struct sandbox_request request(void)
 {
-    struct sandbox_request r = {.id = BOX, .name = "box", .hash = "cafe"};
+    struct sandbox_request r = {.id = SANDBOX_ID, .name = "box", .hash = "cafe"};
 
     r.spec.image = (char *)"host";
     r.spec.memory = 1 << 20;
@@ -112,7 +113,7 @@ static enum err_code run_create_start(struct bed *b, const struct sandbox_reques
     return b->code;
 }
 
-/* ---- link ---- */
+/* ---- the connection ---- */
 
 static void on_started(void *arg, const char *exec _unused_, int pid _unused_, int fd)
 {
@@ -138,7 +139,7 @@ static void on_output(void *arg, const char *exec, uint64_t out, uint64_t err)
     struct bed *b = arg;
 
     b->out_end = out;
-    supervisor_conn_ack(b->link, exec, out, err);
+    supervisor_conn_ack(b->conn, exec, out, err);
 }
 
 static void on_ended(void *arg, const char *exec _unused_, const struct end_record *rec)
@@ -155,7 +156,7 @@ static void on_closed(void *arg)
     struct bed *b = arg;
 
     b->closed++;
-    b->link = NULL;
+    b->conn = NULL;
     loop_stop(b->loop);
 }
 
@@ -177,7 +178,7 @@ static void bring_up(struct bed *b, const struct sandbox_request *r)
     bed_init(b);
     if (run_create_start(b, r) != ERR_NONE)
         abort();
-    b->link = supervisor_conn_open(b->loop, TAKE_FD(b->box.supervisor_fd), &events, b);
+    b->conn = supervisor_conn_open(b->loop, TAKE_FD(b->sandbox.supervisor_fd), &events, b);
 }
 
 static void send_exec(struct bed *b, const char *const *argv, bool want_stdin, uint64_t timeout)
@@ -187,7 +188,7 @@ static void send_exec(struct bed *b, const char *const *argv, bool want_stdin, u
     r.timeout = timeout;
     for (; *argv; argv++)
         strv_add(&r.argv, *argv);
-    supervisor_conn_exec(b->link, &r);
+    supervisor_conn_exec(b->conn, &r);
     exec_request_done(&r);
 }
 
@@ -199,7 +200,7 @@ static void run_exec(struct bed *b, const char *const *argv, bool want_stdin)
 
 static char *read_journal(struct bed *b, enum journal_stream stream)
 {
-    _cleanup_free_ char *path = xasprintf("%s/%s/%s", b->engine->exec_root, BOX, EXEC);
+    _cleanup_free_ char *path = xasprintf("%s/%s/%s", b->engine->exec_root, SANDBOX_ID, EXEC);
     struct journal_reader rd;
     char *text = xcalloc(1, 256);
 
@@ -221,10 +222,10 @@ TEST(create_start_answers_on_the_loop)
     engine_create_start(b.engine, &r, on_done, &b);
     CHECK(b.calls == 0);
     loop_run(b.loop);
-    CHECK(b.calls == 1 && b.code == ERR_NONE && b.box.supervisor_fd >= 0);
-    CHECK_STR(b.box.id, BOX);
-    CHECK_STR(b.box.hash, "cafe");
-    CHECK(b.box.state == ENGINE_SANDBOX_RUNNING && fake_running() == 1);
+    CHECK(b.calls == 1 && b.code == ERR_NONE && b.sandbox.supervisor_fd >= 0);
+    CHECK_STR(b.sandbox.id, SANDBOX_ID);
+    CHECK_STR(b.sandbox.hash, "cafe");
+    CHECK(b.sandbox.state == ENGINE_SANDBOX_RUNNING && fake_running() == 1);
     bed_done(&b);
 }
 
@@ -242,7 +243,7 @@ TEST(bad_ids_never_reach_a_backend)
     bed_done(&b);
 }
 
-TEST(limits_asked_for_are_refused_where_they_cannot_hold)
+TEST(requested_limits_that_cannot_be_enforced_are_refused)
 {
     struct sandbox_request r = request();
     struct bed b;
@@ -250,8 +251,8 @@ TEST(limits_asked_for_are_refused_where_they_cannot_hold)
     bed_init(&b);
     b.engine->caps &= ~(uint32_t)ENGINE_CAP_MEMORY_LIMIT;
     CHECK(run_create_start(&b, &r) == ERR_NONE);
-    CHECK(b.box.unenforced == LIMIT_MEMORY);
-    b.box.supervisor_fd = fd_close(b.box.supervisor_fd);
+    CHECK(b.sandbox.unenforced == LIMIT_MEMORY);
+    b.sandbox.supervisor_fd = fd_close(b.sandbox.supervisor_fd);
     r.spec.asked = LIMIT_MEMORY;
     snprintf(r.id, sizeof(r.id), "%s", "00000000000000bb");
     CHECK(run_create_start(&b, &r) == ERR_UNSUPPORTED);
@@ -271,7 +272,7 @@ TEST(a_failed_start_leaves_nothing)
     bed_init(&b);
     fake_set_fault(b.engine, FAKE_START, &f);
     CHECK(run_create_start(&b, &r) == ERR_ENGINE);
-    CHECK(fake_count() == 0 && b.box.supervisor_fd == -1);
+    CHECK(fake_count() == 0 && b.sandbox.supervisor_fd == -1);
     CHECK(run_create_start(&b, &r) == ERR_NONE);
     bed_done(&b);
 }
@@ -360,18 +361,18 @@ TEST(kill_and_stop)
 
     bring_up(&b, &r);
     send_exec(&b, ARGV("sleep", "60000"), false, 0);
-    supervisor_conn_kill(b.link, EXEC, END_KILLED, on_result, &b);
+    supervisor_conn_kill(b.conn, EXEC, END_KILLED, on_result, &b);
     while (!b.ended)
         loop_run(b.loop);
     CHECK(b.rec.cause == END_KILLED && b.rec.exit_code == -1);
-    supervisor_conn_stop(b.link, 0, false, on_result, &b);
+    supervisor_conn_stop(b.conn, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
     CHECK(b.code == ERR_NONE && fake_running() == 0 && fake_count() == 1);
     bed_done(&b);
 }
 
-TEST(an_ephemeral_one_ends_with_its_exec)
+TEST(an_ephemeral_sandbox_ends_with_its_exec)
 {
     struct sandbox_request r = request();
     struct bed b;
@@ -385,13 +386,13 @@ TEST(an_ephemeral_one_ends_with_its_exec)
     bed_done(&b);
 }
 
-TEST(the_death_of_a_supervisor_is_the_end_of_the_link)
+TEST(the_death_of_a_supervisor_ends_the_connection)
 {
     struct sandbox_request r = request();
     struct bed b;
 
     bring_up(&b, &r);
-    fake_kill(BOX);
+    fake_kill(SANDBOX_ID);
     loop_run(b.loop);
     CHECK(b.closed == 1 && b.ended == 0);
     bed_done(&b);
@@ -403,31 +404,31 @@ TEST(sandboxes_outlive_the_engine)
     struct bed b;
 
     bring_up(&b, &r);
-    supervisor_conn_close(TAKE_PTR(b.link));
+    supervisor_conn_close(TAKE_PTR(b.conn));
     engine_close(b.engine);
     open_engine(&b);
     engine_list(b.engine, true, on_list, &b);
     loop_run(b.loop);
-    CHECK(strv_len(b.ids) == 1 && strv_contains(b.ids, BOX));
-    engine_connect(b.engine, BOX, on_done, &b);
+    CHECK(strv_len(b.ids) == 1 && strv_contains(b.ids, SANDBOX_ID));
+    engine_connect(b.engine, SANDBOX_ID, on_done, &b);
     loop_run(b.loop);
-    CHECK(b.code == ERR_NONE && b.box.supervisor_fd >= 0);
-    CHECK_STR(b.box.hash, "cafe");
-    b.link = supervisor_conn_open(b.loop, TAKE_FD(b.box.supervisor_fd), &events, &b);
+    CHECK(b.code == ERR_NONE && b.sandbox.supervisor_fd >= 0);
+    CHECK_STR(b.sandbox.hash, "cafe");
+    b.conn = supervisor_conn_open(b.loop, TAKE_FD(b.sandbox.supervisor_fd), &events, &b);
     run_exec(&b, ARGV("echo", "again"), false);
     CHECK(b.rec.exit_code == 0);
     b.calls = 0;
-    engine_remove(b.engine, BOX, on_done, &b);
+    engine_remove(b.engine, SANDBOX_ID, on_done, &b);
     while (!b.closed || !b.calls)
         loop_run(b.loop);
     CHECK(b.code == ERR_NONE && fake_count() == 0);
-    engine_connect(b.engine, BOX, on_done, &b);
+    engine_connect(b.engine, SANDBOX_ID, on_done, &b);
     loop_run(b.loop);
     CHECK(b.code == ERR_NOT_FOUND);
     bed_done(&b);
 }
 
-TEST(attach_tells_where_the_streams_end)
+TEST(attach_reports_the_ends_of_the_streams)
 {
     struct sandbox_request r = request();
     struct bed b;
@@ -436,10 +437,10 @@ TEST(attach_tells_where_the_streams_end)
     run_exec(&b, ARGV("flood", "100000"), false);
     CHECK(b.rec.stdout_bytes == 100000);
     b.out_end = 0;
-    supervisor_conn_attach(b.link, EXEC, 100000, 0, on_result, &b);
+    supervisor_conn_attach(b.conn, EXEC, 100000, 0, on_result, &b);
     loop_run(b.loop);
     CHECK(b.code == ERR_NONE && b.out_end == 100000);
-    supervisor_conn_attach(b.link, "ffffffffffffffff", 0, 0, on_result, &b);
+    supervisor_conn_attach(b.conn, "ffffffffffffffff", 0, 0, on_result, &b);
     loop_run(b.loop);
     CHECK(b.code == ERR_NOT_FOUND);
     bed_done(&b);

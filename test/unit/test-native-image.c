@@ -94,7 +94,7 @@ static bool has(const char *image, const char *name)
     return lstat(path, &st) == 0;
 }
 
-TEST(the_image_holds_what_is_allowed_and_nothing_else)
+TEST(the_image_holds_only_allowed_files)
 {
     _cleanup_free_ char *image = NULL, *passwd = NULL, *path = NULL;
     char target[64] = "";
@@ -357,7 +357,7 @@ TEST(mount_sources)
     CHECK(wrong == 0);
 }
 
-/* In a mount namespace of its own: what is mounted there is nobody else's. */
+/* In a mount namespace of its own: its mounts do not reach the machine. */
 static int look_at_alias(void)
 {
     static const struct source sources[] = {{"=work/alias", -ERR_DENIED},

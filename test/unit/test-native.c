@@ -30,18 +30,18 @@
 #include "lib/os/rmtree.h"
 #include "tap.h"
 
-#define BOX "00000000000000aa"
+#define SANDBOX_ID "00000000000000aa"
 #define ROOT "00000000feedbeef"
 
 struct bed {
     char dir[48], *libexec;
     struct loop *loop;
     struct engine *engine;
-    struct supervisor_conn *link;
+    struct supervisor_conn *conn;
 
     unsigned calls;
     struct err err;
-    struct engine_sandbox box;
+    struct engine_sandbox sandbox;
     char **ids;
 
     unsigned execs, started, ended, closed;
@@ -61,11 +61,11 @@ static void note(struct bed *b, const struct err *err)
     loop_stop(b->loop);
 }
 
-static void on_done(void *arg, const struct err *err, struct engine_sandbox *box)
+static void on_done(void *arg, const struct err *err, struct engine_sandbox *sandbox)
 {
     struct bed *b = arg;
 
-    b->box = *box;
+    b->sandbox = *sandbox;
     note(b, err);
 }
 
@@ -105,7 +105,7 @@ static void on_output(void *arg, const char *exec, uint64_t out, uint64_t err)
 {
     struct bed *b = arg;
 
-    supervisor_conn_ack(b->link, exec, out, err);
+    supervisor_conn_ack(b->conn, exec, out, err);
 }
 
 static void on_ended(void *arg, const char *exec _unused_, const struct end_record *rec)
@@ -122,7 +122,7 @@ static void on_closed(void *arg)
     struct bed *b = arg;
 
     b->closed++;
-    b->link = NULL;
+    b->conn = NULL;
     loop_stop(b->loop);
 }
 
@@ -184,7 +184,7 @@ static const char *bed_init(struct bed *b)
 {
     const char *why, *base = NULL;
 
-    *b = (struct bed){.box.supervisor_fd = -1};
+    *b = (struct bed){.sandbox.supervisor_fd = -1};
     b->libexec = find_libexec();
     why = unable(b->libexec, &base);
     snprintf(b->dir, sizeof(b->dir), "%s/ripcord-native-XXXXXX", base ? base : "/tmp");
@@ -200,10 +200,10 @@ static void bed_done(struct bed *b)
     char *name = strrchr(b->dir, '/');
     int base;
 
-    supervisor_conn_close(b->link);
-    fd_close(b->box.supervisor_fd);
+    supervisor_conn_close(b->conn);
+    fd_close(b->sandbox.supervisor_fd);
     if (b->engine) {
-        engine_remove(b->engine, BOX, on_done, b);
+        engine_remove(b->engine, SANDBOX_ID, on_done, b);
         loop_run(b->loop);
         engine_close(b->engine);
     }
@@ -245,12 +245,12 @@ static bool nothing_left(const struct bed *b)
 
     return entries(b, "state/sandboxes") == 0 && entries(b, "state/execs") == 0 &&
            entries(b, "state/trash") == 0 && entries(b, "run/sandboxes") == 0 && no_groups() &&
-           waitpid(-1, NULL, WNOHANG) <= 0; /* no zombie; spare shims may live */
+           waitpid(-1, NULL, WNOHANG) <= 0; /* no zombie; prewarmed shims may live */
 }
 
 static struct sandbox_request request(void)
 {
-    struct sandbox_request r = {.id = BOX, .name = "box", .hash = "cafe"};
+    struct sandbox_request r = {.id = SANDBOX_ID, .name = "box", .hash = "cafe"};
 
     r.spec = (struct sandbox_spec){.image = (char *)"host",
                                    .memory = GIB(1),
@@ -270,9 +270,9 @@ static bool up(struct bed *b, const struct sandbox_request *r)
 {
     engine_create_start(b->engine, r, on_done, b);
     loop_run(b->loop);
-    if (b->err.code || b->box.supervisor_fd < 0)
+    if (b->err.code || b->sandbox.supervisor_fd < 0)
         return false;
-    b->link = supervisor_conn_open(b->loop, TAKE_FD(b->box.supervisor_fd), &events, b);
+    b->conn = supervisor_conn_open(b->loop, TAKE_FD(b->sandbox.supervisor_fd), &events, b);
     return true;
 }
 
@@ -285,14 +285,14 @@ static void begin(struct bed *b, const char *script)
     strv_add(&r.argv, "/bin/sh");
     strv_add(&r.argv, "-c");
     strv_add(&r.argv, script);
-    supervisor_conn_exec(b->link, &r);
+    supervisor_conn_exec(b->conn, &r);
     exec_request_done(&r);
     loop_run(b->loop);
 }
 
 static char *output(struct bed *b)
 {
-    _cleanup_free_ char *path = xasprintf("%s/%s/%s", b->engine->exec_root, BOX, b->exec);
+    _cleanup_free_ char *path = xasprintf("%s/%s/%s", b->engine->exec_root, SANDBOX_ID, b->exec);
     char *text = xcalloc(1, 4096);
     struct journal_reader rd;
 
@@ -328,11 +328,11 @@ TEST(a_command_runs_and_nothing_is_left)
     BED(b);
 
     CHECK(up(&b, &r));
-    CHECK(b.box.state == ENGINE_SANDBOX_RUNNING && b.box.unenforced == 0);
+    CHECK(b.sandbox.state == ENGINE_SANDBOX_RUNNING && b.sandbox.unenforced == 0);
     text = run(&b, "id -u; pwd; hostname; echo $HOME; exit 7");
     CHECK(b.rec.cause == END_EXITED && b.rec.exit_code == 7);
     CHECK_STR(text, "1000\n/home/agent\nbox\n/home/agent\n");
-    engine_remove(b.engine, BOX, on_done, &b);
+    engine_remove(b.engine, SANDBOX_ID, on_done, &b);
     while (!b.closed || b.calls < 2)
         loop_run(b.loop);
     CHECK(!b.err.code && nothing_left(&b));
@@ -348,10 +348,10 @@ TEST(files_survive_stop_and_start)
     CHECK(up(&b, &r));
     a = run(&b, "echo kept > f; echo root > /var/tmp/g; cat f");
     CHECK_STR(a, "kept\n");
-    supervisor_conn_stop(b.link, 0, false, on_result, &b);
+    supervisor_conn_stop(b.conn, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
-    engine_cleanup(b.engine, BOX, on_done, &b);
+    engine_cleanup(b.engine, SANDBOX_ID, on_done, &b);
     loop_run(b.loop);
     CHECK(!b.err.code && entries(&b, "run/sandboxes") == 0 && entries(&b, "state/sandboxes") == 1);
     b.closed = 0;
@@ -369,10 +369,10 @@ TEST(another_hash_keeps_only_the_home)
 
     CHECK(up(&b, &r));
     a = run(&b, "echo kept > f; echo root > /var/tmp/g");
-    supervisor_conn_stop(b.link, 0, false, on_result, &b);
+    supervisor_conn_stop(b.conn, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
-    engine_cleanup(b.engine, BOX, on_done, &b);
+    engine_cleanup(b.engine, SANDBOX_ID, on_done, &b);
     loop_run(b.loop);
     snprintf(r.hash, sizeof(r.hash), "beef");
     b.closed = 0;
@@ -389,28 +389,28 @@ TEST(an_earlier_daemons_sandbox_is_found_and_ended)
     BED(b);
 
     CHECK(up(&b, &r));
-    supervisor_conn_close(TAKE_PTR(b.link));
+    supervisor_conn_close(TAKE_PTR(b.conn));
     engine_close(b.engine);
     CHECK(open_engine(&b));
     engine_list(b.engine, true, on_list, &b);
     loop_run(b.loop);
-    CHECK(strv_len(b.ids) == 1 && strv_contains(b.ids, BOX));
+    CHECK(strv_len(b.ids) == 1 && strv_contains(b.ids, SANDBOX_ID));
     engine_start(b.engine, &r, on_done, &b); /* a second supervisor over the first: refused */
     loop_run(b.loop);
     CHECK(b.err.code == ERR_CONFLICT);
-    engine_connect(b.engine, BOX, on_done, &b);
+    engine_connect(b.engine, SANDBOX_ID, on_done, &b);
     loop_run(b.loop);
-    CHECK(!b.err.code && b.box.supervisor_fd >= 0);
-    CHECK_STR(b.box.hash, "cafe");
-    b.link = supervisor_conn_open(b.loop, TAKE_FD(b.box.supervisor_fd), &events, &b);
+    CHECK(!b.err.code && b.sandbox.supervisor_fd >= 0);
+    CHECK_STR(b.sandbox.hash, "cafe");
+    b.conn = supervisor_conn_open(b.loop, TAKE_FD(b.sandbox.supervisor_fd), &events, &b);
     text = run(&b, "echo again");
     CHECK_STR(text, "again\n");
     b.calls = 0;
-    engine_remove(b.engine, BOX, on_done, &b); /* not our child: found by its socket */
+    engine_remove(b.engine, SANDBOX_ID, on_done, &b); /* not our child: found by its socket */
     while (!b.closed || !b.calls)
         loop_run(b.loop);
     CHECK(!b.err.code);
-    engine_connect(b.engine, BOX, on_done, &b);
+    engine_connect(b.engine, SANDBOX_ID, on_done, &b);
     loop_run(b.loop);
     CHECK(b.err.code == ERR_NOT_FOUND);
     while (waitpid(-1, NULL, WNOHANG) > 0) /* this test played both daemons */
@@ -444,12 +444,12 @@ TEST(a_killed_supervisor_takes_all_with_it)
     CHECK(up(&b, &r));
     begin(&b, "sleep 1000 & sleep 1000");
     CHECK(b.started == 1);
-    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->supervisors.children, BOX);
+    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->supervisors.children, SANDBOX_ID);
     CHECK(shim > 1 && kill(shim, SIGKILL) == 0);
     while (!b.closed)
         loop_run(b.loop);
     CHECK(b.ended == 0);
-    engine_remove(b.engine, BOX, on_done, &b);
+    engine_remove(b.engine, SANDBOX_ID, on_done, &b);
     loop_run(b.loop);
     CHECK(!b.err.code && nothing_left(&b));
     CHECK(is_dead(b.pid));
@@ -463,9 +463,9 @@ TEST(a_hung_supervisor_is_ended)
     pid_t shim;
 
     CHECK(up(&b, &r));
-    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->supervisors.children, BOX);
+    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->supervisors.children, SANDBOX_ID);
     CHECK(kill(shim, SIGSTOP) == 0);
-    engine_remove(b.engine, BOX, on_done, &b);
+    engine_remove(b.engine, SANDBOX_ID, on_done, &b);
     while (!b.closed || b.calls < 2)
         loop_run(b.loop);
     CHECK(!b.err.code && nothing_left(&b));
@@ -527,8 +527,8 @@ TEST(time_of_create_start_remove)
         CHECK(up(&b, &r));
         up_time += time_mono() - start;
         start = time_mono();
-        supervisor_conn_close(TAKE_PTR(b.link));
-        engine_remove(b.engine, BOX, on_done, &b);
+        supervisor_conn_close(TAKE_PTR(b.conn));
+        engine_remove(b.engine, SANDBOX_ID, on_done, &b);
         loop_run(b.loop);
         CHECK(!b.err.code);
         down_time += time_mono() - start;

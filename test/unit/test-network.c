@@ -100,7 +100,7 @@ TEST(iptables_rules_say_the_same)
     CHECK(in_order(rules, "-A RIPCORD-01234567-I -i rc01234567-+ -j DROP", "COMMIT"));
 }
 
-TEST(resolv_conf_lists_them_or_says_why_not)
+TEST(resolv_conf_lists_name_servers_or_a_reason)
 {
     char *resolvers[] = {(char *)"192.0.2.1", (char *)"192.0.2.2", NULL};
     _cleanup_free_ char *two = network_resolv_conf(resolvers), *none = network_resolv_conf(NULL);
@@ -128,7 +128,7 @@ static int pair_in_namespaces(void)
         rtnl_add_address(rtnl, "outer", 0xc6120000, 31, &err) < 0 ||
         rtnl_set_up(rtnl, "outer", &err) < 0)
         return 1;
-    /* The name is taken, and that is told as such. */
+    /* The name is taken, and the error says so. */
     if (rtnl_add_veth(rtnl, "outer", "eth1", second, 0, &err) >= 0 || err.errnum != EEXIST)
         return 2;
     if (if_nametoindex("eth0") || setns(second, CLONE_NEWNET) < 0 || !if_nametoindex("eth0"))

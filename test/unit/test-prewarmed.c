@@ -46,16 +46,17 @@ static void bed_new(struct bed *b)
     _cleanup_err_ struct err err = ERR_INIT;
 
     *b = (struct bed){.dirfd = -1, .shim = -1};
-    snprintf(b->dir, sizeof(b->dir), "/tmp/test-spares-XXXXXX");
+    snprintf(b->dir, sizeof(b->dir), "/tmp/test-prewarmed-XXXXXX");
     if (!mkdtemp(b->dir) || dir_open(AT_FDCWD, b->dir, &b->dirfd, NULL) < 0 ||
         native_seal_shim(shim ? shim : "src/bin/ripcord-shim", &b->shim, &err) < 0) {
         printf("# %s\n", err.msg ? err.msg : "no temporary folder");
         abort();
     }
     b->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
-    b->prewarmed = prewarmed_new(
-        b->shim, b->devnull,
-        (int[PREWARMED_KINDS]){subfolder(b, "box"), subfolder(b, "execs"), subfolder(b, "run")});
+    b->prewarmed =
+        prewarmed_new(b->shim, b->devnull,
+                      (int[PREWARMED_KINDS]){subfolder(b, "sandboxes"), subfolder(b, "execs"),
+                                             subfolder(b, "run")});
     for (int i = 0; i < 1000 && entries(b, "run") < 4; i++) /* made last */
         usleep(10000);
 }
@@ -114,7 +115,7 @@ TEST(folders_are_taken_and_made_again)
 
     bed_new(&b);
     target = subfolder(&b, "target");
-    CHECK(entries(&b, "box") == 4 && entries(&b, "run") == 4);
+    CHECK(entries(&b, "sandboxes") == 4 && entries(&b, "run") == 4);
     for (int i = 0; i < 20; i++) {
         char name[8];
 
@@ -137,7 +138,7 @@ TEST(a_shim_takes_its_plan_or_another_does)
     /* It has read the plan when it complains of it. */
     CHECK(prewarmed_shim(b.prewarmed, (int[]){plan, b.devnull}, 2, &shim[0], NULL) >= 0);
     CHECK(say(&shim[0]) == SUP_FAILED);
-    /* All that wait are killed: nobody notices. */
+    /* All waiting shims are killed: the next start makes its own. */
     kill_children();
     for (int i = 0; i < 4; i++)
         CHECK(prewarmed_shim(b.prewarmed, (int[]){plan, b.devnull}, 2, &shim[i], NULL) >= 0);
@@ -154,6 +155,6 @@ TEST(nothing_is_left_after_the_end)
     bed_new(&b);
     prewarmed_free(TAKE_PTR(b.prewarmed));
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
-    CHECK(entries(&b, "box") == 0 && entries(&b, "run") == 0);
+    CHECK(entries(&b, "sandboxes") == 0 && entries(&b, "run") == 0);
     bed_end(&b);
 }

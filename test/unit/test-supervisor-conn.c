@@ -32,7 +32,7 @@ ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 struct seen {
     struct loop *loop;
-    struct supervisor_conn *link;
+    struct supervisor_conn *conn;
     unsigned started, start_failed, output, ended, closed, results;
     int pid, fd;
     enum err_code code;
@@ -46,7 +46,7 @@ struct seen {
 static void stop(struct seen *s)
 {
     if (s->close_in_callback)
-        supervisor_conn_close(TAKE_PTR(s->link));
+        supervisor_conn_close(TAKE_PTR(s->conn));
     loop_stop(s->loop);
 }
 
@@ -99,7 +99,7 @@ static void on_closed(void *arg)
     struct seen *s = arg;
 
     s->closed++;
-    s->link = NULL;
+    s->conn = NULL;
     loop_stop(s->loop);
 }
 
@@ -142,12 +142,12 @@ static void pair_init(struct pair *p)
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
         abort();
     p->peer = fds[1];
-    p->s.link = supervisor_conn_open(p->s.loop, fds[0], &events, &p->s);
+    p->s.conn = supervisor_conn_open(p->s.loop, fds[0], &events, &p->s);
 }
 
 static void pair_done(struct pair *p)
 {
-    supervisor_conn_close(p->s.link);
+    supervisor_conn_close(p->s.conn);
     fd_close(p->peer);
     fd_close(p->s.fd);
     free(p->s.msg);
@@ -163,7 +163,7 @@ static void say(struct pair *p, struct sup_writer *w, int fd)
     sup_writer_done(w);
 }
 
-/* Type of the next message of the link, and its seq; -1 when there is none. */
+/* Type of the next message of the connection, and its seq; -1 when there is none. */
 static int hear(struct pair *p, uint64_t *seq)
 {
     static _Alignas(8) char packet[SUP_MSG_MAX];
@@ -214,7 +214,7 @@ TEST(exec_starts_and_hands_over_stdin)
     struct pair p;
 
     pair_init(&p);
-    supervisor_conn_exec(p.s.link, &r);
+    supervisor_conn_exec(p.s.conn, &r);
     CHECK(hear(&p, &seq) == SUP_EXEC);
     say_about(&p, SUP_STARTED, seq, p.peer);
     loop_run(p.s.loop);
@@ -267,10 +267,10 @@ TEST(results_find_their_request)
     struct pair p;
 
     pair_init(&p);
-    supervisor_conn_dial(p.s.link, 80, on_result, &p.s);
+    supervisor_conn_dial(p.s.conn, 80, on_result, &p.s);
     CHECK(p.s.results == 0);
     CHECK(hear(&p, &seq) == SUP_DIAL);
-    say_result(&p, seq + 100, NULL, p.peer); /* nobody asked: ignored, its descriptor closed */
+    say_result(&p, seq + 100, NULL, p.peer); /* not requested: ignored, its descriptor closed */
     err_set(&err, ERR_NOT_FOUND, "nothing listens");
     say_result(&p, seq, &err, -1);
     loop_run(p.s.loop);
@@ -286,7 +286,7 @@ TEST(stats_are_a_list)
     struct pair p;
 
     pair_init(&p);
-    supervisor_conn_stats(p.s.link, on_stats, &p.s);
+    supervisor_conn_stats(p.s.conn, on_stats, &p.s);
     CHECK(hear(&p, &seq) == SUP_STATS);
     sup_begin(&w, SUP_STATS, seq);
     sup_put_str(&w, SUP_TAG_STAT, "memory=1");
@@ -298,12 +298,12 @@ TEST(stats_are_a_list)
     pair_done(&p);
 }
 
-TEST(end_of_the_line_answers_everything)
+TEST(the_end_of_the_connection_answers_all_requests)
 {
     struct pair p;
 
     pair_init(&p);
-    supervisor_conn_stop(p.s.link, 1, false, on_result, &p.s);
+    supervisor_conn_stop(p.s.conn, 1, false, on_result, &p.s);
     p.peer = fd_close(p.peer);
     loop_run(p.s.loop);
     if (!p.s.closed)
@@ -317,7 +317,7 @@ static void stop_loop(void *arg)
     loop_stop(arg);
 }
 
-TEST(a_kernel_short_of_memory_is_no_end_of_the_line)
+TEST(a_kernel_short_of_memory_does_not_end_the_connection)
 {
     uint64_t seq = 0, next = 0;
     struct loop_timer *t;
@@ -327,8 +327,8 @@ TEST(a_kernel_short_of_memory_is_no_end_of_the_line)
     pair_init(&p);
     t = loop_timer_new(p.s.loop, stop_loop, p.s.loop);
     shortages = 3;
-    supervisor_conn_stats(p.s.link, on_stats, &p.s);
-    supervisor_conn_ack(p.s.link, EXEC, 1, 1);
+    supervisor_conn_stats(p.s.conn, on_stats, &p.s);
+    supervisor_conn_ack(p.s.conn, EXEC, 1, 1);
     for (int turns = 0; (type = hear(&p, &seq)) < 0 && turns < 1000; turns++) {
         loop_timer_set(t, 5 * USEC_PER_MSEC, false);
         loop_run(p.s.loop);
@@ -340,15 +340,15 @@ TEST(a_kernel_short_of_memory_is_no_end_of_the_line)
     pair_done(&p);
 }
 
-TEST(calls_on_a_dead_line_fail_later_not_at_once)
+TEST(calls_on_a_dead_connection_fail_on_the_next_turn)
 {
     struct exec_request r = request();
     struct pair p;
 
     pair_init(&p);
     p.peer = fd_close(p.peer);
-    supervisor_conn_kill(p.s.link, EXEC, END_KILLED, on_result, &p.s);
-    supervisor_conn_ack(p.s.link, EXEC, 1, 1);
+    supervisor_conn_kill(p.s.conn, EXEC, END_KILLED, on_result, &p.s);
+    supervisor_conn_ack(p.s.conn, EXEC, 1, 1);
     CHECK(p.s.results == 0 && p.s.closed == 0);
     while (!p.s.closed)
         loop_run(p.s.loop);
@@ -365,7 +365,7 @@ TEST(too_large_a_command_is_a_failed_start)
     pair_init(&p);
     strv_push(&r.argv, xcalloc(SUP_MSG_MAX + 1, 1));
     memset(r.argv[2], 'a', SUP_MSG_MAX);
-    supervisor_conn_exec(p.s.link, &r);
+    supervisor_conn_exec(p.s.conn, &r);
     CHECK(p.s.start_failed == 0);
     loop_run(p.s.loop);
     CHECK(p.s.start_failed == 1 && p.s.code == ERR_LIMIT);
@@ -382,7 +382,7 @@ TEST(a_peer_that_never_reads_is_bounded)
     pair_init(&p);
     memset(path, 'p', 100000);
     for (int i = 0; i < 100; i++)
-        supervisor_conn_copy(p.s.link, path, false, -1, on_stats, &p.s);
+        supervisor_conn_copy(p.s.conn, path, false, -1, on_stats, &p.s);
     CHECK(p.s.results == 0);
     loop_run(p.s.loop);
     /* the socket's own buffer and 1 MiB of queue are less than 10 MB */
@@ -402,7 +402,7 @@ TEST(queued_messages_are_sent_in_order_when_it_drains)
     pair_init(&p);
     memset(path, 'p', 40000);
     for (int i = 0; i < MESSAGES; i++)
-        supervisor_conn_copy(p.s.link, path, false, -1, on_stats, &p.s);
+        supervisor_conn_copy(p.s.conn, path, false, -1, on_stats, &p.s);
     for (int turns = 0; n < MESSAGES - 10 && turns < 1000; turns++) {
         while (hear(&p, &seq) == SUP_COPY) {
             CHECK(seq > last);
@@ -417,7 +417,7 @@ TEST(queued_messages_are_sent_in_order_when_it_drains)
     pair_done(&p);
 }
 
-TEST(garbage_cuts_the_line)
+TEST(an_invalid_message_closes_the_connection)
 {
     struct pair p;
 
@@ -428,7 +428,7 @@ TEST(garbage_cuts_the_line)
     pair_done(&p);
 }
 
-TEST(another_major_version_cuts_the_line)
+TEST(another_major_version_closes_the_connection)
 {
     struct sup_writer w;
     struct pair p;
@@ -442,16 +442,17 @@ TEST(another_major_version_cuts_the_line)
     pair_done(&p);
 }
 
-TEST(the_link_may_be_closed_from_its_callback)
+TEST(a_callback_may_close_the_connection)
 {
     struct pair p;
 
     pair_init(&p);
     p.s.close_in_callback = true;
-    supervisor_conn_stats(p.s.link, on_stats, &p.s); /* never answered: forgotten with the link */
+    supervisor_conn_stats(p.s.conn, on_stats,
+                          &p.s); /* never answered: forgotten with the connection */
     say_about(&p, SUP_OUTPUT, 0, -1);
     say_about(&p, SUP_OUTPUT, 0, -1);
     loop_run(p.s.loop);
-    CHECK(p.s.output == 1 && p.s.results == 0 && p.s.closed == 0 && !p.s.link);
+    CHECK(p.s.output == 1 && p.s.results == 0 && p.s.closed == 0 && !p.s.conn);
     pair_done(&p);
 }

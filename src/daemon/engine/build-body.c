@@ -117,7 +117,7 @@ static int build_body_parse_logins(const char *text, size_t len, struct build_re
     return 0;
 }
 
-/* ---- what comes before the context ---- */
+/* ---- secrets and logins ---- */
 
 struct part {
     const char *name;
@@ -162,18 +162,11 @@ static int build_body_take_parts(const struct build_body *body, int stop_fd,
 
 /* ---- the context ---- */
 
-static int build_body_over_limit(struct err *err)
-{
-    char max[FORMAT_MAX];
-
-    err_set(err, ERR_LIMIT, "the build context is over %s", format_size(BUILD_CONTEXT_MAX, max));
-    return err_hint(err, "Leave out what the build does not need, in a .dockerignore.");
-}
-
 static int build_body_spool(const struct build_body *body, int stop_fd, int file, uint64_t *ret,
                             struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
+    char max[FORMAT_MAX];
     uint64_t size = 0;
     ssize_t n;
 
@@ -183,8 +176,11 @@ static int build_body_spool(const struct build_body *body, int stop_fd, int file
         if (r < 0)
             return err_sys(err, -r, "keep the build context in '%s'", body->dir);
         size += (uint64_t)n;
-        if (size > BUILD_CONTEXT_MAX)
-            return build_body_over_limit(err);
+        if (size > BUILD_CONTEXT_MAX) {
+            err_set(err, ERR_LIMIT, "the build context is over %s",
+                    format_size(BUILD_CONTEXT_MAX, max));
+            return err_hint(err, "List files that the build does not need in a .dockerignore.");
+        }
     }
     *ret = size;
     return (int)n;

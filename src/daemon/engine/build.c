@@ -94,7 +94,7 @@ void build_request_done(struct build_request *r)
     *r = (struct build_request){.context = -1};
 }
 
-/* ---- telling: on the build's threads ---- */
+/* ---- events, on the build's threads ---- */
 
 int build_stop_fd(const struct build *b)
 {

@@ -106,11 +106,6 @@ static int handshake_send_first(int fd, const struct exec_request *first, const 
     return handshake_send_message(fd, &w, handover, by, NULL);
 }
 
-static enum engine_sandbox_state handshake_state_of(uint64_t sup_state)
-{
-    return sup_state == SUP_PAUSED ? ENGINE_SANDBOX_PAUSED : ENGINE_SANDBOX_RUNNING;
-}
-
 static int handshake_check_version(uint64_t version, struct err *err)
 {
     if (version >> 32 == SUP_VERSION_MAJOR)
@@ -149,7 +144,7 @@ static int handshake_read_hello(const void *packet, size_t len, const char *id,
         else if (v.tag == SUP_TAG_PID)
             ret->pid = (int)v.u64;
         else if (v.tag == SUP_TAG_STATE)
-            ret->state = handshake_state_of(v.u64);
+            ret->state = v.u64 == SUP_PAUSED ? ENGINE_SANDBOX_PAUSED : ENGINE_SANDBOX_RUNNING;
         else if (v.tag == SUP_TAG_UNENFORCED)
             ret->unenforced |= (uint32_t)v.u64;
         else if (v.tag == SUP_TAG_HASH)

@@ -165,7 +165,7 @@ static void opener_on_news(void *arg, int events)
     opener_news_free(first);
 }
 
-/* ---- life ---- */
+/* ---- new and free ---- */
 
 struct engine_opener *opener_new(struct engine *e, struct loop *loop, struct pool *pool)
 {

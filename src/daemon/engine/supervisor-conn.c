@@ -116,7 +116,7 @@ void supervisor_conn_close(struct supervisor_conn *l)
     supervisor_conn_leave(l);
 }
 
-/* ---- timer: deadlines of requests, and what must be told from the loop ---- */
+/* ---- timer: deadlines of requests, and errors that wait for the loop ---- */
 
 static void supervisor_conn_timer_arm(struct supervisor_conn *l)
 {
@@ -231,7 +231,7 @@ static void supervisor_conn_report_closed(struct supervisor_conn *l)
     l->events->closed(l->arg);
 }
 
-/* ---- in ---- */
+/* ---- receiving ---- */
 
 /* The fields of all messages that we read; missing ones stay empty. */
 struct supervisor_incoming {
@@ -426,7 +426,7 @@ static bool supervisor_conn_read_one(struct supervisor_conn *l)
     return !l->freed && !l->broken;
 }
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
 /* True when the kernel has the message, or when the connection is dead. */
 static bool supervisor_conn_send_now(struct supervisor_conn *l, const void *data, size_t len,

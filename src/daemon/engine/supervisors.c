@@ -88,7 +88,7 @@ int supervisors_connect(struct supervisors *s, const char *id, const struct dead
     return 0;
 }
 
-/* ---- ending it ---- */
+/* ---- ending a supervisor ---- */
 
 static bool supervisors_peer_gone(int sock)
 {

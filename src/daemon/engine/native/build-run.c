@@ -52,7 +52,7 @@ struct build_run {
     bool ended;
 };
 
-/* ---- what was asked ---- */
+/* ---- the request ---- */
 
 static int build_run_add_mounts(struct build_run *x, const json_t *list, struct err *err)
 {
@@ -298,7 +298,7 @@ static void build_run_done(struct build_run *x)
     free(x->to);
 }
 
-/* ---- while it runs ---- */
+/* ---- the running command ---- */
 
 static int build_run_open_journals(struct build_run *x, struct err *err)
 {
@@ -496,7 +496,7 @@ static int build_run_follow(struct build_run *x, struct err *err)
     return x->ended ? 0 : err_set(err, ERR_ENGINE, "the step's supervisor ended without a report");
 }
 
-/* ---- its end ---- */
+/* ---- the end ---- */
 
 static int build_run_judge(const struct build_run *x, struct err *err)
 {

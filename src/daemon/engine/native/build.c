@@ -78,7 +78,7 @@ static void native_build_delete_folder(const struct native_builder *x)
         delete_queue_add(x->n->delete_queue, tmp, x->name, NULL);
 }
 
-/* ---- what it says, and what it is told ---- */
+/* ---- messages ---- */
 
 static json_t *native_build_texts_json(char *const *v)
 {
@@ -225,7 +225,7 @@ static int native_build_read_messages(struct native_builder *x, struct err *err)
     return r;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole build ---- */
 
 static int native_build_check_request(const struct native_engine *n,
                                       const struct build_request *req, struct err *err)

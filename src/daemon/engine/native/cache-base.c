@@ -165,7 +165,7 @@ int cache_base_take(struct cache_base *b, bool empty, int run, char **ret, struc
     return r;
 }
 
-/* ---- a new one ---- */
+/* ---- new generations ---- */
 
 static char *cache_base_next_name(const struct cache_base *b)
 {
@@ -301,7 +301,7 @@ int cache_base_publish(struct cache_base *b, const char *tool, int tar_fd, struc
     return r < 0 ? err_wrap(err, "make a new base of the package caches") : 0;
 }
 
-/* ---- less ---- */
+/* ---- removing ---- */
 
 static int cache_base_point_to_empty(struct cache_base *b, struct err *err)
 {

@@ -45,7 +45,7 @@ static int cache_tree_check_depth(unsigned depth, const char *name, struct err *
                : err_set(err, ERR_LIMIT, "folder '%s' is over %d levels deep", name, DEPTH_MAX);
 }
 
-/* ---- the same tree again ---- */
+/* ---- copying ---- */
 
 static int cache_tree_link_folder(int from, const char *name, int to, const char *as,
                                   unsigned depth, struct err *err);
@@ -109,7 +109,7 @@ int cache_tree_link(int dirfd, const char *from, const char *to, struct err *err
     return cache_tree_link_folder(dirfd, from, dirfd, to, 0, err);
 }
 
-/* ---- for everybody ---- */
+/* ---- opening for all users ---- */
 
 static int cache_tree_open_up_entry(int dirfd, const char *name, bool chown, unsigned depth,
                                     struct err *err);

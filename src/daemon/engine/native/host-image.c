@@ -383,7 +383,7 @@ static int host_image_walk_machine(struct host_image_walk *w, struct err *err)
     return 0;
 }
 
-/* ---- what we write ourselves ---- */
+/* ---- files of our own ---- */
 
 static int host_image_put_text(int dst, const char *path, const char *text, struct err *err)
 {

@@ -357,7 +357,7 @@ int native_image_own(struct native_engine *n, const struct sandbox_request *req,
     return r < 0 ? err_wrap(err, "copy image '%s' for isolation 'strict'", req->spec.image) : 0;
 }
 
-/* ---- requests ---- */
+/* ---- operations ---- */
 
 /* Only a few at once: each takes a worker, and starts of sandboxes need workers too. */
 int image_transfer_begin(struct native_engine *n, struct err *err)

@@ -92,7 +92,7 @@ int kernel_probe_user_namespace(struct err *err)
     return r;
 }
 
-/* ---- in namespaces as a sandbox has them ---- */
+/* ---- namespaces of a sandbox ---- */
 
 struct probe_child {
     kernel_probe_fn fn;

@@ -247,7 +247,7 @@ static int native_launch_start_shim(struct native_launch *l, struct err *err)
     return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole start ---- */
 
 /* Adds the text of the shim's log to the error, when the shim ended without a message. */
 static void native_launch_add_log(const struct native_launch *l, struct err *err)
@@ -331,14 +331,14 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
                       const struct native_step *step, const struct deadline *by,
                       struct engine_sandbox *ret, struct err *err)
 {
-    struct native_launch l = {.n = native_of(e),
-                              .req = req,
-                              .step = step,
-                              .control = -1,
-                              .plan = -1,
-                              .lease = -1,
-                              .log = -1,
-                              .run = -1};
+    _cleanup_(native_launch_done) struct native_launch l = {.n = native_of(e),
+                                                            .req = req,
+                                                            .step = step,
+                                                            .control = -1,
+                                                            .plan = -1,
+                                                            .lease = -1,
+                                                            .log = -1,
+                                                            .run = -1};
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 
@@ -346,20 +346,18 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
     if (r < 0)
         return r;
     r = native_launch_run(&l, by, &sandbox, err);
-    if (r >= 0) {
-        memcpy(sandbox.id, req->id, sizeof(sandbox.id));
-        memcpy(sandbox.hash, req->hash, sizeof(sandbox.hash));
-        sandbox.supervisor_fd = TAKE_FD(l.control);
-        sandbox.warnings = TAKE_PTR(l.warnings);
-        *ret = sandbox;
-    } else {
+    if (r < 0) {
         _cleanup_err_ struct err undo = ERR_INIT;
         struct deadline until = deadline_in(UNDO_TIMEOUT);
 
         if (native_cleanup(e, req->id, &until, &undo) < 0)
             log_debug("sandbox %s: undo of a failed start: %s", req->id, undo.msg);
-        err_wrap(err, "start sandbox '%s'", req->name);
+        return err_wrap(err, "start sandbox '%s'", req->name);
     }
-    native_launch_done(&l);
-    return r;
+    memcpy(sandbox.id, req->id, sizeof(sandbox.id));
+    memcpy(sandbox.hash, req->hash, sizeof(sandbox.hash));
+    sandbox.supervisor_fd = TAKE_FD(l.control);
+    sandbox.warnings = TAKE_PTR(l.warnings);
+    *ret = sandbox;
+    return 0;
 }

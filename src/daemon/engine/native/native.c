@@ -464,13 +464,6 @@ static void native_read_meta(struct native_engine *n, bool specs, struct engine_
         file_read(n->sandboxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
 }
 
-static void native_add_objects(struct engine_objects *l, char *const *ids, char *const *steps)
-{
-    for (; ids && *ids; ids++)
-        if (!strv_contains(steps, *ids))
-            engine_objects_add(l, *ids);
-}
-
 /* A run that has ended has neither folder nor cgroup. */
 static void native_add_up(struct engine_objects *l, char *const *ids, char *const *steps)
 {
@@ -520,7 +513,9 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     for (char **id = ids; id && *id; id++)
         if (!strv_contains(steps, *id))
             native_read_meta(n, specs, engine_objects_add(ret, *id));
-    native_add_objects(ret, execs, steps);
+    for (char **id = execs; id && *id; id++)
+        if (!strv_contains(steps, *id))
+            engine_objects_add(ret, *id);
     native_add_up(ret, runs, steps);
     for (char **id = steps; id && *id; id++)
         strv_add(&swept, *id);
@@ -533,7 +528,7 @@ const struct engine_ops engine_native_ops = {
     .default_image = "host",
     .default_is_fixed = true,
     .strict_hint =
-        "It needs a kernel with Landlock (5.13), switched on: see 'lsm=' of the kernel's "
+        "Use a kernel with Landlock (5.13 or newer), and 'landlock' in the 'lsm=' list of its "
         "command line.",
     .make = native_make,
     .open = native_open,

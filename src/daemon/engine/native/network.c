@@ -221,7 +221,7 @@ static int native_network_remove_iptables(const struct network *n, const struct 
     return 0;
 }
 
-/* ---- whichever is there ---- */
+/* ---- the installed program ---- */
 
 static const struct network_tool {
     const char *program;

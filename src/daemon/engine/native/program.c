@@ -29,7 +29,7 @@ const char *program_find(const char *name)
     return NULL;
 }
 
-/* ---- at work ---- */
+/* ---- running ---- */
 
 static int native_program_start(struct process_spec *s, bool errors, struct program *ret,
                                 struct err *err)
@@ -128,7 +128,7 @@ int program_end(struct program *p)
     return status;
 }
 
-/* ---- the machine's own ---- */
+/* ---- programs of the machine ---- */
 
 static int program_judge(const char *name, int status, struct buf *out, struct err *err)
 {

@@ -205,7 +205,7 @@ int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req,
     return r;
 }
 
-/* ---- those of more than one sandbox ---- */
+/* ---- shared caches ---- */
 
 int native_cache_publish(struct engine *e, const char *tool, int tar_fd, const struct deadline *by,
                          struct err *err)
