@@ -11,6 +11,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 struct action {
     const char *name;
@@ -241,11 +242,11 @@ static int run_verify(struct cli *cli, const struct cli_args *args, struct err *
 static int read_limits(const struct cli_args *args, json_t *body, struct err *err)
 {
     uint64_t keep = 0, unused = 0;
-    int r = args_size(args, "keep", &keep, err);
+    int r = args_size(args, "keep", 0, INT64_MAX, &keep, err);
 
     if (r < 0)
         return r;
-    r = args_duration_ms(args, "unused", &unused, err);
+    r = args_duration_ms(args, "unused", SPEC_LEASE_MAX_MS, &unused, err);
     if (r < 0)
         return r;
     if (args_has(args, "keep"))

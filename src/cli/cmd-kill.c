@@ -17,7 +17,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     int sig = SIGKILL, r;
 
     if (given && parse_signal(given, &sig, err) < 0)
-        return args_wrap("signal", err);
+        return err_wrap(err, "--signal");
     if ((r = parse_name("sandbox name", args->words[0], err)) < 0 ||
         (r = exec_parse(args->words[1], err)) < 0)
         return r;

@@ -11,6 +11,7 @@
 #include "lib/base/jsontext.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 enum { PAYLOAD_MAX = 16 << 20 };
 
@@ -58,9 +59,7 @@ static int start(struct cli *cli, const struct cli_args *args, json_t **ret, str
     _cleanup_json_ json_t *body = NULL;
     int r = make_body(args, &body, err);
 
-    if (r < 0)
-        return r;
-    return cli_call(cli, "POST", target, body, ret, err) < 0 ? spec_name_option(err) : 0;
+    return r < 0 ? r : cli_call(cli, "POST", target, body, ret, err);
 }
 
 static int follow(struct cli *cli, const struct cli_args *args, const char *id, struct err *err)
@@ -69,8 +68,9 @@ static int follow(struct cli *cli, const struct cli_args *args, const char *id, 
     int r;
 
     o.stats = args_has(args, "stats");
-    if ((r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
-        (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
+    if ((r = args_duration_ms(args, "timeout", SPEC_TIMEOUT_MAX_MS, &o.timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "idle-timeout", SPEC_TIMEOUT_MAX_MS, &o.idle_timeout_ms, err)) <
+            0 ||
         (r = args_u64(args, "since", 0, INT64_MAX, &o.since, err)) < 0)
         return r;
     return session_follow(cli, &o, err);

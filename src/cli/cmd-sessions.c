@@ -9,6 +9,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 static void add_row(struct table *t, const json_t *s)
 {
@@ -57,7 +58,7 @@ static int cancel(struct cli *cli, const struct cli_args *args, struct err *err)
         xasprintf("/v1/sandboxes/%s/sessions/%s/cancel", args->words[0], args->words[1]);
     _cleanup_json_ json_t *body = json_object(), *doc = NULL;
     uint64_t grace = 0;
-    int r = args_duration_ms(args, "grace", &grace, err);
+    int r = args_duration_ms(args, "grace", SPEC_CANCEL_GRACE_MAX_MS, &grace, err);
 
     if (r < 0)
         return r;

@@ -1,13 +1,14 @@
 /* ripcord stop: ends the processes of sandboxes and keeps the files. */
 #include "cli/cli.h"
 #include "cli/many.h"
+#include "proto/spec-limits.h"
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *body = json_object();
     struct many m = {.method = "POST", .suffix = "/stop", .body = body, .done = "stopped"};
     uint64_t grace = 0;
-    int r = args_duration_ms(args, "grace", &grace, err);
+    int r = args_duration_ms(args, "grace", SPEC_STOP_GRACE_MAX_MS, &grace, err);
 
     if (r < 0)
         return r;

@@ -8,6 +8,7 @@
 #include "cli/spec.h"
 #include "cli/term.h"
 #include "lib/base/cleanup.h"
+#include "proto/spec-limits.h"
 
 /* The terminal in the sandbox has the TERM of ours, unless the user sets another. */
 static void execute_add_term(json_t *spec)
@@ -92,9 +93,10 @@ static int execute_start_detached(struct cli *cli, struct client *c, const char 
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *exec;
+    int r = client_call(c, "POST", target, body, &doc, err);
 
-    if (client_call(c, "POST", target, body, &doc, err) < 0)
-        return spec_name_option(err);
+    if (r < 0)
+        return r;
     exec = json_object_get(doc, "exec");
     if (cli->json)
         output_json(doc);
@@ -119,13 +121,15 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
     int r;
 
     if ((r = execute_check_terminal(args, err)) < 0 ||
-        (r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
-        (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "timeout", SPEC_TIMEOUT_MAX_MS, &o.timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "idle-timeout", SPEC_TIMEOUT_MAX_MS, &o.idle_timeout_ms, err)) <
+            0 ||
         (r = cli_client(cli, &c, err)) < 0)
         return r;
     if (detach && kind == EXECUTE_EXEC)
         return execute_start_detached(cli, c, target, body, err);
-    if (stream_open(&s, c, target, body, err) < 0)
-        return spec_name_option(err);
+    r = stream_open(&s, c, target, body, err);
+    if (r < 0)
+        return r;
     return detach ? execute_leave(cli, &s, err) : follow(&s, &o, err);
 }

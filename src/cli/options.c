@@ -226,39 +226,47 @@ const char *args_get(const struct cli_args *a, const char *name)
     return last;
 }
 
-/* "--memory: 'x' is not a size …", but "--memory must be between …". */
-int args_wrap(const char *name, struct err *err)
+static int options_check_range(const char *name, uint64_t v, uint64_t min, uint64_t max,
+                               enum parse_unit unit, struct err *err)
 {
-    char *msg;
+    char option[64];
 
-    if (!err || !err->msg || strncmp(err->msg, "must ", 5) != 0)
+    snprintf(option, sizeof(option), "--%s", name);
+    return parse_check_range(option, v, min, max, unit, err);
+}
+
+int args_size(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
+              struct err *err)
+{
+    const char *text = args_get(a, name);
+    uint64_t v;
+    int r;
+
+    if (!text)
+        return 0;
+    if (parse_size(text, &v, err) < 0)
         return err_wrap(err, "--%s", name);
-    msg = xasprintf("--%s %s", name, err->msg);
-    free(err->msg);
-    err->msg = msg;
-    return -(int)err->code;
+    r = options_check_range(name, v, min, max, PARSE_BYTES, err);
+    if (r < 0)
+        return r;
+    *ret = v;
+    return 0;
 }
 
-int args_size(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err)
+int args_duration_ms(const struct cli_args *a, const char *name, uint64_t max, uint64_t *ret,
+                     struct err *err)
 {
-    const char *v = args_get(a, name);
-
-    if (!v)
-        return 0;
-    return parse_size(v, ret, err) < 0 ? args_wrap(name, err) : 0;
-}
-
-int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err)
-{
-    const char *v = args_get(a, name);
+    const char *text = args_get(a, name);
     uint64_t usec;
+    int r;
 
-    if (!v)
+    if (!text)
         return 0;
-    if (parse_duration(v, &usec, err) < 0)
-        return args_wrap(name, err);
-    if (usec < USEC_PER_MSEC)
-        return err_set(err, ERR_INVALID, "--%s must be at least 1ms", name);
+    if (parse_duration(text, &usec, err) < 0)
+        return err_wrap(err, "--%s", name);
+    r = options_check_range(name, usec / USEC_PER_MSEC, 1, max, PARSE_MSEC, err);
+    if (r < 0)
+        return r;
     *ret = usec / USEC_PER_MSEC;
     return 0;
 }
@@ -266,9 +274,17 @@ int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, 
 int args_u64(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
              struct err *err)
 {
-    const char *v = args_get(a, name);
+    const char *text = args_get(a, name);
+    uint64_t v;
+    int r;
 
-    if (!v)
+    if (!text)
         return 0;
-    return parse_u64(v, min, max, ret, err) < 0 ? args_wrap(name, err) : 0;
+    if (parse_u64(text, 0, UINT64_MAX, &v, err) < 0)
+        return err_wrap(err, "--%s", name);
+    r = options_check_range(name, v, min, max, PARSE_COUNT, err);
+    if (r < 0)
+        return r;
+    *ret = v;
+    return 0;
 }

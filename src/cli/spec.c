@@ -6,6 +6,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 /* clang-format off */
 static const struct cli_option spec_options[] = {
@@ -62,8 +63,6 @@ const struct cli_group place_group = {"Environment", place_options};
 const struct cli_group exec_group = {"Command", exec_options};
 const struct cli_group terminal_group = {"Terminal", terminal_options};
 
-enum { SPEC_PIDS_MAX = 4194304, SPEC_NOFILE_MAX = 1 << 30, SPEC_ROW_MAX = 65535 };
-
 int spec_set_text(json_t *obj, const char *key, const char *value, struct err *err)
 {
     json_t *text = json_string(value);
@@ -87,24 +86,22 @@ static int cli_spec_set_option(json_t *obj, const char *key, const struct cli_ar
 }
 
 static int cli_spec_set_size(json_t *obj, const char *key, const struct cli_args *a,
-                             const char *name, struct err *err)
+                             const char *name, uint64_t min, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_size(a, name, &v, err);
+    int r = args_size(a, name, min, SPEC_BYTES_MAX, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
-    if (v == 0 || v > INT64_MAX)
-        return err_set(err, ERR_INVALID, "--%s must be between 1 byte and 8 EiB", name);
     json_object_set_new(obj, key, json_integer((json_int_t)v));
     return 0;
 }
 
 static int cli_spec_set_number(json_t *obj, const char *key, const struct cli_args *a,
-                               const char *name, uint64_t max, struct err *err)
+                               const char *name, uint64_t min, uint64_t max, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_u64(a, name, 1, max, &v, err);
+    int r = args_u64(a, name, min, max, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
@@ -113,10 +110,10 @@ static int cli_spec_set_number(json_t *obj, const char *key, const struct cli_ar
 }
 
 static int cli_spec_set_duration(json_t *obj, const char *key, const struct cli_args *a,
-                                 const char *name, struct err *err)
+                                 const char *name, uint64_t max, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_duration_ms(a, name, &v, err);
+    int r = args_duration_ms(a, name, max, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
@@ -131,8 +128,8 @@ static int cli_spec_set_cpus(json_t *obj, const struct cli_args *a, struct err *
 
     if (!v)
         return 0;
-    if (parse_cpus(v, &milli, err) < 0)
-        return args_wrap("cpus", err);
+    if (parse_cpus(v, SPEC_CPUS_MIN_MILLI, SPEC_CPUS_MAX_MILLI, &milli, err) < 0)
+        return err_wrap(err, "--cpus");
     json_object_set_new(obj, "cpus",
                         milli % 1000 ? json_real(milli / 1000.0) : json_integer(milli / 1000));
     return 0;
@@ -159,7 +156,7 @@ static int cli_spec_set_pairs(json_t *doc, const char *member, const struct cli_
 
     for (size_t i = 0; (v = args_next(a, name, &i));) {
         if (STREQ(name, "env") && parse_env(v, err) < 0)
-            return args_wrap("env", err);
+            return err_wrap(err, "--env");
         r = cli_spec_set_pair(obj, name, v, err);
         if (r < 0)
             return r;
@@ -178,6 +175,7 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
     for (size_t i = 0; (v = args_next(a, "tmpfs", &i));) {
         const char *eq = strchr(v, '='), *hit = NULL;
         uint64_t size;
+        int r;
 
         for (size_t k = 0; eq && k < ARRAY_SIZE(names); k++)
             if (strlen(names[k]) == (size_t)(eq - v) && memcmp(names[k], v, (size_t)(eq - v)) == 0)
@@ -187,7 +185,11 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
                 err, ERR_INVALID,
                 "--tmpfs: '%s' must have the form NAME=SIZE with NAME tmp, run or scratch", v);
         if (parse_size(eq + 1, &size, err) < 0)
-            return args_wrap("tmpfs", err);
+            return err_wrap(err, "--tmpfs");
+        r = parse_check_range("the size of --tmpfs", size, SPEC_TMPFS_MIN, SPEC_BYTES_MAX,
+                              PARSE_BYTES, err);
+        if (r < 0)
+            return r;
         json_object_set_new(obj, hit, json_integer((json_int_t)size));
     }
     if (json_object_size(obj))
@@ -242,11 +244,13 @@ static int cli_spec_set_limits(json_t *doc, const struct cli_args *a, struct err
     _cleanup_json_ json_t *limits = json_object();
     int r;
 
-    if ((r = cli_spec_set_size(limits, "memory", a, "memory", err)) < 0 ||
+    if ((r = cli_spec_set_size(limits, "memory", a, "memory", SPEC_MEMORY_MIN, err)) < 0 ||
         (r = cli_spec_set_cpus(limits, a, err)) < 0 ||
-        (r = cli_spec_set_number(limits, "pids", a, "pids", SPEC_PIDS_MAX, err)) < 0 ||
-        (r = cli_spec_set_size(limits, "disk", a, "disk", err)) < 0 ||
-        (r = cli_spec_set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MAX, err)) < 0)
+        (r = cli_spec_set_number(limits, "pids", a, "pids", SPEC_PIDS_MIN, SPEC_PIDS_MAX, err)) <
+            0 ||
+        (r = cli_spec_set_size(limits, "disk", a, "disk", SPEC_DISK_MIN, err)) < 0 ||
+        (r = cli_spec_set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MIN, SPEC_NOFILE_MAX,
+                                 err)) < 0)
         return r;
     if (json_object_size(limits))
         json_object_set(doc, "limits", limits);
@@ -260,7 +264,7 @@ static int cli_spec_set_place(json_t *doc, const struct cli_args *a, struct err 
     int r;
 
     if (user && parse_user(user, err) < 0)
-        return args_wrap("user", err);
+        return err_wrap(err, "--user");
     if (dir && *dir != '/')
         return err_set(err, ERR_INVALID, "--workdir: '%s' is not an absolute path", dir);
     if ((r = cli_spec_set_option(doc, "user", a, "user", err)) < 0 ||
@@ -297,7 +301,7 @@ static int cli_spec_set_lease(json_t *doc, const char *key, const struct cli_arg
     uint64_t usec = 1;
 
     if (!v || parse_duration(v, &usec, NULL) < 0 || usec)
-        return cli_spec_set_duration(doc, key, a, name, err);
+        return cli_spec_set_duration(doc, key, a, name, SPEC_LEASE_MAX_MS, err);
     json_object_set_new(doc, key, json_integer(0));
     return 0;
 }
@@ -364,8 +368,10 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
     int r;
 
     if ((r = cli_spec_set_argv(doc, argv, err)) < 0 || (r = cli_spec_set_place(doc, a, err)) < 0 ||
-        (r = cli_spec_set_duration(doc, "timeout_ms", a, "timeout", err)) < 0 ||
-        (r = cli_spec_set_duration(doc, "idle_timeout_ms", a, "idle-timeout", err)) < 0 ||
+        (r = cli_spec_set_duration(doc, "timeout_ms", a, "timeout", SPEC_TIMEOUT_MAX_MS, err)) <
+            0 ||
+        (r = cli_spec_set_duration(doc, "idle_timeout_ms", a, "idle-timeout", SPEC_TIMEOUT_MAX_MS,
+                                   err)) < 0 ||
         (r = secrets_from_args(a, doc, err)) < 0)
         return r;
     if (args_has(a, "interactive"))
@@ -376,40 +382,4 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
         json_object_set_new(doc, "stats", json_true());
     *ret = TAKE_PTR(doc);
     return 0;
-}
-
-int spec_name_option(struct err *err)
-{
-    static const struct {
-        const char *field, *option;
-    } names[] = {
-        {"limits.memory", "--memory"},
-        {"limits.cpus", "--cpus"},
-        {"limits.pids", "--pids"},
-        {"limits.disk", "--disk"},
-        {"limits.nofile", "--nofile"},
-        {"tmpfs.tmp", "--tmpfs tmp"},
-        {"tmpfs.run", "--tmpfs run"},
-        {"tmpfs.scratch", "--tmpfs scratch"},
-        {"idle_stop_ms", "--idle-stop"},
-        {"max_life_ms", "--max-life"},
-        {"rm_after_ms", "--rm-after"},
-        {"timeout_ms", "--timeout"},
-        {"idle_timeout_ms", "--idle-timeout"},
-    };
-
-    for (size_t i = 0; i < ARRAY_SIZE(names) && err->code == ERR_INVALID && err->msg; i++) {
-        _cleanup_free_ char *field = xasprintf("field '%s'", names[i].field);
-        const char *at = strstr(err->msg, field), *rest = at ? at + strlen(field) : NULL;
-        char *msg;
-
-        if (!at)
-            continue;
-        rest += strncmp(rest, ": must ", 7) == 0;
-        msg = xasprintf("%.*s%s%s", (int)(at - err->msg), err->msg, names[i].option, rest);
-        free(err->msg);
-        err->msg = msg;
-        break;
-    }
-    return -(int)err->code;
 }

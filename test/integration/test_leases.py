@@ -60,4 +60,4 @@ class Leases(TestCase):
         self.assert_exit(self.root.run("lease", "a"), 2)
         self.assert_exit(self.root.run("lease", "nobody", "--idle-stop", "1h"), 3)
         self.assert_refused(self.root.http("PATCH", "/v1/sandboxes/a", {"memory": 1}), 400, "invalid", "memory")
-        self.assert_refused(self.root.http("PATCH", "/v1/sandboxes/a", {"rm_after_ms": 2**62}), 400, "invalid", "too long")
+        self.assert_refused(self.root.http("PATCH", "/v1/sandboxes/a", {"rm_after_ms": 2**62}), 400, "invalid", "must be between")

@@ -7,15 +7,14 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 enum {
     EXEC_ARGV_MAX = 4096,
     EXEC_ARGV_BYTES_MAX = 80 << 10, /* with the environment it must fit one message to the shim */
-    EXEC_TTY_MAX = 65535,
     EXEC_SECRETS_MAX = 32,
     EXEC_SECRETS_BYTES_MAX = 64 << 10, /* names and values together */
 };
-#define EXEC_TIME_MAX_MS (UINT64_C(366) * 24 * 3600 * 1000)
 
 struct doc {
     const json_t *argv, *env, *secrets;
@@ -70,26 +69,27 @@ static int exec_spec_read_argv(const json_t *array, char ***ret, struct err *err
     return 0;
 }
 
-static int exec_spec_check_range(const char *field, uint64_t v, uint64_t max, struct err *err)
-{
-    if (v <= max)
-        return 0;
-    return err_set(err, ERR_INVALID, "field '%s': %llu is not from 0 to %llu", field,
-                   (unsigned long long)v, (unsigned long long)max);
-}
-
 static int exec_spec_check_numbers(const struct doc *d, struct err *err)
 {
-    int r;
+    const struct {
+        const char *name;
+        uint64_t value, max;
+        enum parse_unit unit;
+    } numbers[] = {
+        {"field 'rows'", d->rows, SPEC_TERMINAL_MAX, PARSE_COUNT},
+        {"field 'cols'", d->cols, SPEC_TERMINAL_MAX, PARSE_COUNT},
+        {"field 'timeout_ms'", d->timeout_ms, SPEC_TIMEOUT_MAX_MS, PARSE_MSEC},
+        {"field 'idle_timeout_ms'", d->idle_timeout_ms, SPEC_TIMEOUT_MAX_MS, PARSE_MSEC},
+    };
 
-    r = exec_spec_check_range("rows", d->rows, EXEC_TTY_MAX, err);
-    if (r >= 0)
-        r = exec_spec_check_range("cols", d->cols, EXEC_TTY_MAX, err);
-    if (r >= 0)
-        r = exec_spec_check_range("timeout_ms", d->timeout_ms, EXEC_TIME_MAX_MS, err);
-    if (r >= 0)
-        r = exec_spec_check_range("idle_timeout_ms", d->idle_timeout_ms, EXEC_TIME_MAX_MS, err);
-    return r;
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        int r = parse_check_range(numbers[i].name, numbers[i].value, 0, numbers[i].max,
+                                  numbers[i].unit, err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int exec_spec_read_disconnect(const char *s, enum on_disconnect *ret, struct err *err)

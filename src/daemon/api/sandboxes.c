@@ -8,9 +8,9 @@
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/packages/packages-proxy.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
-
-enum { GRACE_MAX_MS = 600000 };
+#include "proto/spec-limits.h"
 
 static json_t *sandboxes_time_to_json(uint64_t wall)
 {
@@ -205,9 +205,9 @@ void handle_sandbox_stop(struct api_call *c)
     int r;
 
     r = json_read(c->body, NULL, fields, 1, &err);
-    if (r >= 0 && grace_ms > GRACE_MAX_MS)
-        r = err_set(&err, ERR_INVALID, "field 'grace_ms': %llu is over %d",
-                    (unsigned long long)grace_ms, GRACE_MAX_MS);
+    if (r >= 0)
+        r = parse_check_range("field 'grace_ms'", grace_ms, 0, SPEC_STOP_GRACE_MAX_MS, PARSE_MSEC,
+                              &err);
     if (r >= 0)
         r = manager_stop(c->manager, c->params[0], grace_ms * USEC_PER_MSEC,
                          sandboxes_replied_with_sandbox, c, &err);

@@ -10,9 +10,11 @@
 #include "daemon/core/session/session.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/jsontext.h"
+#include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
-enum { GRACE_DEFAULT_MS = 5000, GRACE_MAX_MS = 3600 * 1000 };
+enum { GRACE_DEFAULT_MS = 5000 };
 
 /* ---- start ---- */
 
@@ -188,11 +190,13 @@ static int sessions_read_grace(const json_t *body, uint64_t *ret, struct err *er
     const struct json_field fields[] = {{"grace_ms", JSON_FIELD_U64, &ms}};
     int r = json_read(body, NULL, fields, ARRAY_SIZE(fields), err);
 
-    if (r >= 0 && ms > GRACE_MAX_MS)
-        r = err_set(err, ERR_INVALID, "field 'grace_ms': %llu is not from 0 to %d",
-                    (unsigned long long)ms, GRACE_MAX_MS);
+    if (r < 0)
+        return r;
+    r = parse_check_range("field 'grace_ms'", ms, 0, SPEC_CANCEL_GRACE_MAX_MS, PARSE_MSEC, err);
+    if (r < 0)
+        return r;
     *ret = ms * USEC_PER_MSEC;
-    return r;
+    return 0;
 }
 
 static int sessions_find_live(struct api_call *c, struct sandbox *sb, struct exec **ret,

@@ -106,7 +106,7 @@ static int daemon_config_set_text(void *at, enum key_type type, const char *text
     case KEY_DURATION:
         return parse_duration(text, at, err);
     case KEY_CPUS:
-        return parse_cpus(text, at, err);
+        return parse_cpus(text, 1, 1024000, at, err);
     case KEY_COUNT:
         return parse_u32(text, 1, 10000000, at, err);
     case KEY_BOOL:

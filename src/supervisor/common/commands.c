@@ -174,7 +174,7 @@ static int commands_do_stats(const struct supervisor_request_fields *q, struct e
 static int commands_do_dial(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->port < 1 || q->port > UINT16_MAX)
-        return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
+        return err_set(err, ERR_INVALID, "port %llu is out of range (must be between 1 and 65535)",
                        (unsigned long long)q->port);
     return q->sup->ops->dial(q->peer, q->seq, q->port, err);
 }

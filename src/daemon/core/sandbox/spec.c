@@ -9,6 +9,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 enum {
     SPEC_ENV_MAX = 256,
@@ -82,6 +83,7 @@ struct number_field {
     size_t offset;
     bool wide; /* uint64_t, else uint32_t */
     uint64_t min, max;
+    enum parse_unit unit;
     uint32_t asked;
 };
 
@@ -90,15 +92,15 @@ struct number_field {
 
 /* clang-format off */
 static const struct number_field limit_fields[] = {
-    {"limits", "memory", WIDE(memory),   6 << 20,  1ULL << 50, SPEC_LIMIT_MEMORY},
-    {"limits", "pids",   NARROW(pids),   2,        4194304,    SPEC_LIMIT_PIDS},
-    {"limits", "disk",   WIDE(disk),     16 << 20, 1ULL << 50, SPEC_LIMIT_DISK},
-    {"limits", "nofile", NARROW(nofile), 16,       1048576,    SPEC_LIMIT_NOFILE},
+    {"limits", "memory", WIDE(memory),   SPEC_MEMORY_MIN, SPEC_BYTES_MAX,  PARSE_BYTES, SPEC_LIMIT_MEMORY},
+    {"limits", "pids",   NARROW(pids),   SPEC_PIDS_MIN,   SPEC_PIDS_MAX,   PARSE_COUNT, SPEC_LIMIT_PIDS},
+    {"limits", "disk",   WIDE(disk),     SPEC_DISK_MIN,   SPEC_BYTES_MAX,  PARSE_BYTES, SPEC_LIMIT_DISK},
+    {"limits", "nofile", NARROW(nofile), SPEC_NOFILE_MIN, SPEC_NOFILE_MAX, PARSE_COUNT, SPEC_LIMIT_NOFILE},
 };
 static const struct number_field tmpfs_fields[] = {
-    {"tmpfs", "tmp",     WIDE(tmp_size),     64 << 10, 1ULL << 50, 0},
-    {"tmpfs", "run",     WIDE(run_size),     64 << 10, 1ULL << 50, 0},
-    {"tmpfs", "scratch", WIDE(scratch_size), 64 << 10, 1ULL << 50, 0},
+    {"tmpfs", "tmp",     WIDE(tmp_size),     SPEC_TMPFS_MIN, SPEC_BYTES_MAX, PARSE_BYTES, 0},
+    {"tmpfs", "run",     WIDE(run_size),     SPEC_TMPFS_MIN, SPEC_BYTES_MAX, PARSE_BYTES, 0},
+    {"tmpfs", "scratch", WIDE(scratch_size), SPEC_TMPFS_MIN, SPEC_BYTES_MAX, PARSE_BYTES, 0},
 };
 /* clang-format on */
 
@@ -110,13 +112,15 @@ static int spec_apply_numbers(struct sandbox_spec *spec, const struct number_fie
     for (size_t i = 0; i < n; i++) {
         const struct number_field *f = &fields[i];
         char *at = (char *)spec + f->offset;
+        char name[64];
+        int r;
 
         if (values[i] == NUMBER_ABSENT)
             continue;
-        if (values[i] < f->min || values[i] > f->max)
-            return err_set(err, ERR_INVALID, "field '%s.%s': %llu is not from %llu to %llu",
-                           f->group, f->name, (unsigned long long)values[i],
-                           (unsigned long long)f->min, (unsigned long long)f->max);
+        snprintf(name, sizeof(name), "field '%s.%s'", f->group, f->name);
+        r = parse_check_range(name, values[i], f->min, f->max, f->unit, err);
+        if (r < 0)
+            return r;
         if (f->wide)
             *(uint64_t *)at = values[i];
         else
@@ -134,7 +138,7 @@ static int spec_apply_cpus(struct sandbox_spec *spec, const json_t *v, struct er
         return err_set(err, ERR_INVALID, "field 'limits.cpus' must be a number such as 2 or 0.5");
     cpus = json_number_value(v);
     if (!(cpus >= 0.01 && cpus <= 1024))
-        return err_set(err, ERR_INVALID, "field 'limits.cpus': %g is not from 0.01 to 1024", cpus);
+        return err_set(err, ERR_INVALID, "field 'limits.cpus' must be between 0.01 and 1024");
     spec->cpu_milli = (uint32_t)lround(cpus * 1000);
     spec->asked |= SPEC_LIMIT_CPUS;
     return 0;
@@ -585,11 +589,15 @@ static int spec_read_doc(const json_t *patch, struct spec_doc *d, struct err *er
 
 static int spec_apply_lease(uint64_t *lease, const char *field, uint64_t ms, struct err *err)
 {
+    char name[64];
+    int r;
+
     if (ms == NUMBER_ABSENT)
         return 0;
-    if (ms > UINT64_MAX / USEC_PER_MSEC / 1000)
-        return err_set(err, ERR_INVALID, "field '%s': %llu is too long", field,
-                       (unsigned long long)ms);
+    snprintf(name, sizeof(name), "field '%s'", field);
+    r = parse_check_range(name, ms, 0, SPEC_LEASE_MAX_MS, PARSE_MSEC, err);
+    if (r < 0)
+        return r;
     *lease = ms * USEC_PER_MSEC;
     return 0;
 }
