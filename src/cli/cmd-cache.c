@@ -53,7 +53,7 @@ static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
     int r;
 
     (void)args;
-    r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
+    r = cli_call(cli, "GET", "/v1/caches/packages", NULL, &doc, err);
     if (r < 0)
         return r;
     r = cache_tools_list(cli, &tools, err);
@@ -195,7 +195,7 @@ static int run_show(struct cli *cli, const struct cli_args *args, struct err *er
     if (args->n_words < 2)
         return show_all(cli, err);
     escaped = client_escape(args->words[1]);
-    target = xasprintf("/v1/caches/registry/show?of=%s", escaped);
+    target = xasprintf("/v1/caches/packages/show?of=%s", escaped);
     r = cli_call(cli, "GET", target, NULL, &doc, err);
     if (r < 0)
         return r;
@@ -215,7 +215,7 @@ static int run_show(struct cli *cli, const struct cli_args *args, struct err *er
 static int run_verify(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *body = json_object();
-    int r = cli_call(cli, "POST", "/v1/caches/registry/verify", body, &doc, err);
+    int r = cli_call(cli, "POST", "/v1/caches/packages/verify", body, &doc, err);
     const json_t *bad, *d;
     char bytes[FORMAT_MAX];
     size_t i;
@@ -289,7 +289,7 @@ static int run_prune(struct cli *cli, const struct cli_args *args, struct err *e
         return r;
     if (args_has(args, "mounts"))
         return prune_mounts(cli, body, err);
-    r = cli_call(cli, "POST", "/v1/caches/registry/prune", body, &doc, err);
+    r = cli_call(cli, "POST", "/v1/caches/packages/prune", body, &doc, err);
     if (r < 0)
         return r;
     if (cli->json)

@@ -247,9 +247,9 @@ class Cache(PackagesCase):
             done = self.root.run("cache", *args)
             self.assertIn(words, done.err.decode())
             self.assert_exit(done, 2)
-        self.assert_refused(self.root.http("GET", "/v1/caches/registry/show"), 400, "invalid", "of")
-        self.assert_refused(self.root.http("POST", "/v1/caches/registry/prune", {"kep": 1}), 400, "invalid", "keep")
-        self.assert_refused(self.root.http("GET", "/v1/caches/registry/show?of=pypi/../../x"), 404, "not_found")
+        self.assert_refused(self.root.http("GET", "/v1/caches/packages/show"), 400, "invalid", "of")
+        self.assert_refused(self.root.http("POST", "/v1/caches/packages/prune", {"kep": 1}), 400, "invalid", "keep")
+        self.assert_refused(self.root.http("GET", "/v1/caches/packages/show?of=pypi/../../x"), 404, "not_found")
 
 
 class Reach(PackagesCase):
@@ -312,7 +312,7 @@ class Faults(PackagesCase):
 
     def test_refusals_are_events(self):
         """A file that is not what its index promised, and a package that a policy refuses."""
-        self.configure("registry.deny: [evil]\n")
+        self.configure("packages.deny: [evil]\n")
         file, data = self.up.add_wheel("demo", "1.5")
         self.up.files[f"/files/{file}"] = bytes(len(data))
         self.up.add_wheel("evil", "1.0")

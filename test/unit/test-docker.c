@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "dockerapi/classify.h"
+#include "dockerapi/error-classes.h"
 #include "dockerapi/demux.h"
 #include "dockerapi/events.h"
 #include "lib/base/fd.h"

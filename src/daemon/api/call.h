@@ -9,35 +9,18 @@
 #include "daemon/core/sandbox/manager.h"
 #include "lib/base/err.h"
 
-enum { CALL_PARAMS_MAX = 2 };
-
-enum route_flags {
-    ROUTE_BODY = 1 << 0,        /* takes a JSON object; an empty body is {} */
-    ROUTE_UPGRADE = 1 << 1,     /* needs `Upgrade: ripcord-exec/1` */
-    ROUTE_FRESH_STATE = 1 << 2, /* shows states: waits until recovery knows them */
-    ROUTE_SOON =
-        1 << 7, /* with ROUTE_FRESH_STATE: not for long; `reconciling` where it is not known */
-    ROUTE_MAY_UPGRADE = 1 << 3,
-    ROUTE_TUNNEL = 1 << 4, /* needs `Upgrade: tcp` */
-    ROUTE_STREAM = 1 << 5, /* takes a body of any length, as it comes */
-    ROUTE_LIVE = 1 << 6,   /* nothing to do without its peer: req is there when it begins */
-};
-
 struct api_call;
-typedef void (*call_fn)(struct api_call *c);
+struct route;
+struct route_rename;
 
-struct route {
-    const char *method;
-    const char *pattern; /* "*" matches one segment, which becomes a parameter */
-    call_fn handler;
-    unsigned flags;
-};
+enum { CALL_PARAMS_MAX = 2 };
 
 struct api_call {
     struct api *api;
     struct manager *manager;
     struct http_req *req; /* NULL: the peer has gone */
     const struct route *route;
+    const struct route_rename *renamed;  /* the request used an old path; NULL: it did not */
     char *path;                          /* owned, cut into segments */
     const char *params[CALL_PARAMS_MAX]; /* in path */
     json_t *body;                        /* owned; with ROUTE_BODY never NULL */

@@ -7,7 +7,7 @@
  * Words were read off real engines (Docker 20.10, Podman 4.3; test/integration/test_docker_facts.py
  * asks them again) or, where marked, from the sources of later ones.
  */
-#include "dockerapi/classify.h"
+#include "dockerapi/error-classes.h"
 
 #include <string.h>
 
@@ -32,13 +32,13 @@ enum family {
     ALL = 0x7f,
 };
 
-static bool classify_starts(const char *s, const char *prefix)
+static bool error_classes_starts(const char *s, const char *prefix)
 {
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
 /* "/containers/ID/WHAT": whether WHAT is that. */
-static bool classify_third_is(const char *path, const char *what)
+static bool error_classes_third_is(const char *path, const char *what)
 {
     const char *p = strchr(path + 1, '/');
     size_t n = strlen(what);
@@ -47,20 +47,20 @@ static bool classify_third_is(const char *path, const char *what)
     return p && strncmp(p + 1, what, n) == 0 && (p[n + 1] == '\0' || p[n + 1] == '?');
 }
 
-static enum family classify_family_of(const char *path)
+static enum family error_classes_family_of(const char *path)
 {
-    if (classify_starts(path, "/containers/"))
-        return classify_third_is(path, "archive") ? ARCHIVE
-               : classify_third_is(path, "exec")  ? EXEC
-                                                  : CONTAINER;
-    if (classify_starts(path, "/exec/"))
+    if (error_classes_starts(path, "/containers/"))
+        return error_classes_third_is(path, "archive") ? ARCHIVE
+               : error_classes_third_is(path, "exec")  ? EXEC
+                                                       : CONTAINER;
+    if (error_classes_starts(path, "/exec/"))
         return EXEC;
-    if (classify_starts(path, "/images/") || classify_starts(path, "/commit") ||
-        classify_starts(path, "/build"))
+    if (error_classes_starts(path, "/images/") || error_classes_starts(path, "/commit") ||
+        error_classes_starts(path, "/build"))
         return IMAGE;
-    if (classify_starts(path, "/volumes"))
+    if (error_classes_starts(path, "/volumes"))
         return VOLUME;
-    return classify_starts(path, "/networks") ? NETWORK : SYSTEM;
+    return error_classes_starts(path, "/networks") ? NETWORK : SYSTEM;
 }
 
 /* ---- reasons ---- */
@@ -264,18 +264,18 @@ const char *docker_reason_name(enum docker_reason r)
     return (unsigned)r < DOCKER_REASON_MAX ? reasons[r].name : "other";
 }
 
-static bool classify_row_fits(const struct row *row, const struct docker_answer *a,
-                              const char *words)
+static bool error_classes_row_fits(const struct row *row, const struct docker_answer *a,
+                                   const char *words)
 {
     int flavour = a->flavour == DOCKER_FLAVOUR_PODMAN ? P : D;
 
-    return (row->families & classify_family_of(a->path)) && (row->flavours & flavour) &&
+    return (row->families & error_classes_family_of(a->path)) && (row->flavours & flavour) &&
            a->status >= row->low && a->status <= row->high &&
            (!row->words || strcasestr(words, row->words)) &&
            (!row->too || strcasestr(words, row->too));
 }
 
-static enum docker_reason classify_reason_of(const struct docker_answer *a, const char *words)
+static enum docker_reason error_classes_reason_of(const struct docker_answer *a, const char *words)
 {
     /* Podman's router, which has no JSON for a path it does not know. (An empty 404 is another
      * thing.) */
@@ -283,7 +283,7 @@ static enum docker_reason classify_reason_of(const struct docker_answer *a, cons
         STREQ(words, "Not Found"))
         return DOCKER_NO_CALL;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-        if (classify_row_fits(&rows[i], a, words))
+        if (error_classes_row_fits(&rows[i], a, words))
             return rows[i].reason;
     return DOCKER_OTHER;
 }
@@ -303,7 +303,7 @@ char *docker_words(const char *text, size_t len)
 
 /* "message" and, where Podman's `cause` is not its end anyway, that too; NULL when it is not JSON.
  */
-static char *classify_json_words(const struct docker_answer *a)
+static char *error_classes_json_words(const struct docker_answer *a)
 {
     _cleanup_json_ json_t *doc = NULL;
     const char *message, *cause;
@@ -320,9 +320,9 @@ static char *classify_json_words(const struct docker_answer *a)
 }
 
 /* All of it, for the table; what is shown is cut and cleaned later. */
-static char *classify_words_of(const struct docker_answer *a)
+static char *error_classes_words_of(const struct docker_answer *a)
 {
-    char *words = classify_json_words(a);
+    char *words = error_classes_json_words(a);
 
     if (!words)
         words = xstrndup(a->body, MIN(a->len, (size_t)BODY_SCAN_MAX));
@@ -349,8 +349,8 @@ int docker_reason_err(enum docker_reason reason, struct err *err, const char *fm
 
 int docker_classify(const struct docker_answer *a, enum docker_reason *ret_reason, struct err *err)
 {
-    _cleanup_free_ char *words = classify_words_of(a);
-    enum docker_reason reason = classify_reason_of(a, words);
+    _cleanup_free_ char *words = error_classes_words_of(a);
+    enum docker_reason reason = error_classes_reason_of(a, words);
 
     _cleanup_free_ char *safe = docker_words(words, strlen(words));
 
