@@ -324,7 +324,7 @@ class Packages(BuildCase):
     def prepare(self):
         upstreams = self.root.path / "upstreams.json"
         upstreams.write_text(json.dumps([self.up.as_pypi("own")]), encoding="utf-8")
-        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
+        self.root.configure(f"packages.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
         super().prepare()
 
     def fetched(self):

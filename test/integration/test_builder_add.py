@@ -96,7 +96,7 @@ class Add(BuildCase):
         self.allow()
 
     def allow(self, more=""):
-        self.root.configure(f'hub:\n  add_hosts: ["{self.up.host}"]\n  add_max: 1M\n{more}')
+        self.root.configure(f'transfer:\n  add_hosts: ["{self.up.host}"]\n  add_max: 1M\n{more}')
         self.root.kill_daemon()
 
     def refused(self, line, code, *words):
@@ -160,9 +160,9 @@ class Add(BuildCase):
         self.refused(f"ADD --checksum={sha256(b'other')} {self.url} /", 2, "Dockerfile:3", sha256(self.data), sha256(b"other"))
         self.refused(f"ADD {at}/none /", 3, "Dockerfile:3", "404")
         self.refused(f"ADD {at}/auth /", 5, "401")
-        self.refused(f"ADD {at}/endless /", 6, "1048576 bytes", "hub.add_max")
+        self.refused(f"ADD {at}/endless /", 6, "1048576 bytes", "transfer.add_max")
         self.refused(f"ADD {at}/big /", 6, "1048576 bytes")
-        self.refused(f"ADD {at}/off /", 5, "redirected", "private network", "hub.add_hosts")
+        self.refused(f"ADD {at}/off /", 5, "redirected", "private network", "transfer.add_hosts")
         self.refused(f"ADD {other.url}/x /", 5, "private network")
         self.refused(f"ADD http://localhost:{other.server_port}/x /", 5, "private network")
         self.refused(f"ADD {at}/round /", 5, "redirects")

@@ -63,7 +63,7 @@ class TestRegistry(PullCase):
         self.assertNotEqual(self.pull(name).code, 0, "nobody here knows that authority")
         ca = Path(self.root.path) / "ca.pem"
         ca.write_bytes((certificates / "ca.pem").read_bytes())
-        self.root.configure(f'hub:\n  ca_file: {ca}\n  mirrors: ["registry.invalid=https://{hub.host}"]\n')
+        self.root.configure(f'transfer:\n  ca_file: {ca}\n  mirrors: ["registry.invalid=https://{hub.host}"]\n')
         self.root.kill_daemon()
         self.assertEqual(self.pull_ok(name)["new_layers"], 1)
         self.assertEqual(self.pull_ok("registry.invalid/team/tool:1")["new_layers"], 0, "from the mirror, by TLS too")
@@ -230,7 +230,7 @@ class TestHostile(PullCase):
         self.refused(**login)
         ca = Path(self.root.path) / "ca.pem"
         ca.write_bytes((certificates / "ca.pem").read_bytes())
-        self.root.configure(f"hub.ca_file: {ca}\n")
+        self.root.configure(f"transfer.ca_file: {ca}\n")
         self.root.kill_daemon()
         hub.challenge = plain.challenge
         self.refused("not https", **login)
@@ -245,7 +245,7 @@ class TestHostile(PullCase):
         mirror, down = transfer_box.FakeRegistry(), f"127.0.0.1:{transfer_box.free_port()}"
         self.addCleanup(mirror.close)
         mirror.put("a/b", "1", self.image)
-        self.root.configure(f'hub:\n  mirrors: ["{self.hub.host}=http://{down}", "{self.hub.host}=http://{mirror.host}"]\n')
+        self.root.configure(f'transfer:\n  mirrors: ["{self.hub.host}=http://{down}", "{self.hub.host}=http://{mirror.host}"]\n')
         self.pull_ok(self.name)
         self.assertEqual(self.hub.log, [])
         self.hub.put("a/b", "2", Image([rootfs()]))

@@ -99,7 +99,7 @@ class Readme(TestCase):
         self.up.add_wheel("requests", "2.99")
         upstreams = self.folder / "upstreams.json"
         upstreams.write_text(json.dumps([self.up.as_pypi("own-pypi")]), encoding="utf-8")
-        self.tour.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
+        self.tour.configure(f"packages.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
         self.readme = (TOP / "README.md").read_text(encoding="utf-8")
 
     def env(self):

@@ -356,7 +356,7 @@ class Caches:
         (folder / "upstreams.json").write_text(json.dumps([{**up.as_pypi("own"), "ca_file": f"{folder}/ca.pem"}]), encoding="utf-8")
         for path, mode in (folder, 0o755), (folder / "ca.pem", 0o644), (folder / "upstreams.json", 0o644):
             os.chmod(path, mode)
-        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {folder}/upstreams.json\n")
+        self.root.configure(f"packages.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {folder}/upstreams.json\n")
         return up
 
     def test_caches(self):

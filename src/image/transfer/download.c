@@ -93,9 +93,9 @@ static int transfer_download_get(struct fetcher *fetcher, const struct settings 
     int r = fetch_run(fetcher, &f, &head, err);
 
     if (r == -ERR_LIMIT)
-        err_hint(err, "'hub.add_max' in ripcord.yaml says how long such a file may be.");
+        err_hint(err, "'transfer.add_max' in ripcord.yaml says how long such a file may be.");
     if (r == -ERR_DENIED)
-        err_hint(err, "'hub.add_hosts' in ripcord.yaml names hosts with private addresses that "
+        err_hint(err, "'transfer.add_hosts' in ripcord.yaml names hosts with private addresses that "
                       "builds may ask; from https nothing leads to http.");
     if (r < 0)
         return r;
