@@ -53,7 +53,7 @@ static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
     int r;
 
     (void)args;
-    r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
+    r = cli_call(cli, "GET", "/v1/caches/packages", NULL, &doc, err);
     if (r < 0)
         return r;
     r = cache_tools_list(cli, &tools, err);

@@ -59,9 +59,7 @@ static int start(struct cli *cli, const struct cli_args *args, json_t **ret, str
     _cleanup_json_ json_t *body = NULL;
     int r = make_body(args, &body, err);
 
-    if (r < 0)
-        return r;
-    return cli_call(cli, "POST", target, body, ret, err) < 0 ? spec_name_option(err) : 0;
+    return r < 0 ? r : cli_call(cli, "POST", target, body, ret, err);
 }
 
 static int follow(struct cli *cli, const struct cli_args *args, const char *id, struct err *err)

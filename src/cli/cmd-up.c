@@ -28,8 +28,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         (r = spec_from_args(args, true, &spec, err)) < 0)
         return r;
     target = xasprintf("/v1/sandboxes/%s", name);
-    if (cli_call(cli, "PUT", target, spec, &doc, err) < 0)
-        return spec_name_option(err);
+    r = cli_call(cli, "PUT", target, spec, &doc, err);
+    if (r < 0)
+        return r;
     if (cli->json)
         output_json(doc);
     else

@@ -93,9 +93,10 @@ static int execute_start_detached(struct cli *cli, struct client *c, const char 
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *exec;
+    int r = client_call(c, "POST", target, body, &doc, err);
 
-    if (client_call(c, "POST", target, body, &doc, err) < 0)
-        return spec_name_option(err);
+    if (r < 0)
+        return r;
     exec = json_object_get(doc, "exec");
     if (cli->json)
         output_json(doc);
@@ -127,7 +128,8 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
         return r;
     if (detach && kind == EXECUTE_EXEC)
         return execute_start_detached(cli, c, target, body, err);
-    if (stream_open(&s, c, target, body, err) < 0)
-        return spec_name_option(err);
+    r = stream_open(&s, c, target, body, err);
+    if (r < 0)
+        return r;
     return detach ? execute_leave(cli, &s, err) : follow(&s, &o, err);
 }

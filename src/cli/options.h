@@ -42,8 +42,8 @@ const char *args_get(const struct cli_args *a, const char *name);
 /* Iterates over the values in order: for (size_t i = 0; (v = args_next(a, "env", &i));) */
 const char *args_next(const struct cli_args *a, const char *name, size_t *iter);
 
-/* The value must be between min (a millisecond for a duration) and max. Errors name the option.
- * Without the option, *ret is not changed. */
+/* Reads the value of an option and checks its range: from min (1ms for a duration) to max. Errors
+ * name the option. Without the option, *ret is not changed. */
 int args_size(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
               struct err *err);
 int args_duration_ms(const struct cli_args *a, const char *name, uint64_t max, uint64_t *ret,

@@ -383,39 +383,3 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
     *ret = TAKE_PTR(doc);
     return 0;
 }
-
-int spec_name_option(struct err *err)
-{
-    static const struct {
-        const char *field, *option;
-    } names[] = {
-        {"limits.memory", "--memory"},
-        {"limits.cpus", "--cpus"},
-        {"limits.pids", "--pids"},
-        {"limits.disk", "--disk"},
-        {"limits.nofile", "--nofile"},
-        {"tmpfs.tmp", "--tmpfs tmp"},
-        {"tmpfs.run", "--tmpfs run"},
-        {"tmpfs.scratch", "--tmpfs scratch"},
-        {"idle_stop_ms", "--idle-stop"},
-        {"max_life_ms", "--max-life"},
-        {"rm_after_ms", "--rm-after"},
-        {"timeout_ms", "--timeout"},
-        {"idle_timeout_ms", "--idle-timeout"},
-    };
-
-    for (size_t i = 0; i < ARRAY_SIZE(names) && err->code == ERR_INVALID && err->msg; i++) {
-        _cleanup_free_ char *field = xasprintf("field '%s'", names[i].field);
-        const char *at = strstr(err->msg, field), *rest = at ? at + strlen(field) : NULL;
-        char *msg;
-
-        if (!at)
-            continue;
-        rest += strncmp(rest, ": must ", 7) == 0;
-        msg = xasprintf("%.*s%s%s", (int)(at - err->msg), err->msg, names[i].option, rest);
-        free(err->msg);
-        err->msg = msg;
-        break;
-    }
-    return -(int)err->code;
-}

@@ -24,10 +24,5 @@ int leases_from_args(const struct cli_args *a, json_t *doc, struct err *err);
 /* Makes the EXECSPEC of the command argv (NULL-terminated). *ret is a new reference. */
 int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **ret, struct err *err);
 
-/* Rewrites an error that the daemon reports about a field of a spec so that it names the
- * option of that field: "field 'limits.memory' must be …" becomes "--memory must be …".
- * Returns -err->code. */
-int spec_name_option(struct err *err);
-
 /* Sets obj[key] to a text. Refuses bytes that are not UTF-8, which JSON cannot hold. */
 int spec_set_text(json_t *obj, const char *key, const char *value, struct err *err);

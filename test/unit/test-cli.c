@@ -152,23 +152,19 @@ TEST(spec_refuses_invalid_values)
     }
 }
 
-TEST(errors_about_values_name_the_option)
+TEST(range_errors_name_the_option)
 {
-    static const char *const cases[][2] = {
-        {"field 'limits.memory': must be between 6 MiB and 1 PiB",
-         "--memory must be between 6 MiB and 1 PiB"},
-        {"field 'limits.cpus' must be a number", "--cpus must be a number"},
-        {"field 'tmpfs.run': 1 is too small", "--tmpfs run: 1 is too small"},
-        {"exec: field 'timeout_ms': must be shorter", "exec: --timeout must be shorter"},
-        {"field 'nosuch': must be less", "field 'nosuch': must be less"},
+    static const char *const cases[][3] = {
+        {"--memory", "1", "--memory must be between 6 MiB and 1 PiB"},
+        {"--pids", "1", "--pids must be between 2 and 4194304"},
+        {"--pids", "x", "--pids: 'x' is not a whole number"},
     };
-    _cleanup_err_ struct err err = ERR_INIT;
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        err_set(&err, ERR_INVALID, "%s", cases[i][0]);
-        CHECK(spec_name_option(&err) == -ERR_INVALID);
-        CHECK_STR(err.msg, cases[i][1]);
-        err_done(&err);
+        _cleanup_err_ struct err err = ERR_INIT;
+
+        CHECK(!spec_text((char *[]){"box", (char *)cases[i][0], (char *)cases[i][1], NULL}, &err));
+        CHECK_STR(err.msg, cases[i][2]);
     }
 }
 
