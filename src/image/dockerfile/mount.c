@@ -37,7 +37,8 @@ uint32_t mount_number(const char *text, int base, uint32_t otherwise)
 
 /* ---- one field of comma-separated values ---- */
 
-/* A field: plain up to the comma, or in quotes, as in "a,""b""". *s moves to the comma or the end. */
+/* A field: plain up to the comma, or in quotes, as in "a,""b""". *s moves to the comma or the
+ * end. */
 static int dockerfile_mount_read_field(const char **s, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(strlen(*s) + 1);

@@ -23,7 +23,8 @@ static bool rules_cache_is_cache(const struct dockerfile_mount *m)
     return m->type == MOUNT_CACHE;
 }
 
-/* The cache mount of this RUN that is the tool's cache, or whose target contains the tool's name. */
+/* The cache mount of this RUN that is the tool's cache, or whose target contains the tool's
+ * name. */
 static const struct dockerfile_mount *rules_cache_mount_for(const struct lint_walk *w,
                                                             const struct lint_tool *t,
                                                             const struct shell_command *c)
