@@ -82,9 +82,8 @@ static struct lint_finding *lint_add(struct lint_report *out, enum lint_rule_id 
 {
     struct lint_finding *f;
 
-    if (out->n == FINDINGS_MAX)
-        lint_finding_done(
-            &out->findings[--out->n]); /* the limit is reached: the last one is replaced */
+    if (out->n == FINDINGS_MAX) /* replaces the last one */
+        lint_finding_done(&out->findings[--out->n]);
     if (!(out->n & (out->n - 1)))
         out->findings =
             xreallocarray(out->findings, out->n ? out->n * 2 : 1, sizeof(*out->findings));
@@ -298,7 +297,7 @@ static void lint_walk_file(const struct dockerfile *df, const struct lint_contex
 }
 
 /* The parser's message without its position, which the finding has. */
-static const char *lint_without_place(const char *msg)
+static const char *lint_without_position(const char *msg)
 {
     const char *colon = strncmp(msg, "line ", 5) ? NULL : strchr(msg, ':');
 
@@ -318,7 +317,7 @@ void lint_check(const char *text, size_t len, const struct lint_context *context
         lint_walk_file(df, context, ret);
         return;
     }
-    f = lint_add(ret, RULE_SYNTAX, at, at, xstrdup(lint_without_place(err.msg)));
+    f = lint_add(ret, RULE_SYNTAX, at, at, xstrdup(lint_without_position(err.msg)));
     f->fix = TAKE_PTR(err.hint);
 }
 

@@ -11,9 +11,8 @@
 struct shell_reader {
     const char *s; /* borrowed */
     size_t len, pos;
-    const struct dockerfile_line
-        *line; /* maps offsets to the source; NULL: base + offset is the position */
-    size_t base;
+    const struct dockerfile_line *line; /* maps offsets to the source; NULL: they only need base */
+    size_t base;                        /* offset of s in the line, or in the source */
     struct shell_script *out;
     struct shell_command now;
     bool piped, chained; /* how the next command follows the one before */
