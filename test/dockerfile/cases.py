@@ -1,4 +1,4 @@
-"""The cases of cases.txt, and what BuildKit was recorded to make of each (expected.json)."""
+"""The cases of cases.txt. expected.json has BuildKit's recorded result of each."""
 import json
 import subprocess
 import tempfile
@@ -54,7 +54,7 @@ def load():
 
 
 def normal(config):
-    """A configuration without what says nothing: Docker writes empty lists, BuildKit leaves them out."""
+    """The configuration without empty values: Docker writes empty lists, BuildKit leaves them out."""
     kept = {"Env", "Cmd", "Entrypoint", "Shell", "Labels", "ExposedPorts", "Volumes", "OnBuild", "Healthcheck", "User",
             "WorkingDir", "StopSignal"}
     return {k: v for k, v in config.items() if k in kept and v}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Records in expected.json what the real BuildKit makes of the cases, and where we see their errors.
+"""Records the results of the real BuildKit in expected.json, and the messages and positions of our errors.
 
     test/dockerfile/record.py BUILD     BUILD: the folder of dockerfile-config; needs Go and the network
 
-Prints where we and BuildKit disagree: those are to be repaired, not recorded.
+Prints the cases in which our parser and BuildKit disagree. Repair the parser instead of recording them.
 """
 import json
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Our parser against what BuildKit was recorded to make of the cases. TAP; the argument is dockerfile-config."""
+"""Compares our parser with the recorded results of BuildKit. TAP; the argument is dockerfile-config."""
 import json
 import sys
 
@@ -7,7 +7,7 @@ import cases
 
 
 def problem(case, expected, program):
-    """What is wrong, or None."""
+    """The difference as text, or None."""
     got = case.ours(program)
     if "error" in expected:
         return None if got.get("error") == expected["ours"] else f"{got} instead of {expected['ours']}"

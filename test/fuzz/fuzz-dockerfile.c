@@ -1,5 +1,5 @@
 /*
- * A whole Dockerfile: parsed, and its target evaluated. Every place lies in the text.
+ * Parses a whole Dockerfile and evaluates its target. Every position must be inside of the text.
  */
 #include "fuzz.h"
 #include "image/dockerfile/config.h"

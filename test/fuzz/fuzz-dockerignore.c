@@ -1,5 +1,5 @@
 /*
- * Patterns of a .dockerignore, and a path: the first line of the input.
+ * Matches a path (the first line of the input) with the patterns of a .dockerignore (the rest).
  */
 #include "fuzz.h"
 #include "image/dockerfile/ignore.h"

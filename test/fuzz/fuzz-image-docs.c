@@ -1,5 +1,5 @@
-/* Documents of images: what is accepted holds only checked digests and counts. The first byte says
- * which kind it is. */
+/* Parses documents of images. An accepted document has only checked digests and counts. The first
+ * byte of the input selects the kind of document. */
 #include "fuzz.h"
 #include "image/oci/manifest.h"
 #include "image/oci/reference.h"
@@ -55,7 +55,7 @@ static void check_saved(const char *text, size_t len)
     saved_images_done(&s);
 }
 
-/* A name that was accepted is one that is accepted, and stays as it is. */
+/* The normal form of a name is a valid name, and is its own normal form. */
 static void check_name(const char *name)
 {
     char *once, *twice;

@@ -1,6 +1,6 @@
 /*
- * A layer, unpacked without the confinement that it has in earnest: whatever the archive says,
- * nothing beside the layer's folder changes, and nothing in it is a device but a whiteout.
+ * Unpacks a layer without its confined child. For every archive, nothing outside of the layer's
+ * folder may change, and the folder may contain no device except whiteouts.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static void check_outside(void)
     while (readdir(d))
         n++;
     closedir(d);
-    MUST(n == 4); /* with "." and ".." */
+    MUST(n == 4); /* including "." and ".." */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

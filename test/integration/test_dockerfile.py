@@ -1,8 +1,8 @@
-"""The cases of test/dockerfile on a real BuildKit: the image it builds has the configuration that our parser gives.
+"""Builds the cases of test/dockerfile with a real BuildKit and compares its configuration with that of our parser.
 
-Docker 20.10's frontend is older than the language that we read: cases that it does not know are marked in cases.txt and
-compared with what BuildKit 0.34 was recorded to make of them (test/dockerfile/test_cases.py). Here a part of the rest
-runs, and with --soak all of it.
+The frontend of Docker 20.10 is older than the language that we read. Cases that it does not know are marked in
+cases.txt; test/dockerfile/test_cases.py compares them with recorded results of BuildKit 0.34. This test runs a part of
+the other cases, and all of them with --soak.
 """
 import http.client
 import io
@@ -61,7 +61,7 @@ def agree(ours, theirs):
 
 @only_on("docker")
 class RealBuildKit(unittest.TestCase):
-    def test_it_reads_as_we_do(self):
+    def test_buildkit_agrees_with_our_parser(self):
         known = [c for c in cases.load() if not {"newer", "differs"} & set(c.tags)]
         chosen = known if Config.soak else known[::EVERY]
         program = Config.bin / "test" / "unit" / "dockerfile-config"

@@ -1,4 +1,4 @@
-"""Images on their way out of the native engine's store: what other tools take, and what comes back the same."""
+"""Exports of the native engine's images: other tools read them, and an import gives the same tree."""
 import hashlib
 import io
 import json
@@ -92,7 +92,7 @@ class TestExport(ImageCase):
         self.assertEqual((work / "file.tar").read_bytes(), self.export("mine"))
         self.assertEqual(sorted(p.name for p in work.iterdir() if p.name.startswith("file")), ["file.tar"])
 
-    def test_what_is_wrong_is_said_and_leaves_nothing(self):
+    def test_errors_are_reported_and_leave_nothing(self):
         self.put_ok(rootfs(), "mine")
         work = Path(self.root.path)
         for code, words, argv in [(3, "no such image: 'nope'", ["nope", "-o", f"{work}/f"]), (2, "unknown format 'zip'; supported: oci, docker", ["mine", "--format", "zip"]),
@@ -106,7 +106,7 @@ class TestExport(ImageCase):
         self.assertEqual(self.in_store("tmp"), [])
 
     @unittest.skipUnless(shutil.which("skopeo"), "skopeo is not installed")
-    def test_skopeo_takes_both_forms(self):
+    def test_skopeo_reads_both_forms(self):
         self.example()
         work = Path(self.root.path)
         policy = work / "policy.json"
@@ -122,7 +122,7 @@ class TestExport(ImageCase):
 
 @only_on("docker", "podman")
 class TestDockerLoads(TestCase):
-    """What the native engine exports runs on Docker and Podman: the daemon has both engines."""
+    """Images that the native engine exports run on Docker and Podman."""
 
     @unittest.skipUnless(shutil.which("busybox"), "busybox is not installed")
     def test_docker_load(self):

@@ -1,4 +1,4 @@
-"""The image store of the native engine: what comes in, what is refused, what sandboxes get of it, what goes."""
+"""The image store of the native engine: imports, refused archives, sandboxes from images, removal."""
 import gzip
 import hashlib
 import io
@@ -45,7 +45,7 @@ def digest(data):
 
 
 def rootfs(*more):
-    """A root file system that runs commands: one program."""
+    """A root file system with one program that runs commands."""
     links = [entry(f"bin/{name}", "l", "busybox") for name in APPLETS]
     return tar(entry("bin", "d"), entry("bin/busybox", data=Path(BUSYBOX).read_bytes(), mode=0o755), *links, *more)
 
@@ -57,7 +57,7 @@ def config_of(layers, **config):
 
 
 def saved(layers, tags=("tool:1",), config=None, blobs=None, **settings):
-    """As `docker save` makes it; blobs: what the files hold instead of the layers."""
+    """An archive of `docker save`; blobs: contents of the layer files, if they differ from the layers."""
     config = config or config_of(layers, **settings)
     names = [f"layer{i}/layer.tar" for i in range(len(layers))]
     listing = [{"Config": "config.json", "RepoTags": list(tags), "Layers": names}]
@@ -148,7 +148,7 @@ class TestForms(ImageCase):
         self.assertEqual(self.sh("from-tar", "cat /x"), "oci")
 
     @unittest.skipUnless(shutil.which("skopeo"), "skopeo is not installed")
-    def test_what_skopeo_writes(self):
+    def test_archives_of_skopeo(self):
         work = Path(self.root.path)
         archive = work / "saved.tar"
         archive.write_bytes(saved([rootfs(), tar(entry("y", data=b"skopeo"))]))
@@ -176,7 +176,7 @@ class TestHostile(ImageCase):
             self.assertIn(f"'ripcord image {args[0]}' does not take option '{option}'", done.err.decode())
             self.assert_exit(done, 2)
 
-    def test_ways_out_are_refused(self):
+    def test_escapes_are_refused(self):
         canary = Path(self.root.path) / "canary"
         canary.write_text("tweet", encoding="utf-8")
         out = str(canary.parent)
@@ -220,11 +220,11 @@ class TestHostile(ImageCase):
         self.assertIn("damaged", result.err.decode())
         self.assertEqual(self.in_store("layers"), [])
 
-    def test_a_bomb_is_refused_before_it_is_big(self):
+    def test_a_decompression_bomb_is_refused_early(self):
         self.refused(gzip.compress(gzip.compress(b"\0" * (1 << 20))))
         self.refused(gzip.compress(b"\0" * (16 << 20)) * 8, "1000 times")
 
-    def test_devices_and_attributes_stay_out(self):
+    def test_devices_and_attributes_are_dropped(self):
         evil = {"SCHILY.xattr.user.overlay.redirect": "/etc", "SCHILY.xattr.user.overlay.opaque": "y",
                 "SCHILY.xattr.security.capability": "x", "SCHILY.xattr.user.fine": "1"}
         data = rootfs(entry("dev", "d"), entry("dev/null2", "c", devmajor=1, devminor=3), entry("dev/sda", "b", devmajor=8),
@@ -268,26 +268,26 @@ class TestStore(ImageCase):
         self.assertEqual(self.images()["bytes"], size + 2000)
         self.assertEqual(self.sh("two:1", "stat -c %s /two"), "2000")
 
-    def test_what_is_in_use_stays(self):
+    def test_images_in_use_stay(self):
         self.put_ok(rootfs(), "used")
         self.root.ok("up", "box", "--image", "used")
         result = self.root.run("image", "rm", "used")
         self.assertEqual(result.code, 4, result)
         self.assertIn("in use", result.err.decode())
-        self.put_ok(rootfs(entry("newer")), "used")  # the name moves on, the sandbox's image has none any more
+        self.put_ok(rootfs(entry("newer")), "used")  # the name moves to the new image; the sandbox's image has no name
         self.root.ok("image", "prune")
         self.root.ok("stop", "box")
         self.assertEqual(self.root.ok("exec", "box", "--", "sh", "-c", "echo up").text, "up\n")
         self.root.ok("rm", "-f", "box")
         self.assertEqual(json.loads(self.root.ok("image", "prune", "--json").out)["images"], 1)
 
-    def test_what_is_on_its_way_out_is_waited_for(self):
+    def test_removal_waits_for_deletions(self):
         for _ in range(5):
             self.put_ok(rootfs(), "brief")
             self.root.ok("run", "--image", "brief", "--", "sh", "-c", ":")
             self.root.ok("image", "rm", "brief")
 
-    def test_a_name_of_two_goes_and_the_image_stays(self):
+    def test_an_image_stays_until_its_last_name_is_removed(self):
         self.put_ok(rootfs(), "a")
         self.put_ok(rootfs(), "b")
         self.put_ok(rootfs(), "localhost/c")
@@ -297,7 +297,7 @@ class TestStore(ImageCase):
         self.root.ok("image", "rm", self.images()["images"][0]["id"])
         self.assertEqual((self.in_store("layers"), self.in_store("blobs"), self.in_store("images")), ([], [], []))
 
-    def test_unknown_images_are_named(self):
+    def test_errors_name_unknown_images(self):
         for argv in (["run", "--image", "nope", "--", "id"], ["image", "show", "nope"], ["image", "rm", "nope"]):
             result = self.root.run(*argv)
             self.assertIn("no such image: 'nope'", result.err.decode())
@@ -306,7 +306,7 @@ class TestStore(ImageCase):
         self.assertEqual(self.root.http("GET", "/v1/images/show?name=nope").status, 404)
         self.assertEqual(self.root.http("POST", "/v1/images?name=x", {}).status, 415)
 
-    def test_an_import_that_is_killed_leaves_nothing_that_counts(self):
+    def test_a_killed_import_leaves_no_image(self):
         with self.root.popen("image", "import", "-", "x", stdin=subprocess.PIPE) as client:
             client.stdin.write(rootfs()[:100000])
             client.stdin.flush()

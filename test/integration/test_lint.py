@@ -1,4 +1,4 @@
-"""ripcord image lint, as people and programs use it: no daemon, exact places, repairs in place."""
+"""ripcord image lint: works without a daemon, reports exact positions, repairs files in place."""
 import json
 import re
 import tempfile
@@ -42,7 +42,7 @@ class Lint(TestCase):
         self.assertEqual(self.file.stat().st_mode & 0o777, 0o640)
         self.assertTrue(link.is_symlink())
 
-    def test_status_says_what_was_found(self):
+    def test_exit_status_depends_on_severity(self):
         self.lint("FROM debian:12\nUSER a\n", code=0)
         info = "FROM debian:12\nRUN --mount=type=cache,target=/var/cache/apt rm docker-clean; apt-get install -y git\nUSER a\n"
         self.lint(info, code=0)
@@ -51,7 +51,7 @@ class Lint(TestCase):
         self.assert_exit(self.root.run("image", "lint", str(self.file.with_name("none"))), 3)
         self.assert_exit(self.root.run("image", "lint", str(self.file.parent)), 2)
 
-    def test_syntax_is_a_finding_with_its_place(self):
+    def test_syntax_is_a_finding_with_its_position(self):
         found, = self.findings("FROM debian:12\nRNU x\n")
         self.assertEqual((found["rule"], found["start"]), ("syntax", {"line": 2, "column": 1}))
 

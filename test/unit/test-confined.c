@@ -1,8 +1,8 @@
 /*
- * Each guard around a child that reads archives is seen to stand, and its test to fail without it:
- * confined.c is built into this test so that guards can be left out (lib/base/guard.h). The child
- * tries what an exploited parser would. Some guards stand behind others, which are then left out
- * first.
+ * Tests each guard of a confined child: with the guard an attempt fails, and without it the same
+ * attempt succeeds. confined.c is built into this test so that guards can be left out
+ * (lib/base/guard.h). The child tries what an exploited parser would try. If other guards also
+ * prevent an attempt, they are left out in both runs.
  */
 #include "image/archive/confined.h"
 
@@ -38,11 +38,11 @@ bool guard_on(const char *guard)
     return !strstr(without, name);
 }
 
-/* ---- attempts, in the child: whether it got through ---- */
+/* ---- attempts in the child; true: it succeeded ---- */
 
 static char base[] = "/tmp/ripcord-confined-XXXXXX";
 static char apart[] = "/tmp/ripcord-confined-XXXXXX";
-static int outside = -1; /* `apart`, with a canary, handed over */
+static int outside = -1; /* the folder `apart` with a canary, given to the child */
 static int forgotten = -1;
 static key_t shared = -1;
 
@@ -109,7 +109,7 @@ static bool try_ipc(void)
 static const struct attempt {
     const char *guard;
     bool (*run)(void);
-    const char *first; /* guards that stand before it */
+    const char *first; /* other guards that prevent it, too */
 } attempts[] = {
     {"seccomp",      try_call,       ""},
     {"root",         try_root,       "landlock"},
@@ -124,7 +124,7 @@ static const struct attempt {
 };
 /* clang-format on */
 
-/* ---- around them ---- */
+/* ---- running an attempt ---- */
 
 static int run_attempt(void *arg, int root, void *out, struct err *err)
 {
@@ -136,7 +136,7 @@ static int run_attempt(void *arg, int root, void *out, struct err *err)
     return 0;
 }
 
-/* 1: it got through; 0: it did not, or was ended for trying; -1: it could not be tried. */
+/* 1: the attempt succeeded; 0: it failed, or the child was killed; -1: it could not be tried. */
 static int breached(const struct attempt *a, const char *guards)
 {
     struct confined_job job = {
@@ -164,7 +164,7 @@ static int breached(const struct attempt *a, const char *guards)
 static bool can_be_tried(const struct attempt *a)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    /* A sanitizer needs all the room there is, and calls that no filter would let through. */
+    /* A sanitizer needs more memory and more system calls than the guards allow. */
     if (STREQ(a->guard, "rlimits") || STREQ(a->guard, "seccomp"))
         return false;
 #endif
@@ -181,7 +181,7 @@ static bool prepare(void)
     if (!mkdtemp(base) || chmod(base, 0755) < 0 || !mkdtemp(apart) || chmod(apart, 0755) < 0)
         return false;
     outside = open(apart, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    forgotten = open("/dev/zero", O_RDONLY); /* not even closed by exec */
+    forgotten = open("/dev/zero", O_RDONLY); /* without O_CLOEXEC */
     shared = ftok(base, 'c');
     memcpy(at.sun_path, ABSTRACT, sizeof(ABSTRACT));
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -190,7 +190,7 @@ static bool prepare(void)
            shmget(shared, 4096, IPC_CREAT | IPC_EXCL | 0666) >= 0;
 }
 
-TEST(each_guard_stands_and_would_be_missed)
+TEST(each_guard_works_and_is_needed)
 {
     CHECK(prepare());
     for (size_t i = 0; i < ARRAY_SIZE(attempts); i++) {

@@ -24,7 +24,7 @@ static struct dockerfile *parse(const char *text)
     return df;
 }
 
-/* The source text that a word stands for. */
+/* The source text of a word. */
 static char *source_of(const struct dockerfile *df, const struct dockerfile_word *w)
 {
     return xstrndup(df->text + w->at, w->end - w->at);
@@ -43,9 +43,9 @@ static bool refuses(const char *text, size_t len, const char *words)
     return good;
 }
 
-/* ---- the tree and its places ---- */
+/* ---- the tree and its positions ---- */
 
-TEST(words_have_their_places)
+TEST(words_have_positions)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df =
         parse("# c\nFROM scratch AS b\nCOPY --chown=1:2 a \\\n  # no\n  bb \\\n  /dst/\n");
@@ -67,7 +67,7 @@ TEST(words_have_their_places)
     CHECK(!dockerfile_flag(in, "chmod"));
 }
 
-TEST(exec_form_has_places)
+TEST(exec_form_has_positions)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df =
         parse("FROM scratch\nCMD [\"a\", \\\n  \"b\\tc\"]\n");
@@ -127,8 +127,8 @@ TEST(mounts_are_read)
     CHECK_STR(in->words[0].text, "true");
 }
 
-/* 4294967295 is nobody's: to the kernel it says "as it is". What is above it wrapped to 0. */
-TEST(owners_of_mounts_are_ids_that_somebody_can_have)
+/* chown() to 4294967295 leaves the owner unchanged. Larger numbers wrapped to 0 once. */
+TEST(mount_owners_are_valid_ids)
 {
     static const char *const wrong[] = {"4294967295", "4294967296", "9999999999", "-1", ""};
     struct dockerfile_mount m;
@@ -161,7 +161,7 @@ TEST(directives_and_comments)
     CHECK(df->instructions[1].lead == df->instructions[1].at);
 }
 
-TEST(empty_lines_among_continuations_are_noted)
+TEST(empty_continuation_lines_are_noted)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df = parse("FROM x\nRUN a \\\n\n  b\n");
 
@@ -203,7 +203,7 @@ TEST(nul_bytes_are_refused)
     CHECK(refuses("FROM a\nRUN <<E\na\0b\nE\n", 21, "NUL"));
 }
 
-TEST(values_that_double_are_refused)
+TEST(doubling_values_are_refused)
 {
     struct buf b = BUF_INIT(1 << 20);
     struct dockerfile *df;
@@ -271,7 +271,7 @@ TEST(patterns)
     CHECK(replaced("\\*", "a*b", "x", true, "axb") && replaced("\\/", "a/b", "x", true, "axb"));
 }
 
-TEST(a_hostile_pattern_costs_little)
+TEST(hostile_patterns_are_cheap)
 {
     struct buf p = BUF_INIT(1 << 20), v = BUF_INIT(1 << 20), out = BUF_INIT(1 << 20);
 
@@ -348,7 +348,7 @@ TEST(ignore_patterns)
     }
 }
 
-TEST(ignore_refuses)
+TEST(ignore_refuses_invalid_patterns)
 {
     static const char *const wrong[] = {"!", "a\n[", "[]a]", "a\\", "[a-]"};
     struct ignore *ig;

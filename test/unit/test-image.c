@@ -1,5 +1,5 @@
-/* The image store and the documents of images. What unpacks archives is tested by
- * test/integration/test_images.py, confined as it always is. */
+/* The image store and the documents of images. test/integration/test_images.py tests the unpacking
+ * of archives, in its confined child. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -30,7 +30,7 @@ static struct err err;
 static char folder[] = "/tmp/test-image-XXXXXX";
 static struct images store = IMAGES_INIT;
 
-/* The code alone is looked at: what was said about it goes. */
+/* Discards the message of an error, so that a test can compare the code alone. */
 static int forget(int r)
 {
     err_done(&err);
@@ -79,7 +79,7 @@ static bool is_name(const char *in, const char *out)
                : reference_parse(in, &ref, NULL) < 0 && !ref;
 }
 
-TEST(names_have_one_spelling)
+TEST(names_have_a_normal_form)
 {
     CHECK(is_name("debian", "debian:latest"));
     CHECK(is_name("debian:12", "debian:12"));
@@ -89,7 +89,7 @@ TEST(names_have_one_spelling)
     CHECK(is_name("localhost/x", "localhost/x:latest"));
 }
 
-TEST(what_is_no_name_is_refused)
+TEST(invalid_names_are_refused)
 {
     static const char *const bad[] = {"",     "/",        "a//b", "../a", "a/../b", "A",
                                       "a:",   "a:b:c",    "a b",  "-a",   "a-",     "a:/b",
@@ -99,7 +99,7 @@ TEST(what_is_no_name_is_refused)
         CHECK(is_name(bad[i], NULL));
 }
 
-TEST(digests_are_whole_and_lower_case)
+TEST(digests_are_complete_and_lower_case)
 {
     char d[DIGEST_MAX];
 
@@ -113,7 +113,7 @@ TEST(digests_are_whole_and_lower_case)
         !digest_is_valid("sha256:../../../../../../../../../../../../../../../../../../../../..x"));
 }
 
-TEST(entry_names_stay_below)
+TEST(entry_paths_stay_below_the_layer)
 {
     char out[UNPACK_PATH_MAX];
 
@@ -125,7 +125,7 @@ TEST(entry_names_stay_below)
     CHECK(unpack_name("/etc", out, NULL) == -ERR_DENIED);
 }
 
-TEST(long_and_deep_names_are_refused)
+TEST(long_and_deep_paths_are_refused)
 {
     char out[UNPACK_PATH_MAX], name[2 * UNPACK_PATH_MAX];
 
@@ -139,7 +139,7 @@ TEST(long_and_deep_names_are_refused)
     CHECK(unpack_name(name, out, NULL) >= 0);
 }
 
-/* A folder of the store with one of everything. */
+/* A layer folder with one entry of each kind. */
 static int make_tree(const char *path)
 {
     int dir = -1, fd;
@@ -164,7 +164,7 @@ static int pack_to(int dir, const char *path, struct pack_stats *stats)
     return fd;
 }
 
-TEST(a_layer_is_packed_and_unpacked_to_the_same)
+TEST(packing_and_unpacking_keeps_a_layer)
 {
     _cleanup_free_ char *one = NULL, *two = NULL;
     _cleanup_close_ int from = -1, back = -1, tar1 = -1, tar2 = -1;
@@ -186,7 +186,7 @@ TEST(a_layer_is_packed_and_unpacked_to_the_same)
     CHECK(len1 == len2 && memcmp(one, two, len1) == 0);
 }
 
-TEST(a_file_that_archives_take_for_a_whiteout_is_not_packed)
+TEST(a_file_named_like_a_whiteout_is_not_packed)
 {
     _cleanup_close_ int dir = -1, out = open("/dev/null", O_WRONLY | O_CLOEXEC);
     struct pack_stats stats;
@@ -197,7 +197,7 @@ TEST(a_file_that_archives_take_for_a_whiteout_is_not_packed)
     CHECK(forget(pack_layer(dir, out, &stats, &err)) == -ERR_UNSUPPORTED);
 }
 
-TEST(whiteouts_are_told_apart)
+TEST(whiteouts_are_distinguished)
 {
     const char *hidden = NULL;
 
@@ -234,7 +234,7 @@ TEST(saved_images_are_read)
     CHECK(PARSE(saved_images_parse, "[{\"Config\":\"c\",\"Layers\":[1]}]", &s) < 0);
 }
 
-TEST(an_index_gives_what_is_for_this_machine)
+TEST(an_index_is_filtered_by_platform)
 {
     struct oci_index x = {0};
 
@@ -287,7 +287,7 @@ TEST(a_configuration_becomes_a_record)
     CHECK(PARSE(image_config_parse, "{\"ripcord.base\":1}", &r) < 0);
 }
 
-TEST(the_layer_of_the_machine_lies_beside_the_store)
+TEST(the_host_layer_is_outside_the_store)
 {
     static const char *const bad[] = {"", "g-", "g-0123456789abcdeF", "g-0123456789abcdef0",
                                       "../x"};
@@ -305,7 +305,7 @@ TEST(the_layer_of_the_machine_lies_beside_the_store)
 
 /* ---- the store ---- */
 
-TEST(a_name_leads_to_its_image)
+TEST(a_name_resolves_to_its_image)
 {
     char id[DIGEST_MAX];
 
@@ -365,7 +365,7 @@ static json_int_t bytes_at(const json_t *list, size_t i)
     return json_is_null(bytes) ? -1 : json_integer_value(bytes);
 }
 
-TEST(a_history_says_which_layer_a_line_has_made)
+TEST(history_lines_name_their_layers)
 {
     _cleanup_json_ json_t *known = NULL, *unknown = NULL, *none = NULL, *odd = NULL;
 
@@ -385,7 +385,7 @@ TEST(a_history_says_which_layer_a_line_has_made)
     CHECK(history_of("[1,\"x\",{\"created_by\":[]}]", &odd) >= 0 && json_array_size(odd) == 3);
 }
 
-TEST(a_history_is_cut)
+TEST(long_histories_are_cut)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(1 << 20);
     _cleanup_json_ json_t *list = NULL;
@@ -401,10 +401,10 @@ TEST(a_history_is_cut)
     CHECK(buf_append_str(&b, "]") >= 0 && history_of(buf_data(&b), &list) >= 0);
     CHECK(json_array_size(list) == 1000);
     text = json_string_value(json_object_get(json_array_get(list, 0), "created_by"));
-    CHECK(text && strlen(text) == (16 << 10) - 1); /* the next character would be half in */
+    CHECK(text && strlen(text) == (16 << 10) - 1); /* the next character would not fit completely */
 }
 
-TEST(collection_keeps_what_is_named_or_used)
+TEST(collection_keeps_named_and_used_images)
 {
     static char *const used[] = {(char *)B, NULL};
     struct images_collected n;
@@ -436,7 +436,7 @@ TEST(collection_keeps_what_is_named_or_used)
 
 #define MARK_C "layers/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/fresh"
 
-TEST(a_layer_is_fresh_until_its_image_is_there)
+TEST(a_layer_is_fresh_until_its_image_is_stored)
 {
     fresh();
     add_layer(C, 100);
@@ -445,7 +445,7 @@ TEST(a_layer_is_fresh_until_its_image_is_there)
     CHECK(images_has_layer(&store, C) && faccessat(store.dir, MARK_C, F_OK, 0) < 0);
 }
 
-TEST(a_fresh_layer_of_another_boot_is_none)
+TEST(a_fresh_layer_of_another_boot_counts_as_missing)
 {
     static const char *const marks[] = {"another", ""};
     struct images_collected n;
@@ -457,13 +457,14 @@ TEST(a_fresh_layer_of_another_boot_is_none)
         CHECK(!images_has_layer(&store, C));
         add_layer(C, 200);
         CHECK(images_has_layer(&store, C) && images_layer_bytes(&store, C) == 200);
-        CHECK(faccessat(store.dir, "tmp/x/fs", F_OK, 0) == 0); /* the old one, to be removed */
+        CHECK(faccessat(store.dir, "tmp/x/fs", F_OK, 0) ==
+              0); /* the replaced layer, to be removed */
         CHECK(images_collect(&store, NULL, false, remove_tree, NULL, &n, &err) >= 0);
         CHECK(faccessat(store.dir, "tmp/x", F_OK, 0) < 0);
     }
 }
 
-TEST(leftovers_and_damaged_records_go)
+TEST(leftovers_and_damaged_records_are_removed)
 {
     struct images_collected n;
 
@@ -484,7 +485,7 @@ TEST(leftovers_and_damaged_records_go)
     CHECK(images_has_layer(&store, C));
 }
 
-TEST(who_adds_keeps_collectors_out)
+TEST(a_shared_lock_blocks_a_collection)
 {
     struct images other = IMAGES_INIT;
 
@@ -529,7 +530,7 @@ static void open_pair(int *from, int *to)
         abort();
 }
 
-TEST(a_copy_is_alike_and_shares_nothing)
+TEST(a_copy_is_equal_and_shares_no_inode)
 {
     _cleanup_close_ int from = -1, to = -1, sub = -1;
     struct layer_copy_stats n = {0};
@@ -550,7 +551,7 @@ TEST(a_copy_is_alike_and_shares_nothing)
     CHECK((b.st_mode & 07777) == 04751 && b.st_blocks * 512 < (off_t)MIB(1));
 }
 
-TEST(what_no_layer_holds_is_not_copied)
+TEST(unsupported_file_types_are_not_copied)
 {
     _cleanup_close_ int from = -1, to = -1;
     struct layer_copy_stats n = {0};

@@ -43,7 +43,7 @@ static char *fixed(const char *text)
     return out;
 }
 
-/* A RUN between lines that no rule minds. */
+/* A RUN among lines without findings. */
 #define HEAD "FROM debian:12\n"
 #define TAIL "USER agent\n"
 
@@ -73,7 +73,6 @@ static char *fixed(const char *text)
 
 /* ---- caches ---- */
 
-/* Review finding 4. */
 TEST(no_cache_dir_with_cache_mount_is_reported)
 {
     struct lint_report r = run(HEAD PIP "pip install --no-cache-dir -r requirements.txt\n" TAIL);
@@ -107,7 +106,7 @@ TEST(pip_is_found_in_all_its_forms)
     CHECK_RUN(PIP "pip install -r x --cache-dir /tmp/c\n", "cache-unused@2:5 cache-defeated@2:65");
 }
 
-TEST(other_tools_contradict_their_mounts)
+TEST(other_tools_defeat_their_mounts)
 {
     CHECK_RUN(NPM "npm ci --no-cache\n", "cache-defeated@2:49");
     CHECK_RUN(NPM "npm ci && npm cache clean --force\n", "cache-defeated@2:52");
@@ -152,7 +151,7 @@ TEST(owner_of_a_mount)
     CHECK_RUN("USER root\nRUN --mount=type=cache,target=/c x\n", "");
 }
 
-TEST(target_that_the_tool_does_not_use)
+TEST(unused_targets_are_reported)
 {
     CHECK_RUN("RUN --mount=type=cache,target=/cache/pip pip install -r x\n", "cache-unused@2:5");
     CHECK_RUN("ENV PIP_CACHE_DIR=/cache/pip\n"
@@ -247,7 +246,7 @@ TEST(add_of_a_url)
     CHECK_RUN("ADD https://x/y.git /y\n", "");
 }
 
-TEST(the_user_at_the_end)
+TEST(root_user_is_reported)
 {
     static const struct {
         const char *text, *want;
@@ -265,7 +264,7 @@ TEST(the_user_at_the_end)
     }
 }
 
-TEST(deprecated_forms_and_their_repair)
+TEST(deprecated_forms_are_repaired)
 {
     CHECK_RUN("MAINTAINER me \"x\" <a@b>\n", "deprecated-maintainer@2:1");
     CHECK_FIX("MAINTAINER me \"x\"\n", "LABEL org.opencontainers.image.authors=\"me \\\"x\\\"\"\n");

@@ -1,4 +1,4 @@
-/* Cache mounts of builds: who holds them, what they take, what goes and what stays. */
+/* Cache mounts of builds: slots and locks, sizes, removal. */
 #include "image/archive/mount-cache.h"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static void fresh(void)
         abort();
 }
 
-/* Used `ago` seconds ago, with so many bytes in it. */
+/* Creates a mount that was last used `ago` seconds ago, with a file of `bytes` bytes. */
 static void make(const char *id, size_t bytes, time_t ago)
 {
     struct timespec at[2] = {{.tv_sec = (time_t)(time_wall() / USEC_PER_SEC) - ago}};
@@ -55,7 +55,7 @@ static void make(const char *id, size_t bytes, time_t ago)
     mount_cache_done(&c);
 }
 
-/* What is listed of one; NULL when it is not there. New. */
+/* The entry of a mount in the list, new; NULL: not in the list. */
 static json_t *listed(const char *id)
 {
     _cleanup_json_ json_t *doc = NULL;
@@ -119,7 +119,7 @@ TEST(slots)
     mount_cache_done(&b);
 }
 
-TEST(an_id_has_an_end)
+TEST(long_ids_are_refused)
 {
     _cleanup_free_ char *id = xmalloc(MOUNT_CACHE_ID_MAX + 2);
     struct mount_cache c;
@@ -130,7 +130,7 @@ TEST(an_id_has_an_end)
     CHECK(forget(mount_cache_take(&s, id, MOUNT_CACHE_SHARED, &c, &err)) == -ERR_LIMIT);
 }
 
-TEST(listed_with_what_it_takes)
+TEST(mounts_are_listed_with_their_sizes)
 {
     _cleanup_json_ json_t *doc = NULL;
     struct mount_cache c = MOUNT_CACHE_INIT;
@@ -147,7 +147,7 @@ TEST(listed_with_what_it_takes)
     CHECK(!in_use("/root/.cache"));
 }
 
-TEST(what_was_measured_holds_until_the_next_use)
+TEST(a_size_is_valid_until_the_next_use)
 {
     struct mount_cache c = MOUNT_CACHE_INIT;
     _cleanup_free_ char *data = xmalloc(100000);
@@ -161,12 +161,12 @@ TEST(what_was_measured_holds_until_the_next_use)
     CHECK(file_replace(c.dir, "0/more", data, 100000, 0644, false, &err) >= 0);
     CHECK(bytes_of("x") >= before + 100000);
     CHECK(unlinkat(c.dir, "0/more", 0) == 0);
-    CHECK(bytes_of("x") == before); /* while it is used nothing is remembered */
+    CHECK(bytes_of("x") == before); /* the size of a mount in use is not saved */
     mount_cache_done(&c);
     CHECK(bytes_of("x") == before);
 }
 
-TEST(one_is_removed)
+TEST(a_mount_is_removed)
 {
     struct mount_cache c = MOUNT_CACHE_INIT;
     json_t *doc = NULL;
@@ -186,7 +186,7 @@ TEST(one_is_removed)
     mount_cache_done(&c);
 }
 
-TEST(the_longest_unused_go_first)
+TEST(the_longest_unused_are_removed_first)
 {
     json_t *doc = NULL;
 
@@ -207,7 +207,7 @@ TEST(the_longest_unused_go_first)
     CHECK(!is_there("new"));
 }
 
-TEST(what_is_used_stays_however_old)
+TEST(used_mounts_stay_at_any_age)
 {
     struct mount_cache c = MOUNT_CACHE_INIT;
     struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
@@ -223,7 +223,7 @@ TEST(what_is_used_stays_however_old)
     mount_cache_done(&c);
 }
 
-TEST(a_damaged_one_goes_too)
+TEST(damaged_mounts_are_removed)
 {
     json_t *doc = NULL;
 

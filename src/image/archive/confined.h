@@ -63,8 +63,8 @@ int confined_start(const struct confined_job *job, const struct confined_ids *id
 int confined_start_piped(struct confined_job *job, bool reads, int *its,
                          const struct confined_ids *ids, struct confined *ret, int *ret_fd,
                          struct err *err);
-/* Reads fd to its end, computes the digest and calls `put` for each piece. put may be NULL. A result
- * of put other than 0 ends the loop and is returned. */
+/* Reads fd to its end, computes the digest and calls `put` for each piece. put may be NULL. A
+ * result of put other than 0 ends the loop and is returned. */
 typedef int (*confined_put_fn)(void *to, const void *data, size_t len, struct err *err);
 int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIGEST_MAX],
                    struct err *err);

@@ -15,8 +15,8 @@ struct layer_copy_stats {
     uint64_t files, bytes;
 };
 
-/* Creates <hex>/fs for each layer in the empty folder `to`. On failure the folder can hold anything.
- * The caller holds the store's lock. */
+/* Creates <hex>/fs for each layer in the empty folder `to`. On failure the folder can hold
+ * anything. The caller holds the store's lock. */
 int layer_copy_image(const struct images *s, const struct confined_ids *ids, const char *id, int to,
                      struct layer_copy_stats *ret, struct err *err);
 

@@ -137,8 +137,8 @@ int layer_import_unpack(int dir, const struct confined_ids *ids, const struct la
     if (drained < 0)
         return drained;
     unpacked = confined_wait(&unpacker, &ret->stats, sizeof(ret->stats), &why);
-    /* A failed decompressor is the cause of both failures. It is not asked if it was stopped
-     * because the unpacker takes no more bytes (drained is 1). */
+    /* If both children fail, the error of the decompressor is the cause. With drained 1 the
+     * unpacker has closed its pipe, so only its own error counts. */
     if (drained == 0) {
         r = confined_wait(&decompressor, NULL, 0, err);
         if (r < 0)

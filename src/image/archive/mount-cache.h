@@ -5,7 +5,7 @@
  *   mounts/<digest>/<slot>                the mounted folder; slots above 0 only for private mounts
  *   mounts/<digest>/<slot>.lock           held by the users of that slot
  *   mounts/<digest>/lock                  the use lock, held shared by all users of the mount
- *   mounts/<digest>/size                  the measured size, and the last use before it was measured
+ *   mounts/<digest>/size                  the measured size, and the last use before that
  *
  * To remove a mount, a process takes the use lock exclusively, and moves the folder away before it
  * releases the lock. A process that has waited for the lock therefore checks that its open folder
@@ -55,12 +55,13 @@ void mount_cache_done(struct mount_cache *c);
 int mount_cache_list(const struct images *s, const struct confined_ids *ids, json_t **ret,
                      struct err *err);
 
-/* The functions below need the store's lock, shared. *ret: {"removed", "bytes", "mounts": [id…]}. */
+/* The functions below need the store's lock, shared. *ret: {"removed", "bytes", "mounts":
+ * [id…]}. */
 
 /* Fails with ERR_NOT_FOUND, or with ERR_CONFLICT while a build uses it. */
 int mount_cache_remove(const struct images *s, const struct confined_ids *ids, const char *id,
                        json_t **ret, struct err *err);
-/* Removes the mounts that were not used for `unused` seconds (0: none), then the longest unused ones
- * until at most `keep` bytes are left. Mounts that builds use stay. */
+/* Removes the mounts that were not used for `unused` seconds (0: none), then the longest unused
+ * ones until at most `keep` bytes are left. Mounts that builds use stay. */
 int mount_cache_trim(const struct images *s, const struct confined_ids *ids, uint64_t keep,
                      uint64_t unused, json_t **ret, struct err *err);

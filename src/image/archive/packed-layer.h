@@ -1,7 +1,7 @@
 /*
  * A layer of the store as a tar file, for an export. A confined child that has the layer's ids
- * packs the folder (image/archive/pack.h). The parent computes the digests and writes the bytes to a
- * file without a name.
+ * packs the folder (image/archive/pack.h). The parent computes the digests and writes the bytes to
+ * a file without a name.
  */
 #pragma once
 

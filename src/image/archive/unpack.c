@@ -495,7 +495,7 @@ static int unpack_put_hardlink(struct unpack *u, struct unpack_item *it, struct 
 
 /* ---- whiteouts ---- */
 
-/* The name is gone below; what this layer itself has of that name stays. */
+/* Hides the name in lower layers. An entry of this layer with that name stays. */
 static int unpack_put_whiteout(struct unpack_item *it, const char *hidden, struct err *err)
 {
     _cleanup_close_ int fd = -1;

@@ -119,7 +119,7 @@ static int dockerfile_place_instruction(struct dockerfile *df, size_t i, struct 
         return 0;
     }
     err_set(err, ERR_INVALID, "%s before the first FROM", dockerfile_kind_name(kind));
-    return err_hint(err, "Move it behind FROM. Only ARG can come before FROM.");
+    return err_hint(err, "Move it after FROM. Only ARG can come before FROM.");
 }
 
 static struct dockerfile_instruction *dockerfile_new_instruction(struct dockerfile *df,

@@ -272,11 +272,6 @@ static int expand_read_replace(struct expand_lexer *lx, const char *start, const
     return pattern_replace(pattern, value ? value : "", with, all, ret, err);
 }
 
-static int expand_unsupported(const char *op, size_t len, struct err *err)
-{
-    return err_set(err, ERR_INVALID, "unsupported modifier (%.*s) in substitution", (int)len, op);
-}
-
 /* Reads the operator and its operand after ${name. `start` is the dollar. */
 static int expand_read_operator(struct expand_lexer *lx, const char *start, const char *name,
                                 struct buf *ret, struct err *err)
@@ -292,10 +287,11 @@ static int expand_read_operator(struct expand_lexer *lx, const char *start, cons
         return expand_read_replace(lx, start, name, ret, err);
     }
     trims = c == '#' || c == '%';
+    if (!c && !colon)
+        return err_set(err, ERR_INVALID, "'}' is missing after '${'");
     if (!c || !strchr("-+?#%", c) || (trims && colon))
-        return c || colon
-                   ? expand_unsupported(op, colon + (c ? expand_char_len(op + colon) : 0), err)
-                   : err_set(err, ERR_INVALID, "'}' is missing after '${'");
+        return err_set(err, ERR_INVALID, "unsupported modifier (%.*s) in substitution",
+                       (int)(colon + (c ? expand_char_len(op + colon) : 0)), op);
     lx->s += colon + 1;
     r = expand_read_operand(lx, '}', trims, trims, &word, err);
     if (r < 0)

@@ -1,6 +1,6 @@
 /*
- * Heredocs: RUN <<EOF, COPY <<a <<b /dst. Their contents are the lines after the instruction. Only for
- * dockerfile/.
+ * Heredocs: RUN <<EOF, COPY <<a <<b /dst. Their contents are the lines after the instruction. Only
+ * for dockerfile/.
  */
 #pragma once
 

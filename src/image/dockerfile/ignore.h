@@ -1,6 +1,6 @@
 /*
- * .dockerignore: the files of a build context that are left out. The last pattern that matches a path
- * or one of its parents decides; a pattern with `!` includes the path again.
+ * .dockerignore: the files of a build context that are left out. The last pattern that matches a
+ * path or one of its parents decides; a pattern with `!` includes the path again.
  *
  *   *    any text without '/'      **   any number of folders      ?  one character
  *   [a-z] one of these             \x   x itself                   #  a comment, first on its line

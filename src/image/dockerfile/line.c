@@ -175,7 +175,7 @@ static int line_take_directive(struct line_reader *r, size_t start, size_t end, 
     return rc < 0 ? rc : line_set_escape(r, &d, ret_at, err);
 }
 
-/* The comments at the top, as far as they are directives; the lines are read again as comments. */
+/* Reads the directives at the top. The same lines are read again later, as comments. */
 static int line_read_directives(struct line_reader *r, size_t *ret_at, struct err *err)
 {
     _cleanup_free_ char *escape = NULL;
@@ -236,13 +236,6 @@ static int line_add_part(struct dockerfile_line *l, struct buf *b, const char *s
     return buf_append(b, s + start, end - start);
 }
 
-static void line_note_gap(struct dockerfile_line *l, size_t at)
-{
-    if (!l->gap)
-        l->gap_at = at;
-    l->gap = true;
-}
-
 /* Appends the continuation lines. */
 static int line_join(struct line_reader *r, struct dockerfile_line *l, struct buf *b,
                      size_t *ret_at, struct err *err)
@@ -259,7 +252,8 @@ static int line_join(struct line_reader *r, struct dockerfile_line *l, struct bu
         stop = end;
         word_trim(r->text, &from, &stop);
         if (from == stop) {
-            line_note_gap(l, start);
+            l->gap_at = l->gap ? l->gap_at : start;
+            l->gap = true;
             continue;
         }
         stop = line_content_end(r, start, end, &more);

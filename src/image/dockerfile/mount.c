@@ -37,7 +37,8 @@ uint32_t mount_number(const char *text, int base, uint32_t otherwise)
 
 /* ---- one field of comma-separated values ---- */
 
-/* A field: plain up to the comma, or in quotes, as in "a,""b""". *s moves to the comma or the end. */
+/* A field: plain up to the comma, or in quotes, as in "a,""b""". *s moves to the comma or the
+ * end. */
 static int dockerfile_mount_read_field(const char **s, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(strlen(*s) + 1);
@@ -96,8 +97,7 @@ static const struct {
 struct mount_state {
     struct dockerfile_mount *m;
     bool defer, access_given;
-    bool
-        deferred; /* a value was not checked yet, so the combination of options cannot be checked */
+    bool deferred; /* a value is not checked yet, so combinations cannot be checked */
 };
 
 static int dockerfile_mount_find_key(const char *field, size_t len, enum mount_key *ret,
@@ -158,12 +158,6 @@ static int dockerfile_mount_check_mode(const char *value, struct err *err)
     if (*value && strspn(value, "01234567") == strlen(value) && strlen(value) <= 10)
         return 0;
     return err_set(err, ERR_INVALID, "--mount: invalid mode '%s'", value);
-}
-
-static bool dockerfile_mount_is_one_of(const struct dockerfile_mount *m, enum mount_type a,
-                                       enum mount_type b)
-{
-    return m->type == a || m->type == b;
 }
 
 static int dockerfile_mount_not_for(const struct dockerfile_mount *m, const char *what,
@@ -237,7 +231,7 @@ static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key k
         dockerfile_mount_replace(&m->sharing, sharing_names[found]);
         return 0;
     case KEY_REQUIRED:
-        if (!dockerfile_mount_is_one_of(m, MOUNT_SECRET, MOUNT_SSH))
+        if (m->type != MOUNT_SECRET && m->type != MOUNT_SSH)
             return dockerfile_mount_not_for(m, "required", err);
         return dockerfile_mount_read_bool(value, &m->required, err);
     case KEY_SIZE:

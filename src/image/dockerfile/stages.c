@@ -1,7 +1,7 @@
 /*
- * Evaluates the stages of a Dockerfile up to the target. A stage is built only on earlier stages and
- * copies only from earlier stages. So one walk backward finds the stages that the target needs, and
- * one walk forward evaluates them.
+ * Evaluates the stages of a Dockerfile up to the target. A stage is built only on earlier stages
+ * and copies only from earlier stages. So one walk backward finds the stages that the target
+ * needs, and one walk forward evaluates them.
  */
 #include <string.h>
 
@@ -343,9 +343,9 @@ int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
 int config_evaluate(const struct dockerfile *df, const struct config_inputs *inputs,
                     struct dockerfile_config *ret, size_t *ret_at, struct err *err)
 {
-    static const struct config_visitor nobody = {0};
+    static const struct config_visitor none = {0};
     size_t at = 0;
-    struct stages_evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at, .visitor = &nobody};
+    struct stages_evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at, .visitor = &none};
     int r = dockerfile_stages_walk(&ev, ret, NULL, err);
 
     if (r < 0 && ret_at)

@@ -1,5 +1,6 @@
 /*
- * The walk through the file, and what all rules share: the table, findings, ignores, edits.
+ * Walks through the file and calls the rules. Also the parts that all rules share: the table of
+ * rules, findings, ignore comments and edits.
  */
 #include "image/lint/lint.h"
 
@@ -81,8 +82,8 @@ static struct lint_finding *lint_add(struct lint_report *out, enum lint_rule_id 
 {
     struct lint_finding *f;
 
-    if (out->n == FINDINGS_MAX)
-        lint_finding_done(&out->findings[--out->n]); /* there is enough to do */
+    if (out->n == FINDINGS_MAX) /* replaces the last one */
+        lint_finding_done(&out->findings[--out->n]);
     if (!(out->n & (out->n - 1)))
         out->findings =
             xreallocarray(out->findings, out->n ? out->n * 2 : 1, sizeof(*out->findings));
@@ -120,8 +121,9 @@ void lint_set_edit(struct lint_finding *f, size_t at, size_t end, char *text)
 
 /* ---- ignores ---- */
 
-/* Whether a comment between two places says `what`, as in "# ripcord: ignore=a,b", of the rule. */
-static bool lint_says(const char *text, size_t at, size_t end, const char *what, const char *id)
+/* Whether a comment in [at, end) has `what` ("ripcord: ignore=") with this rule in its list. */
+static bool lint_comment_has(const char *text, size_t at, size_t end, const char *what,
+                             const char *id)
 {
     _cleanup_free_ char *part = xstrndup(text + at, end - at);
     size_t n = strlen(id);
@@ -153,7 +155,7 @@ static bool lint_is_ignored(const struct dockerfile *df, const struct lint_findi
         const struct dockerfile_instruction *in = &df->instructions[i];
 
         if (f->at >= in->lead && f->at < MAX(in->end, in->at + 1))
-            return lint_says(df->text, in->lead, in->end, "ripcord: ignore=", f->rule->id);
+            return lint_comment_has(df->text, in->lead, in->end, "ripcord: ignore=", f->rule->id);
     }
     return false;
 }
@@ -166,7 +168,8 @@ static void lint_drop_ignored(const struct dockerfile *df, struct lint_report *r
     if (!strstr(df->text, "ripcord: ignore"))
         return;
     for (size_t i = 0; i < ARRAY_SIZE(lint_rules); i++)
-        everywhere[i] = lint_says(df->text, 0, df->len, "ripcord: ignore-file=", lint_rules[i].id);
+        everywhere[i] =
+            lint_comment_has(df->text, 0, df->len, "ripcord: ignore-file=", lint_rules[i].id);
     for (size_t i = 0; i < r->n; i++) {
         if (everywhere[r->findings[i].rule - lint_rules] || lint_is_ignored(df, &r->findings[i]))
             lint_finding_done(&r->findings[i]);
@@ -192,14 +195,14 @@ struct lint_state {
     struct config_inputs inputs;
     struct dockerfile_config *ends; /* owned: each stage's configuration at its end */
     char **globals;                 /* owned */
-    bool told;                      /* an error of evaluation was reported: one is enough */
+    bool reported;                  /* an error of evaluation was reported: one is enough */
 };
 
 static void lint_report_error(struct lint_state *st, size_t at, struct err *err)
 {
-    if (!st->told)
+    if (!st->reported)
         lint_add(st->walk.out, RULE_SYNTAX, at, at, xstrdup(err->msg ? err->msg : "invalid"));
-    st->told = true;
+    st->reported = true;
     err_done(err);
 }
 
@@ -241,7 +244,7 @@ static void lint_walk_stage(struct lint_state *st, size_t i)
     if (config_base(w->df, i, st->globals, &base, &at, &err) >= 0)
         on =
             strspn(base, "0123456789") == strlen(base) ? -1 : dockerfile_find_stage(w->df, base, i);
-    err_done(&err); /* an ARG without a default is for --build-arg */
+    err_done(&err); /* no finding: the value of an ARG without a default comes from --build-arg */
     w->stage = i;
     w->base = base ? base : "";
     w->base_is_stage = on >= 0;
@@ -258,7 +261,7 @@ static void lint_walk_stage(struct lint_state *st, size_t i)
     w->base = "";
 }
 
-/* ARGs before the first FROM belong to no stage. */
+/* Checks the ARGs before the first FROM, which belong to no stage. */
 static void lint_walk_globals(struct lint_state *st)
 {
     static const struct dockerfile_config none;
@@ -293,8 +296,8 @@ static void lint_walk_file(const struct dockerfile *df, const struct lint_contex
         qsort(ret->findings, ret->n, sizeof(*ret->findings), lint_by_place);
 }
 
-/* The parser's message without its place, which the finding has. */
-static const char *lint_without_place(const char *msg)
+/* The parser's message without its position, which the finding has. */
+static const char *lint_without_position(const char *msg)
 {
     const char *colon = strncmp(msg, "line ", 5) ? NULL : strchr(msg, ':');
 
@@ -314,7 +317,7 @@ void lint_check(const char *text, size_t len, const struct lint_context *context
         lint_walk_file(df, context, ret);
         return;
     }
-    f = lint_add(ret, RULE_SYNTAX, at, at, xstrdup(lint_without_place(err.msg)));
+    f = lint_add(ret, RULE_SYNTAX, at, at, xstrdup(lint_without_position(err.msg)));
     f->fix = TAKE_PTR(err.hint);
 }
 
@@ -342,7 +345,7 @@ char *lint_apply(const char *text, size_t len, const struct lint_report *r, size
     qsort(edits, n, sizeof(*edits), lint_edit_by_place);
     for (size_t i = 0; i < n; i++) {
         if (edits[i]->at < pos || edits[i]->end > len)
-            continue; /* it touches what another has changed: the next run finds it */
+            continue; /* it overlaps an earlier edit: the next run finds it */
         if (buf_append(&b, text + pos, edits[i]->at - pos) < 0 ||
             buf_append_str(&b, edits[i]->text) < 0)
             break;

@@ -1,12 +1,12 @@
 /*
- * What is wrong with a Dockerfile that a build would not say, or only after minutes: caches that
- * are mounted and not used, secrets that end in the image, versions that change under one's feet.
- * Works on the text alone: no file is read, nothing runs.
+ * The Dockerfile linter. It finds problems that a build does not show, or shows only after minutes:
+ * caches that are mounted and not used, secrets that end in the image, versions that change over
+ * time. It works on the text alone: it reads no file and runs nothing.
  *
- * docs/lint.md has a section for each rule. A comment takes a rule away:
+ * docs/lint.md has a section for each rule. A comment switches a rule off:
  *
- *   # ripcord: ignore=RULE[,RULE...]        for the instruction that follows, or in its lines
- *   # ripcord: ignore-file=RULE[,RULE...]   for the file, anywhere in it
+ *   # ripcord: ignore=RULE[,RULE...]        for the next instruction, or inside of one
+ *   # ripcord: ignore-file=RULE[,RULE...]   for the whole file, anywhere in it
  */
 #pragma once
 
@@ -33,8 +33,8 @@ struct lint_finding {
     const struct lint_rule *rule;
     size_t at, end;         /* in the source */
     char *message;          /* owned */
-    char *fix;              /* owned: what to do, a sentence; NULL when the message says it */
-    struct lint_edit *edit; /* owned: does it; NULL when a person has to */
+    char *fix;              /* owned: an instruction, a sentence; NULL: the message is enough */
+    struct lint_edit *edit; /* owned: the automatic fix; NULL: a person must do it */
 };
 
 struct lint_report {
@@ -43,22 +43,22 @@ struct lint_report {
 };
 
 struct lint_context {
-    bool has_ignore_file; /* there is a .dockerignore for this Dockerfile */
+    bool has_ignore_file; /* a .dockerignore exists for this Dockerfile */
 };
 
 extern const struct lint_rule lint_rules[];
 extern const size_t lint_n_rules;
 
-/* The text need not be a valid Dockerfile: that is a finding as well. */
+/* A text that is not a valid Dockerfile gives one finding of the rule `syntax`. */
 void lint_check(const char *text, size_t len, const struct lint_context *context,
                 struct lint_report *ret);
 void lint_report_done(struct lint_report *r);
-/* The worst of the findings, or -1 without any. */
+/* The highest severity of the findings; -1: no findings. */
 int lint_worst(const struct lint_report *r);
 const char *lint_severity_name(enum lint_severity s);
 
-/* The text with all edits made, NUL-terminated and owned by the caller; *ret_fixed is how many. */
+/* The text with all edits applied, NUL-terminated, new. *ret_fixed is the number of edits. */
 char *lint_apply(const char *text, size_t len, const struct lint_report *r, size_t *ret_len,
                  size_t *ret_fixed);
-/* The place of an offset, for text that did not parse either. */
+/* Line and column of an offset; works also for a text that does not parse. */
 struct dockerfile_pos lint_pos(const char *text, size_t at);

@@ -1,6 +1,6 @@
 /*
- * Cache mounts that do not cache. This is review finding 4: a mount for pip's cache, and
- * --no-cache-dir on the same RUN.
+ * Cache mounts without effect. The first rule finds a mount for pip's cache together with
+ * --no-cache-dir on the same RUN (docs/findings.md).
  */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "image/lint/tool.h"
 #include "lib/base/xalloc.h"
 
-/* The target with its variables replaced; owned. */
+/* The target with its variables expanded; new. */
 static char *rules_cache_target_of(const struct lint_walk *w, const struct dockerfile_mount *m)
 {
     char *target = NULL;
@@ -23,7 +23,8 @@ static bool rules_cache_is_cache(const struct dockerfile_mount *m)
     return m->type == MOUNT_CACHE;
 }
 
-/* The cache mount of this RUN that holds the tool's cache, or seems meant to. */
+/* The cache mount of this RUN that is the tool's cache, or whose target contains the tool's
+ * name. */
 static const struct dockerfile_mount *rules_cache_mount_for(const struct lint_walk *w,
                                                             const struct lint_tool *t,
                                                             const struct shell_command *c)
@@ -49,9 +50,9 @@ static bool rules_cache_has_cache_mount(const struct lint_walk *w)
 
 /* ---- cache-defeated ---- */
 
-/* Takes out a word and the blanks before it. */
-static void rules_cache_edit_out_word(struct lint_finding *f, const struct shell_command *c,
-                                      const struct shell_word *word)
+/* Removes a word and the blanks before it. */
+static void rules_cache_remove_word(struct lint_finding *f, const struct shell_command *c,
+                                    const struct shell_word *word)
 {
     size_t i = (size_t)(word - c->words);
 
@@ -61,9 +62,8 @@ static void rules_cache_edit_out_word(struct lint_finding *f, const struct shell
         lint_set_edit(f, word->at, c->words[1].at, xstrdup(""));
 }
 
-/* Takes out a command and the && before it. */
-static void rules_cache_edit_out_command(const struct lint_walk *w, struct lint_finding *f,
-                                         size_t i)
+/* Removes a command and the && before it. */
+static void rules_cache_remove_command(const struct lint_walk *w, struct lint_finding *f, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i];
     const struct shell_command *prev = i ? c - 1 : NULL;
@@ -86,7 +86,7 @@ static void rules_cache_check_off_flags(const struct lint_walk *w, const struct 
         f = lint_find(w, RULE_CACHE_DEFEATED, word->at, word->end,
                       "'%s' makes %s ignore the cache mounted at '%s'", name, t->name, m->target);
         lint_set_fix(f, "Remove '%s'. The cache mount is not part of the image.", name);
-        rules_cache_edit_out_word(f, c, word);
+        rules_cache_remove_word(f, c, word);
     }
 }
 
@@ -143,7 +143,7 @@ static void rules_cache_check_other_folder(const struct lint_walk *w, const stru
                  "Mount the cache at '%s', or remove '%s'.", folder, t->option);
 }
 
-/* apt keeps packages and lists apart: `clean` touches only the packages. */
+/* apt stores packages and lists in different folders: `clean` empties only the packages. */
 static bool rules_cache_cleans_mount(const struct lint_tool *t, const char *target)
 {
     return !STREQ(t->name, "apt") || tool_paths_meet(target, "/var/cache/apt");
@@ -161,10 +161,10 @@ static void rules_cache_check_clean(const struct lint_walk *w, size_t i, const s
     f = lint_find(w, RULE_CACHE_DEFEATED, c->words[c->first].at, c->words[c->n - 1].end,
                   "%s empties the cache mounted at '%s'", t->name, m->target);
     lint_set_fix(f, "Remove the command. The cache mount is not part of the image.");
-    rules_cache_edit_out_command(w, f, i);
+    rules_cache_remove_command(w, f, i);
 }
 
-/* An argument of rm without the glob at its end: what stands before it is emptied. */
+/* An argument of rm without the glob at its end; new. */
 static char *rules_cache_removed_path(const char *word)
 {
     char *path = xstrdup(word);
@@ -200,9 +200,9 @@ static void rules_cache_check_rm(const struct lint_walk *w, size_t i)
                           m->target);
             lint_set_fix(f, "Remove '%s'. The cache mount is not part of the image.", word->text);
             if (paths == 1 && !shell_arg(c, k + 1))
-                rules_cache_edit_out_command(w, f, i);
+                rules_cache_remove_command(w, f, i);
             else
-                rules_cache_edit_out_word(f, c, word);
+                rules_cache_remove_word(f, c, word);
             break;
         }
     }
@@ -230,7 +230,7 @@ static void rules_cache_check_defeated(const struct lint_walk *w, size_t i)
 
 /* ---- cache-docker-clean ---- */
 
-/* Whether the hook is taken away by this stage, up to and with this instruction. */
+/* Whether this stage removes the hook, up to and including this instruction. */
 static bool rules_cache_hook_is_gone(const struct lint_walk *w)
 {
     const struct dockerfile_stage *st = &w->df->stages[w->stage];

@@ -1,5 +1,5 @@
 /*
- * The shape of the file: order, forms that are no longer used, the user at the end.
+ * The form of the file: the order of instructions, deprecated forms, and the user at the end.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void rules_form_check_urls(const struct lint_walk *w)
     }
 }
 
-/* The word that stands for the whole build context, or NULL. */
+/* The word that copies the whole build context, or NULL. */
 static const struct dockerfile_word *
 rules_form_whole_context(const struct dockerfile_instruction *in)
 {
@@ -99,17 +99,16 @@ static void rules_form_check_ignore_file(const struct lint_walk *w)
 
 /* ---- old forms ---- */
 
-/* A value in double quotes, as the language reads them. */
+/* The value in double quotes, with escapes; new. */
 static char *rules_form_quoted(const char *value, char escape)
 {
-    struct buf b = BUF_INIT(strlen(value) * 2 + 3);
-    int r = buf_append_c(&b, '"');
+    struct buf b = BUF_INIT(strlen(value) * 2 + 3); /* large enough: no call below can fail */
 
-    for (; *value && r >= 0; value++) {
+    (void)!buf_append_c(&b, '"');
+    for (; *value; value++) {
         if (*value == '"' || *value == escape)
-            r = buf_append_c(&b, escape);
-        if (r >= 0)
-            r = buf_append_c(&b, *value);
+            (void)!buf_append_c(&b, escape);
+        (void)!buf_append_c(&b, *value);
     }
     (void)!buf_append_c(&b, '"');
     return buf_steal(&b);
@@ -130,7 +129,7 @@ static void rules_form_check_maintainer(const struct lint_walk *w)
                   xasprintf("LABEL org.opencontainers.image.authors=%s", value));
 }
 
-/* A value with quotes or escapes of its own means something else in the new form: no edit then. */
+/* No edit for a value with quotes or escapes: it has another meaning in the new form. */
 static void rules_form_check_pair(const struct lint_walk *w)
 {
     const struct dockerfile_word *key = &w->in->words[0], *value = &w->in->words[1];

@@ -1,5 +1,5 @@
 /*
- * Versions that are not said: the same Dockerfile gives another image tomorrow.
+ * Missing versions: the same Dockerfile gives another image tomorrow.
  */
 #include <string.h>
 
@@ -28,7 +28,7 @@ void rules_from(const struct lint_walk *w)
 
 /* ---- packages ---- */
 
-/* Options that take a word which is no package. */
+/* Options whose next word is not a package. */
 static bool rules_pin_takes_word(const char *option)
 {
     static const char with_word[] =
@@ -57,7 +57,7 @@ static bool rules_pin_pip_is_pinned(const char *s)
 
 static bool rules_pin_npm_is_pinned(const char *s)
 {
-    const char *at = strchr(s + 1, '@'); /* the first may be a scope's */
+    const char *at = strchr(s + 1, '@'); /* the first @ can begin a scope */
 
     return rules_pin_is_path_or_url(s) || strchr(s, '$') ||
            (at && !STREQ(at, "@latest") && !STREQ(at, "@*") && at[1]);
@@ -85,7 +85,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* The first package without a version, behind `skip` words; *ret_n counts them all. */
+/* The first package without a version after `skip` words. *ret_n is the number of such packages. */
 static const struct shell_word *rules_pin_find_unpinned(const struct shell_command *c, size_t skip,
                                                         pinned_fn pinned, size_t *ret_n)
 {
@@ -106,7 +106,7 @@ static const struct shell_word *rules_pin_find_unpinned(const struct shell_comma
     return first;
 }
 
-/* How many words up to and with the subcommand: `uv pip install` has two. */
+/* The number of words up to and including the subcommand: `uv pip install` has two. */
 static size_t rules_pin_words_before(const struct shell_command *c)
 {
     const struct shell_word *w;

@@ -1,5 +1,5 @@
 /*
- * Secrets that stay in the image, where everybody who has it reads them.
+ * Secrets that stay in the image, where every user of the image can read them.
  */
 #include <ctype.h>
 #include <fnmatch.h>
@@ -8,7 +8,7 @@
 #include "image/lint/rules.h"
 #include "lib/base/xalloc.h"
 
-/* A name that holds one of the first and none of the second. */
+/* A name that contains a word of the first list and none of the second. */
 static bool rules_secret_names_secret(const char *name)
 {
     static const char *const yes[] = {"PASSWORD",   "PASSWD",  "SECRET",     "TOKEN",
@@ -51,7 +51,7 @@ static void rules_secret_check_variables(const struct lint_walk *w)
         _cleanup_free_ char *name = xstrndup(word->text, strcspn(word->text, "="));
         struct dockerfile_word place = {NULL, word->at, word->at + strlen(name)};
 
-        /* An empty value is a name that is kept free, and no secret. */
+        /* An empty value only declares the name: it is not a secret. */
         if (step == 2 && (!*w->in->words[i + 1].text || STREQ(w->in->words[i + 1].text, "\"\"")))
             continue;
         rules_secret_check_variable(w, &place, name);

@@ -1,5 +1,6 @@
 /*
- * What RUN's shell does not say: a download that is run unread, a pipe whose failure is lost.
+ * Risks in the shell commands of RUN: a download that runs unverified, a pipe whose failure is
+ * ignored.
  */
 #include <string.h>
 
@@ -16,7 +17,7 @@ static bool rules_shell_is_download(const struct shell_command *c)
     return tool_has_word("curl wget", shell_name(c));
 }
 
-/* curl … | sh, also with something between the two. */
+/* curl … | sh, also with other commands between the two. */
 static void rules_shell_check_download(const struct lint_walk *w, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i], *from = c;
@@ -53,7 +54,7 @@ static bool rules_shell_fails_in_pipes(const struct lint_walk *w)
     return false;
 }
 
-/* Commands that cannot fail in a way that matters before a pipe. */
+/* Commands before a pipe whose failure does not matter. */
 static bool rules_shell_is_harmless(const struct shell_command *c)
 {
     return tool_has_word("echo printf yes true :", shell_name(c));

@@ -1,5 +1,5 @@
 /*
- * What the rules share. Inside of lint/ only.
+ * The parts that the rules share. Only for lint/.
  */
 #pragma once
 
@@ -33,25 +33,25 @@ enum lint_rule_id {
     RULE_EMPTY_CONTINUATION,
 };
 
-/* Where a walk through the file stands: everything is borrowed. */
+/* The current position of the walk through the file. Everything is borrowed. */
 struct lint_walk {
     const struct dockerfile *df;
     const struct lint_context *context;
     struct lint_report *out;
     char *const *globals;
     size_t stage;
-    const char *base;                   /* of the stage, expanded; "" when that fails */
-    bool base_is_stage;                 /* of this file */
-    const struct dockerfile_config *at; /* before the instruction */
+    const char *base;                   /* base image of the stage, expanded; "" if that fails */
+    bool base_is_stage;                 /* the base is a stage of this file */
+    const struct dockerfile_config *at; /* configuration before the instruction */
     const struct dockerfile_instruction *in;
-    const struct shell_script *script; /* of a RUN; else NULL */
+    const struct shell_script *script; /* commands of a RUN; else NULL */
 };
 
-/* A finding between two places of the source. The result can be given a fix until the next call. */
+/* Adds a finding for [at, end) of the source. The result is valid until the next call. */
 struct lint_finding *lint_find(const struct lint_walk *w, enum lint_rule_id rule, size_t at,
                                size_t end, const char *fmt, ...) _printf_(5, 6);
 void lint_set_fix(struct lint_finding *f, const char *fmt, ...) _printf_(2, 3);
-/* Takes the text. */
+/* Owns the text. */
 void lint_set_edit(struct lint_finding *f, size_t at, size_t end, char *text);
 
 /* Each is called for every instruction of every stage. */
@@ -62,5 +62,5 @@ void rules_shell(const struct lint_walk *w);
 void rules_form(const struct lint_walk *w);
 /* Called once for each stage, at its FROM. */
 void rules_from(const struct lint_walk *w);
-/* Called behind the last instruction of the last stage; w->in is that stage's FROM. */
+/* Called after the last instruction of the last stage; w->in is the FROM of that stage. */
 void rules_end(const struct lint_walk *w);

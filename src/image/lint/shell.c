@@ -11,12 +11,12 @@
 struct shell_reader {
     const char *s; /* borrowed */
     size_t len, pos;
-    const struct dockerfile_line *line; /* maps offsets to the source; NULL when base is all */
-    size_t base;
+    const struct dockerfile_line *line; /* maps offsets to the source; NULL: they only need base */
+    size_t base;                        /* offset of s in the line, or in the source */
     struct shell_script *out;
     struct shell_command now;
-    bool piped, chained; /* how the next command is tied to the one before */
-    bool skip_next;      /* the next word is a redirection's */
+    bool piped, chained; /* how the next command follows the one before */
+    bool skip_next;      /* the next word belongs to a redirection */
 };
 
 static size_t shell_source(const struct shell_reader *r, size_t off)
@@ -60,7 +60,7 @@ static bool shell_is_one_of(const char *s, const char *const *words)
     return false;
 }
 
-/* Options of a wrapper that take a word of their own. */
+/* Options of a wrapper that take an argument. */
 static bool shell_takes_word(const char *wrapper, const char *option)
 {
     static const char *const xargs[] = {"-a", "-n", "-P", "-I", "-L", "-d", "-s", NULL};
@@ -88,7 +88,7 @@ static size_t shell_find_program(const struct shell_command *c)
             continue;
         }
         if (wrapper && (STREQ(wrapper, "gosu") || STREQ(wrapper, "chroot"))) {
-            wrapper = NULL; /* its first word is a user or a folder */
+            wrapper = NULL; /* its first argument is a user or a folder */
             continue;
         }
         if (!shell_is_one_of(w, wrappers))
@@ -137,7 +137,7 @@ static void shell_add_word(struct shell_reader *r, char *owned, size_t start, si
         (struct shell_word){owned, shell_source(r, start), shell_source(r, end - 1) + 1};
 }
 
-/* Behind $( … ) or ` … ` or ${ … } at pos, brackets counted. */
+/* The offset after $( … ), ` … ` or ${ … } at pos; nested brackets are counted. */
 static size_t shell_skip_substitution(const struct shell_reader *r, size_t pos)
 {
     size_t depth = 0;
@@ -168,7 +168,7 @@ static size_t shell_copy_to(struct shell_reader *r, struct buf *b, size_t to)
     return to;
 }
 
-/* The quoted part at pos, without its quotes. */
+/* Reads the quoted text at pos, without its quotes. */
 static void shell_read_quoted(struct shell_reader *r, struct buf *b)
 {
     char quote = r->s[r->pos++];
@@ -214,7 +214,7 @@ static void shell_read_word(struct shell_reader *r)
     shell_add_word(r, buf_steal(&b), start, r->pos);
 }
 
-/* > file, 2>&1, << EOF: what follows is no word of the command. A number before belongs to it. */
+/* > file, 2>&1, << EOF: the next word, and a number right before, belong to the redirection. */
 static void shell_read_redirection(struct shell_reader *r)
 {
     struct shell_command *c = &r->now;
@@ -296,7 +296,7 @@ static void shell_read_exec_form(const struct dockerfile_instruction *run, struc
     shell_end_command(&r, false);
 }
 
-/* A heredoc is a script when nothing but its mark stands in the command line, or a shell. */
+/* A heredoc is a script if the command line has only its mark, or a shell. */
 static bool shell_runs_heredocs(const struct shell_script *s)
 {
     const char *name = s->n ? shell_name(&s->commands[0]) : "";
@@ -319,7 +319,7 @@ void shell_read(const struct dockerfile_instruction *run, struct shell_script *r
     word_trim(run->line.text, &start, &end);
     r.s = run->words[0].text;
     r.len = strlen(r.s);
-    r.base = end - r.len; /* the command is the end of the line */
+    r.base = end - r.len; /* the command ends with the line */
     shell_read_script(&r);
     for (size_t i = 0; i < run->n_heredocs && shell_runs_heredocs(ret); i++) {
         const struct dockerfile_heredoc *h = &run->heredocs[i];

@@ -1,6 +1,6 @@
 /*
- * A shell script as a linter sees it: simple commands in a row, with their words, quotes removed,
- * and the place of each word. No expansion and no meaning: `if`, `for` and subshells only separate
+ * Splits a shell script into simple commands, with their words (quotes removed) and the position of
+ * each word. It expands nothing and interprets nothing: `if`, `for` and subshells only separate
  * commands.
  */
 #pragma once
@@ -20,10 +20,10 @@ struct shell_word {
 struct shell_command {
     struct shell_word *words; /* owned; assignments and wrappers (sudo, env, xargs …) included */
     size_t n;
-    size_t first;   /* the program's name: behind assignments and wrappers; n when there is none */
-    bool from_pipe; /* reads what the command before it writes */
+    size_t first;   /* index of the program's name, after assignments and wrappers; n: no program */
+    bool from_pipe; /* reads the output of the command before it */
     bool to_pipe;
-    bool chained; /* with && or ; to the one before, so that it can be taken out */
+    bool chained; /* follows && or ;, so that it can be removed */
 };
 
 struct shell_script {
@@ -31,16 +31,16 @@ struct shell_script {
     size_t n;
 };
 
-/* The commands of a RUN: its command line, its heredocs where they are scripts, its exec form. */
+/* Reads the commands of a RUN: its command line, heredocs that are scripts, or its exec form. */
 void shell_read(const struct dockerfile_instruction *run, struct shell_script *ret);
 void shell_script_done(struct shell_script *s);
 
-/* The program's name without its folder; "" when there is none. */
+/* The program's name without its folder; "": no program. */
 const char *shell_name(const struct shell_command *c);
-/* The i-th argument behind the name, or NULL. */
+/* The i-th argument after the name, or NULL. */
 const struct shell_word *shell_arg(const struct shell_command *c, size_t i);
-/* The argument that is this flag, as --x or --x=…; NULL when it is absent. */
+/* The argument with this flag, as --x or --x=…; NULL: absent. */
 const struct shell_word *shell_flag(const struct shell_command *c, const char *flag);
-/* An assignment before the name (K=V): its value. */
+/* The value of an assignment before the name (K=V), or NULL. */
 const char *shell_assigned(const struct shell_command *c, const char *name,
                            const struct shell_word **ret_word);

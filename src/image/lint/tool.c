@@ -45,7 +45,7 @@ bool tool_has_word(const char *words, const char *word)
     return false;
 }
 
-/* How many words the program takes: python -m pip is three. */
+/* The number of words of the program: `python -m pip` has three. */
 static size_t tool_name_length(const struct shell_command *c)
 {
     const char *name = shell_name(c);
@@ -73,7 +73,7 @@ static bool tool_is_program(const struct lint_tool *t, const char *program)
            (STREQ(t->name, "pip") && !strncmp(program, "pip3.", 5));
 }
 
-/* The first argument that is no option. */
+/* The first argument that is not an option. */
 static const char *tool_subcommand(const struct shell_command *c)
 {
     const struct shell_word *w;
@@ -144,7 +144,7 @@ char *tool_folder(const struct lint_tool *t, const struct dockerfile_config *at)
     return tool_resolve(t->folders, strcspn(t->folders, " "), at);
 }
 
-static bool tool_lies_in(const char *path, const char *folder)
+static bool tool_is_below(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
 
@@ -155,11 +155,11 @@ static bool tool_lies_in(const char *path, const char *folder)
 
 bool tool_paths_meet(const char *a, const char *b)
 {
-    return tool_lies_in(a, b) || tool_lies_in(b, a);
+    return tool_is_below(a, b) || tool_is_below(b, a);
 }
 
-/* The folder that a variable names, on the command or in the stage. */
-static const char *tool_told_folder(const struct dockerfile_config *at,
+/* The value of a variable, set on the command or in the stage. */
+static const char *tool_variable_of(const struct dockerfile_config *at,
                                     const struct shell_command *c, const char *variable)
 {
     const struct shell_word *w = NULL;
@@ -180,7 +180,7 @@ bool tool_uses(const struct lint_tool *t, const struct dockerfile_config *at,
     while (*p) {
         size_t n = strcspn(p, " ");
         _cleanup_free_ char *name = xstrndup(p, n);
-        const char *folder = tool_told_folder(at, c, name);
+        const char *folder = tool_variable_of(at, c, name);
 
         if (folder && (tool_paths_meet(target, folder) || !strchr(t->variable, ' ')))
             return tool_paths_meet(target, folder);

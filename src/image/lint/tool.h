@@ -1,6 +1,6 @@
 /*
- * Package managers: how each is told to install, where it keeps what it has downloaded, and how it
- * is told not to. One table, for all rules.
+ * Package managers: their install commands, the folders of their caches, and the options that
+ * switch a cache off. One table for all rules.
  */
 #pragma once
 
@@ -12,26 +12,26 @@
 struct lint_tool {
     const char *name;
     const char *programs;     /* words separated by blanks */
-    const char *installs;     /* subcommands that download; "" stands for none at all (yarn) */
-    const char *folders;      /* where it caches; ~ is the user's home */
-    const char *variable;     /* says another folder; or NULL */
-    const char *option;       /* likewise, on the command line; or NULL */
+    const char *installs;     /* subcommands that download */
+    const char *folders;      /* its cache folders; ~ is the user's home */
+    const char *variable;     /* variable with another cache folder, or NULL */
+    const char *option;       /* option with another cache folder, or NULL */
     const char *off;          /* options that switch the cache off */
-    const char *off_variable; /* likewise, or NULL */
-    const char *clean;        /* subcommands that empty it, separated by '|' */
+    const char *off_variable; /* variable that switches it off, or NULL */
+    const char *clean;        /* subcommands that empty the cache, separated by '|' */
 };
 
-/* The tool that a command is, and whether it installs something; NULL when it is none. */
+/* The tool of a command, and whether the command installs packages; NULL: not a known tool. */
 const struct lint_tool *tool_of(const struct shell_command *c, bool *ret_installs);
-/* The i-th argument behind the program, where `python -m pip` and `uv pip` are programs. */
+/* The i-th argument after the program; `python -m pip` counts as the program. */
 const struct shell_word *tool_arg(const struct shell_command *c, size_t i);
 /* Whether the command empties the tool's cache. */
 bool tool_cleans(const struct lint_tool *t, const struct shell_command *c);
-/* Whether a mount at `target` holds, or is part of, the tool's cache under this configuration. */
+/* Whether a mount at `target` contains the tool's cache, or is a part of it. */
 bool tool_uses(const struct lint_tool *t, const struct dockerfile_config *at,
                const struct shell_command *c, const char *target);
-/* The first of its folders, ~ replaced; owned by the caller. */
+/* The first cache folder, with ~ replaced; new. */
 char *tool_folder(const struct lint_tool *t, const struct dockerfile_config *at);
 bool tool_has_word(const char *words, const char *word); /* in a list separated by blanks */
-/* One path is the other or lies in it. */
+/* Whether one path is the other, or is below it. */
 bool tool_paths_meet(const char *a, const char *b);

@@ -87,8 +87,8 @@ void oci_manifest_done(struct oci_manifest *m);
 /* The field of a configuration that names IMAGES_HOST_LAYER, for an image built on `host`. */
 #define IMAGE_CONFIG_BASE "ripcord.base"
 
-/* *ret is the record for the store (image/store/images.h): layers, base, architecture, created, env,
- * user, workdir, entrypoint, cmd. The importer adds the other fields. */
+/* *ret is the record for the store (image/store/images.h): layers, base, architecture, created,
+ * env, user, workdir, entrypoint, cmd. The importer adds the other fields. */
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err);
 /* IMAGES_ARCHITECTURE. */
 const char *image_config_architecture(void);

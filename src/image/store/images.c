@@ -126,11 +126,6 @@ static int images_write_refs(struct images *s, const json_t *refs, struct err *e
     return images_sync_folder(s->dir, ".", err);
 }
 
-static bool images_is_text(const json_t *value, const char *text)
-{
-    return json_is_string(value) && STREQ(json_string_value(value), text);
-}
-
 /* Several processes can add images at once, with the store's lock shared. refs.lock guards the file
  * of names alone. id NULL: removes the name. 1: changed or already so; 0: no such name. */
 static int images_change_ref(struct images *s, const char *name, const char *id, struct err *err)
@@ -138,6 +133,7 @@ static int images_change_ref(struct images *s, const char *name, const char *id,
     _cleanup_close_ int lock = -1;
     _cleanup_json_ json_t *refs = NULL;
     _cleanup_free_ char *ref = NULL;
+    const json_t *now;
     int r;
 
     r = reference_parse(name, &ref, err);
@@ -149,9 +145,10 @@ static int images_change_ref(struct images *s, const char *name, const char *id,
     r = images_refs(s, &refs, err);
     if (r < 0)
         return r;
-    if (!id && !json_object_get(refs, ref))
+    now = json_object_get(refs, ref);
+    if (!id && !now)
         return 0;
-    if (id && images_is_text(json_object_get(refs, ref), id))
+    if (id && json_is_string(now) && STREQ(json_string_value(now), id))
         return 1;
     if (id)
         json_object_set_new(refs, ref, json_string(id));

@@ -67,8 +67,8 @@ int images_tag(struct images *s, const char *name, const char *id, struct err *e
 int images_untag(struct images *s, const char *name, struct err *err);
 /* All names: {name: id}. */
 int images_refs(const struct images *s, json_t **ret, struct err *err);
-/* The name in `refs` for `name`: the same name, or the same below "localhost/", which Podman adds to
- * names without a registry. New, or NULL. */
+/* The name in `refs` for `name`: the same name, or the same below "localhost/", which Podman
+ * adds to names without a registry. New, or NULL. */
 char *images_ref(const json_t *refs, const char *name);
 
 /* ---- images, layers, blobs ---- */
@@ -109,8 +109,8 @@ int images_settle(struct images *s, const json_t *layers, struct err *err);
 char **images_stack(char *const *layers);
 uint64_t images_layer_bytes(const struct images *s, const char *digest);
 
-/* {"images": […], "bytes": …}: each image with its names and sizes. A layer of several images counts
- * once in "bytes" of the list, and in no image's "own_bytes". */
+/* {"images": […], "bytes": …}: each image with its names and sizes. A layer of several images
+ * counts once in "bytes" of the list, and in no image's "own_bytes". */
 int images_list(const struct images *s, json_t **ret, struct err *err);
 
 /* The build history of an image of that list, oldest first: [{"created_by": TEXT, "created": TIME,
