@@ -1,7 +1,7 @@
 /*
  * `guest copy-in` and `guest copy-out`: a tree as a tar stream in frames, by the rules of
- * lib/base/tree.h, as the sandbox's user. Blocking. What is read may be hostile, so that nothing is
- * left to this process but what the work needs (lib/os/confine.h).
+ * lib/base/tree.h, as the sandbox's user, with blocking I/O. The input may be hostile, so this
+ * process keeps only the system calls that the work needs (lib/os/confine.h).
  */
 #include <errno.h>
 #include <string.h>
@@ -15,10 +15,10 @@
 
 struct guest_copy {
     struct guest_conn conn;
-    struct guest_frame frame; /* in: what is being read */
+    struct guest_frame frame; /* in: the frame that is being read */
     uint32_t at;
     bool ended;
-    struct buf gathered; /* out: headers and small files make large frames */
+    struct buf gathered; /* out: headers and small files are gathered into large frames */
 };
 
 static ssize_t guest_copy_read_frames(void *arg, void *data, size_t len)

@@ -103,7 +103,7 @@ void guest_conn_flush(struct guest_conn *l)
     }
 }
 
-/* An engine (Podman) that sees a process end may drop what it has not passed on yet. */
+/* Podman may drop bytes that it has not forwarded when it sees the process end. */
 void guest_conn_part(const struct guest_conn *l)
 {
     struct deadline by = deadline_in(GUEST_CONN_PART_SEC * USEC_PER_SEC);

@@ -1,5 +1,5 @@
 /*
- * `guest reap`: see proc-tree.h.
+ * `guest reap`: kills processes that have lost their guest (proc-tree.h).
  */
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /*
- * A child goes in and does not come back: with a rootless engine it has to enter the container's
- * user namespace first, which is a way of one direction. It runs no program and reads nothing of
- * the container; the socket is all that it sends.
+ * A child enters the namespaces and never returns: with a rootless engine it must enter the
+ * container's user namespace first, and a process cannot leave a user namespace. The child runs no
+ * program and reads no file of the container; it only sends the socket.
  */
 #include "supervisor/relay/packages-listener.h"
 

@@ -1,8 +1,8 @@
 /*
- * The container's end is the sandbox's: one thread sits in the engine's `wait` for as long as the
- * relay lives, and tells the loop. When the engine goes away it looks for the container again, ever
- * more slowly and not for ever: an engine that comes back with the container still running
- * (live-restore, or Podman, which is not a daemon) leaves the sandbox as it was.
+ * The container's end is the sandbox's end. One thread waits in the engine's `wait` call while the
+ * relay lives, and notifies the loop. If the engine disappears, the thread looks for the container
+ * again, with growing pauses and for a limited time. If the engine returns with the container still
+ * running (live-restore, or Podman, which has no daemon), the sandbox continues unchanged.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -78,8 +78,8 @@ static void watch_rest(struct relay_watcher *w)
     w->pause_ms = MIN(w->pause_ms * 2, PAUSE_MAX_MS);
 }
 
-/* Until the container has ended or is not there: 0. An error: the engine broke off, which is no
- * end. */
+/* Waits until the container has ended or does not exist: 0. An error means that the engine closed
+ * the connection, which does not mean that the container ended. */
 static int watch_wait_for_end(const struct relay_watcher *w, struct err *err)
 {
     _cleanup_free_ char *path =
@@ -96,7 +96,7 @@ static int watch_wait_for_end(const struct relay_watcher *w, struct err *err)
     return r < 0 && r != -ERR_NOT_FOUND ? -1 : 0;
 }
 
-/* The engine does not answer. False: for too long. */
+/* The engine does not answer. False: for too long, give up. */
 static bool watch_still_hopes(struct relay_watcher *w, struct err *err)
 {
     if (!w->lost) {
@@ -110,8 +110,8 @@ static bool watch_still_hopes(struct relay_watcher *w, struct err *err)
     return false;
 }
 
-/* A wait that breaks is a lost engine, even one that is back before it can be asked again. An
- * engine that says `running` and will not wait must not be asked again and again at full speed. */
+/* A broken wait means a lost engine, even if the engine is back before we can ask. An engine that
+ * reports `running` and refuses to wait must not be asked in a tight loop. */
 static bool watch_sit(struct relay_watcher *w)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -132,7 +132,8 @@ static void watch_found(struct relay_watcher *w)
     w->lost = false;
 }
 
-/* Asks before each wait: what has ended by then is not waited for. False: that was all. */
+/* Inspects the container before each wait, because it may have ended already. False: it has ended.
+ */
 static bool watch_look(struct relay_watcher *w)
 {
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);

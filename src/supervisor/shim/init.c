@@ -46,7 +46,8 @@ static int shim_init_get_layers(const struct init_args *a, struct layers *layers
     return layers_open(layers, a->plan, -1, err);
 }
 
-/* The steps that need neither ids nor files, while the shim writes the maps and opens the layers. */
+/* The steps that need neither ids nor files, while the shim writes the maps and opens the layers.
+ */
 static int shim_init_prepare(const struct init_args *a, struct err *err)
 {
     int r;
