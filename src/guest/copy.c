@@ -44,8 +44,8 @@ static ssize_t guest_copy_read_frames(void *arg, void *data, size_t len)
 static int guest_copy_flush_gathered(struct guest_copy *c)
 {
     if (c->gathered.len)
-        guest_conn_say(&c->conn, guest_put(&c->conn.out, GUEST_STDOUT, buf_data(&c->gathered),
-                                           c->gathered.len));
+        guest_conn_queued(&c->conn, guest_put(&c->conn.out, GUEST_STDOUT, buf_data(&c->gathered),
+                                              c->gathered.len));
     buf_clear(&c->gathered);
     guest_conn_flush(&c->conn);
     return c->conn.gone ? -EPIPE : 0;
@@ -96,7 +96,7 @@ static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const ch
     struct guest_done done;
     int r;
 
-    guest_conn_say(&c.conn, guest_put_hello(&c.conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&c.conn, guest_put_hello(&c.conn.out, (uint32_t)getpid()));
     guest_conn_flush(&c.conn);
     if (!argv[0] || argv[0][0] != '/')
         r = err_set(&err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
@@ -105,8 +105,8 @@ static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const ch
     if (r >= 0)
         r = work(&c, argv[0], &stats, &err);
     done = (struct guest_done){stats.entries, stats.bytes, stats.skipped};
-    guest_conn_say(&c.conn, r < 0 ? guest_put_failed(&c.conn.out, &err)
-                                  : guest_put_done(&c.conn.out, &done));
+    guest_conn_queued(&c.conn, r < 0 ? guest_put_failed(&c.conn.out, &err)
+                                     : guest_put_done(&c.conn.out, &done));
     guest_conn_flush(&c.conn);
     buf_done(&c.gathered);
     guest_conn_done(&c.conn);

@@ -76,7 +76,7 @@ static void guest_dial_read_service(struct dial *d)
         return;
     d->broken = n < 0;
     d->out_eof = true;
-    guest_conn_say(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
+    guest_conn_queued(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
 }
 
 /* Sockets without wanted events are not polled, because a hang-up would wake us for ever. A hang-up
@@ -108,13 +108,13 @@ static void guest_dial_serve(struct dial *d)
 {
     const struct guest_done done = {0};
 
-    guest_conn_say(&d->conn, guest_put_u32(&d->conn.out, GUEST_STARTED, 0));
+    guest_conn_queued(&d->conn, guest_put_u32(&d->conn.out, GUEST_STARTED, 0));
     guest_conn_flush(&d->conn);
     while (!d->conn.gone && !d->broken && !(d->shut && d->out_eof))
         guest_dial_turn(d);
     if (!d->out_eof)
-        guest_conn_say(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
-    guest_conn_say(&d->conn, guest_put_done(&d->conn.out, &done));
+        guest_conn_queued(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
+    guest_conn_queued(&d->conn, guest_put_done(&d->conn.out, &done));
 }
 
 static int guest_dial_connect(struct dial *d, const char *text, struct err *err)
@@ -142,9 +142,9 @@ int guest_dial(char **argv, struct err *err)
     r = guest_conn_open_async(&d.conn, err);
     if (r < 0)
         return r;
-    guest_conn_say(&d.conn, guest_put_hello(&d.conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&d.conn, guest_put_hello(&d.conn.out, (uint32_t)getpid()));
     if (guest_dial_connect(&d, argv[0], &why) < 0)
-        guest_conn_say(&d.conn, guest_put_failed(&d.conn.out, &why));
+        guest_conn_queued(&d.conn, guest_put_failed(&d.conn.out, &why));
     else
         guest_dial_serve(&d);
     /* Blocking, so that a slow reader gets the last frames too. */

@@ -1,11 +1,11 @@
 /*
- * `guest exec`: one command, its streams, its end. One poll loop; the order of things is
+ * `guest exec`: one command, its streams and its end, in one poll loop. The steps: SPEC… and RUN
+ * arrive; the guest forks; the status pipe reports that the command runs; streams flow; the main
+ * process is reaped; both pipes are drained, or the grace for daemonised children is over; EXIT is
+ * sent.
  *
- *   SPEC… RUN -> fork -> the status pipe says that it runs -> streams flow -> the main process has
- *   been waited for -> both pipes drained, or the grace for daemonised children over -> EXIT.
- *
- * Then the guest stays as long as it has children or a pipe of theirs is open, as the shim does on
- * the native engine: they keep their parent, and what they write is read and forgotten.
+ * Then the guest stays as long as it has children or one of their pipes is open, as the shim does
+ * on the native engine. The children keep their parent, and their output is read and dropped.
  */
 #include <errno.h>
 #include <poll.h>
@@ -126,7 +126,7 @@ static void guest_exec_drop_secrets(struct guest_exec *x)
 static void guest_exec_send_failed(struct guest_exec *x, const struct err *why)
 {
     guest_exec_drop_secrets(x);
-    guest_conn_say(&x->conn, guest_put_failed(&x->conn.out, why));
+    guest_conn_queued(&x->conn, guest_put_failed(&x->conn.out, why));
     x->state = STATE_REPORTED;
 }
 
@@ -179,7 +179,7 @@ static void guest_exec_taken(struct guest_exec *x, size_t n)
 static void guest_exec_acknowledge(struct guest_exec *x)
 {
     if (x->to_ack && guest_conn_has_room(&x->conn) && x->state != STATE_REPORTED) {
-        guest_conn_say(&x->conn, guest_put_u32(&x->conn.out, GUEST_STDIN_ACK, x->to_ack));
+        guest_conn_queued(&x->conn, guest_put_u32(&x->conn.out, GUEST_STDIN_ACK, x->to_ack));
         x->to_ack = 0;
     }
 }
@@ -188,7 +188,7 @@ static void guest_exec_acknowledge(struct guest_exec *x)
 static void guest_exec_close_stdin(struct guest_exec *x, bool by_command)
 {
     if (x->child.in >= 0 && by_command)
-        guest_conn_say(&x->conn, guest_put(&x->conn.out, GUEST_STDIN_CLOSED, NULL, 0));
+        guest_conn_queued(&x->conn, guest_put(&x->conn.out, GUEST_STDIN_CLOSED, NULL, 0));
     x->child.in = fd_close(x->child.in);
     guest_exec_taken(x, x->pending.len);
 }
@@ -223,7 +223,7 @@ static void guest_exec_resolve_start(struct guest_exec *x)
         return;
     }
     x->state = STATE_RUNNING;
-    guest_conn_say(&x->conn, guest_put_u32(&x->conn.out, GUEST_STARTED, (uint32_t)x->child.pid));
+    guest_conn_queued(&x->conn, guest_put_u32(&x->conn.out, GUEST_STARTED, (uint32_t)x->child.pid));
     guest_exec_feed_stdin(x); /* input that has arrived meanwhile, or its end */
 }
 
@@ -359,7 +359,7 @@ static uint64_t guest_exec_timeval_usec(const struct timeval *tv)
     return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
 }
 
-static void guest_exec_tell_exit(struct guest_exec *x)
+static void guest_exec_send_exit(struct guest_exec *x)
 {
     struct guest_counters now;
     struct rusage ru = {0};
@@ -385,7 +385,7 @@ static void guest_exec_tell_exit(struct guest_exec *x)
         .pids_denied_before = x->before.pids_denied,
         .pids_denied = now.pids_denied,
     };
-    guest_conn_say(&x->conn, guest_put_exit(&x->conn.out, &e));
+    guest_conn_queued(&x->conn, guest_put_exit(&x->conn.out, &e));
     x->state = STATE_REPORTED;
 }
 
@@ -404,7 +404,7 @@ static void guest_exec_advance(struct guest_exec *x)
     if (guest_exec_drained(x) ||
         (deadline_passed(&x->drain_by) && !guest_exec_owes(&x->streams[0]) &&
          !guest_exec_owes(&x->streams[1])))
-        guest_exec_tell_exit(x);
+        guest_exec_send_exit(x);
 }
 
 /* ---- the loop ---- */
@@ -540,7 +540,7 @@ int guest_exec(char **argv _unused_, struct err *err)
     r = guest_exec_watch_children(&x, err);
     if (r < 0)
         return r;
-    guest_conn_say(&x.conn, guest_put_hello(&x.conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&x.conn, guest_put_hello(&x.conn.out, (uint32_t)getpid()));
     guest_conn_flush(&x.conn);
     while (!x.conn.gone && !(x.state == STATE_REPORTED && !x.conn.out.len))
         guest_exec_turn(&x);

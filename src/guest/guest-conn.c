@@ -68,7 +68,7 @@ int guest_conn_wait(struct guest_conn *l, struct guest_frame *ret, struct err *e
     return r;
 }
 
-void guest_conn_say(struct guest_conn *l, int put_result)
+void guest_conn_queued(struct guest_conn *l, int put_result)
 {
     if (put_result < 0)
         l->gone = true;

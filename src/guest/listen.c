@@ -54,7 +54,7 @@ static void guest_listen_take_connection(struct guest_listener *l)
     /* The last bytes of a request or an answer must not wait for more. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     id = guest_mux_add(&l->mux, xnew0(struct guest_channel), fd);
-    guest_conn_say(&l->conn, guest_put_u32(&l->conn.out, GUEST_CALL_OPEN, id));
+    guest_conn_queued(&l->conn, guest_put_u32(&l->conn.out, GUEST_CALL_OPEN, id));
 }
 
 /* ---- frames from the relay ---- */
@@ -132,7 +132,7 @@ static void guest_listen_turn(struct guest_listener *l)
 
 static void guest_listen_serve(struct guest_listener *l)
 {
-    guest_conn_say(&l->conn, guest_put_u32(&l->conn.out, GUEST_STARTED, 0));
+    guest_conn_queued(&l->conn, guest_put_u32(&l->conn.out, GUEST_STARTED, 0));
     guest_conn_flush(&l->conn);
     while (!l->conn.gone)
         guest_listen_turn(l);
@@ -151,14 +151,14 @@ int guest_listen(char **argv, struct err *err)
     if (r < 0)
         return r;
     l.mux.out = &l.conn.out;
-    guest_conn_say(&l.conn, guest_put_hello(&l.conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&l.conn, guest_put_hello(&l.conn.out, (uint32_t)getpid()));
     r = parse_u32(argv[0] ? argv[0] : "", 1, UINT16_MAX, &port, &why);
     if (r >= 0)
         r = listen_inside((uint16_t)port, &l.sock, &why);
     if (r >= 0) {
         guest_listen_serve(&l);
     } else {
-        guest_conn_say(&l.conn, guest_put_failed(&l.conn.out, &why));
+        guest_conn_queued(&l.conn, guest_put_failed(&l.conn.out, &why));
         guest_conn_flush(&l.conn);
         guest_conn_part(&l.conn);
     }

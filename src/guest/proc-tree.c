@@ -91,7 +91,7 @@ static int proc_tree_by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void proc_tree_look(DIR *dir, struct procs *p)
+static void proc_tree_scan(DIR *dir, struct procs *p)
 {
     struct proc one;
 
@@ -196,7 +196,7 @@ bool proc_tree_kill_own(void)
     if (!dir)
         return false;
     for (int i = 0; i < STOP_LOOKS && running; i++) {
-        proc_tree_look(dir, &p);
+        proc_tree_scan(dir, &p);
         proc_tree_choose_below(&p, getpid());
         running = proc_tree_signal_chosen(dirfd(dir), &p, SIGSTOP);
     }
@@ -260,7 +260,7 @@ int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *
     if (!proc_tree_init_is_ours())
         return err_set(err, ERR_DENIED, "pid 1 is not ripcord-guest; no process was killed");
     for (int i = 0; i < LOST_LOOKS; i++) {
-        proc_tree_look(dir, &p);
+        proc_tree_scan(dir, &p);
         proc_tree_choose_lost(&p, guests, n);
         if (proc_tree_signal_chosen(dirfd(dir), &p, SIGSTOP) && i % STOP_LOOKS != STOP_LOOKS - 1)
             continue;

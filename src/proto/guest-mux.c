@@ -20,7 +20,7 @@ _Static_assert(GUEST_ANSWER_ACK - GUEST_ANSWER_DATA == KIND_ACK &&
 
 /* ---- sending ---- */
 
-static enum guest_type guest_mux_say(const struct guest_mux *s, enum kind kind)
+static enum guest_type guest_mux_type(const struct guest_mux *s, enum kind kind)
 {
     return (enum guest_type)((s->side == GUEST_SIDE_RELAY ? GUEST_ANSWER_DATA : GUEST_CALL_DATA) +
                              (int)kind);
@@ -34,7 +34,7 @@ static void guest_mux_said(struct guest_mux *s, int put_result)
 
 void guest_mux_refuse(struct guest_mux *s, uint32_t id)
 {
-    guest_mux_said(s, guest_put_u32(s->out, guest_mux_say(s, KIND_CLOSE), id));
+    guest_mux_said(s, guest_put_u32(s->out, guest_mux_type(s, KIND_CLOSE), id));
 }
 
 void guest_channel_break(struct guest_mux *s, struct guest_channel *c)
@@ -105,11 +105,11 @@ void guest_channel_read(struct guest_mux *s, struct guest_channel *c)
         return;
     n = recv(c->fd, p + GUEST_DATA_HEAD, want, MSG_DONTWAIT);
     if (n > 0) {
-        guest_put_data_head(p, guest_mux_say(s, KIND_DATA), c->id, (uint32_t)n);
+        guest_put_data_head(p, guest_mux_type(s, KIND_DATA), c->id, (uint32_t)n);
         buf_commit(s->out, GUEST_DATA_HEAD + (size_t)n);
         c->credit -= (uint32_t)n;
     } else if (n == 0) {
-        guest_mux_said(s, guest_put_u32(s->out, guest_mux_say(s, KIND_EOF), c->id));
+        guest_mux_said(s, guest_put_u32(s->out, guest_mux_type(s, KIND_EOF), c->id));
         c->out_eof = true;
         guest_mux_end_if_done(c);
     } else if (errno != EAGAIN && errno != EINTR) {
@@ -121,7 +121,7 @@ static void guest_mux_acknowledge(struct guest_mux *s, struct guest_channel *c)
 {
     if (c->owed < ACK_FROM || c->in_eof)
         return;
-    guest_mux_said(s, guest_put_ack(s->out, guest_mux_say(s, KIND_ACK), c->id, c->owed));
+    guest_mux_said(s, guest_put_ack(s->out, guest_mux_type(s, KIND_ACK), c->id, c->owed));
     c->owed = 0;
 }
 

@@ -49,7 +49,7 @@ void guest_stream_init(struct guest_stream *l, struct relay *r, const struct gue
 
 /* ---- closing ---- */
 
-static void guest_stream_unlink_line(struct guest_stream *l)
+static void guest_stream_unlink(struct guest_stream *l)
 {
     struct guest_stream **at = &l->relay->guest_streams;
 
@@ -63,7 +63,7 @@ void guest_stream_close(struct guest_stream *l)
     if (l->state == GUEST_STREAM_CLOSED)
         return;
     l->state = GUEST_STREAM_CLOSED;
-    guest_stream_unlink_line(l);
+    guest_stream_unlink(l);
     source_close(&l->relay->sup, &l->src);
     buf_done(&l->in);
     buf_done(&l->out);
@@ -234,7 +234,7 @@ static void guest_stream_receive(struct guest_stream *l)
     }
 }
 
-static void guest_stream_on_line(struct loop_source *src, uint32_t events)
+static void guest_stream_on_ready(struct loop_source *src, uint32_t events)
 {
     struct guest_stream *l = container_of(src, struct guest_stream, src);
 
@@ -311,7 +311,8 @@ static void guest_stream_connected(struct guest_stream *l, struct opening *o)
     l->exec_id = TAKE_PTR(o->opened.exec_id);
     l->greet_by = time_mono() + RELAY_GREET_TIMEOUT;
     fd_set_nonblock(o->opened.stream.fd, true);
-    if (source_add(&r->sup, &l->src, o->opened.stream.fd, EPOLLIN, guest_stream_on_line, err) < 0) {
+    if (source_add(&r->sup, &l->src, o->opened.stream.fd, EPOLLIN, guest_stream_on_ready, err) <
+        0) {
         guest_stream_end(l, err);
         return;
     }

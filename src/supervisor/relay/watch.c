@@ -61,7 +61,7 @@ static void watch_on_notice(struct relay_work *w)
 
 /* ---- on the thread ---- */
 
-static void watch_tell(struct relay_watcher *w, enum news news, struct err *err)
+static void watch_notify(struct relay_watcher *w, enum news news, struct err *err)
 {
     struct notice *n = xnew0(struct notice);
 
@@ -101,12 +101,12 @@ static bool watch_still_hopes(struct relay_watcher *w, struct err *err)
 {
     if (!w->lost) {
         w->lost_at = time_mono();
-        watch_tell(w, NEWS_LOST, err);
+        watch_notify(w, NEWS_LOST, err);
     }
     w->lost = true;
     if (time_mono() - w->lost_at < GIVE_UP_AFTER)
         return true;
-    watch_tell(w, NEWS_GIVEN_UP, err);
+    watch_notify(w, NEWS_GIVEN_UP, err);
     return false;
 }
 
@@ -128,13 +128,13 @@ static bool watch_sit(struct relay_watcher *w)
 static void watch_found(struct relay_watcher *w)
 {
     if (w->lost)
-        watch_tell(w, NEWS_BACK, NULL);
+        watch_notify(w, NEWS_BACK, NULL);
     w->lost = false;
 }
 
 /* Inspects the container before each wait, because it may have ended already. False: it has ended.
  */
-static bool watch_look(struct relay_watcher *w)
+static bool watch_check(struct relay_watcher *w)
 {
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
     _cleanup_err_ struct err err = ERR_INIT;
@@ -145,7 +145,7 @@ static bool watch_look(struct relay_watcher *w)
         return watch_still_hopes(w, &err);
     }
     if (container.life == LIFE_GONE) {
-        watch_tell(w, NEWS_GONE, NULL);
+        watch_notify(w, NEWS_GONE, NULL);
         return false;
     }
     watch_found(w);
@@ -156,7 +156,7 @@ static void *watch_thread_main(void *arg)
 {
     struct relay_watcher *w = arg;
 
-    while (watch_look(w))
+    while (watch_check(w))
         ;
     free(w);
     return NULL;

@@ -142,7 +142,7 @@ static void shim_init_report(int sock, const struct err *err, const int fds[stat
  * so that the first exec need not wait for it; until then no process inside can reach pid 1. If the
  * filter fails, pid 1 exits.
  */
-static void shim_init_confine_init(void)
+static void shim_init_confine(void)
 {
     static const int calls[] = {SYS_read, SYS_close, SYS_madvise,         SYS_munmap,
                                 SYS_brk,  SYS_exit,  SYS_restart_syscall, SYS_exit_group};
@@ -211,7 +211,7 @@ _noreturn_ void init_main(const struct init_args *args)
     shim_init_signal_ready(ready_pipe);
     shim_init_report(sock, &err, fds);
     if (GUARD("pid 1"))
-        shim_init_confine_init();
+        shim_init_confine();
     for (int i = 0; i < INIT_FDS; i++)
         fd_close(fds[i]);
     malloc_trim(0);
