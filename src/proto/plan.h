@@ -133,7 +133,7 @@ struct plan_mount {
     bool read_only;
     bool ours; /* a tree of our own making, with the ids of a sandbox on the disk; else its owner is
                   the agent inside */
-    uint64_t dev, ino; /* of the source when the daemon checked it; ino 0: not told */
+    uint64_t dev, ino; /* of the source when the daemon checked it; ino 0: not compared */
 };
 
 struct plan_cache {

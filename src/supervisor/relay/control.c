@@ -15,7 +15,7 @@ enum { STOP_TRIES = 10 };
 struct relay_control {
     struct relay_work work;
     struct relay_control *next;
-    struct supervisor_peer *peer; /* NULL: nobody waits */
+    struct supervisor_peer *peer; /* NULL: no peer waits */
     uint64_t seq;
     bool on;       /* freeze */
     json_t *stats; /* stats: the engine's answer */

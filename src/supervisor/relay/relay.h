@@ -172,7 +172,8 @@ struct relay_exec {
 void relay_exec_init(struct supervised_exec *base);
 void relay_exec_done(struct supervised_exec *base);
 int relay_exec_launch(struct supervised_exec *base, struct err *err);
-void relay_exec_attach(struct relay_exec *x, struct relay *r); /* all of it but the opening */
+void relay_exec_attach(struct relay_exec *x,
+                       struct relay *r); /* everything except guest_stream_open() */
 int relay_exec_signal(struct supervised_exec *base, int sig, struct err *err);
 void relay_exec_kill(struct supervised_exec *base);
 int relay_exec_terminal(struct supervised_exec *base);
@@ -184,8 +185,8 @@ void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec)
 void relay_exec_over(struct supervised_exec *base);
 uint64_t relay_execs_next(const struct relay *r);
 void relay_execs_expire(struct relay *r, uint64_t now);
-void relay_execs_thawed(struct relay *r); /* those that were killed meanwhile hear of it now */
-void relay_execs_gone(struct relay *r);   /* the container has: their streams must end soon */
+void relay_execs_thawed(struct relay *r); /* sends KILL to execs that were killed while frozen */
+void relay_execs_gone(struct relay *r);   /* the container is gone: their streams must end soon */
 void relay_execs_lose(struct relay *r, const struct err *why);
 
 /* ---- loss.c: a command whose guest is lost ---- */

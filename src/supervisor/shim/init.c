@@ -199,7 +199,7 @@ _noreturn_ void init_main(const struct init_args *args)
         signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     setsid();
-    umask(022); /* what is made for the sandbox is for all its users to read */
+    umask(022); /* all users inside may read the files that we make */
     layers_init(&layers, args->plan);
     r = shim_init_build(args, &layers, fds, &err);
     layers_done(&layers);
