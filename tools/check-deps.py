@@ -44,7 +44,7 @@ LAYERS = {
     "daemon/engine/native": ["lib/base", "lib/os", "lib/journal", "proto", "image/oci", "image/store",
                              "daemon/engine"],
     "daemon/engine/docker": ["lib/base", "lib/os", "lib/http/wire", "proto", "dockerapi", "image/dockerfile", "daemon/engine"],
-    "daemon/core": ["lib/base", "lib/loop", "lib/journal", "lib/store", "image/oci", "daemon/engine", "daemon/packages"],
+    "daemon/core": ["lib/base", "lib/loop", "lib/journal", "lib/store", "proto", "image/oci", "daemon/engine", "daemon/packages"],
     "daemon/api": ["lib/base", "lib/loop", "lib/http/server", "proto", "daemon/core", "daemon/packages"],
     "daemon/main": ["lib", "daemon"],
     "bin": ["cli", "daemon/main", "supervisor/shim", "supervisor/relay", "guest", "packages", "image/archive", "image/build",

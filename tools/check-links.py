@@ -20,6 +20,7 @@ from pathlib import Path
 
 WIDTH = 120
 MAN_BUILD = "man/meson.build"
+COMMANDS_BUILD = "src/cli/meson.build"  # its list of commands is the list of their pages
 
 # Each was the name of a document that readers of this repository do not have.
 OUTSIDE = re.compile(r"\bDESIGN(?:\.md)?\b|\bSECURITY(?:\.md|,? [A-H]\d+)\b|\bSTYLE\.md\b|\bstyle-anchors\b"
@@ -85,10 +86,9 @@ class Tree:
         if MAN_BUILD not in self.files:
             return set()
         text = self.text(MAN_BUILD)
-        names = set(re.findall(r"'([\w.-]+\.\d)'", text)) - {"ripcord.1"}
-        commands = re.search(r"foreach page : \[(.*?)\]", text, re.S)
-        for word in re.findall(r"'([\w-]*)'", commands.group(1) if commands else ""):
-            names.add(f"ripcord-{word}.1" if word else "ripcord.1")
+        names = set(re.findall(r"'([\w.-]+\.\d)'", text))
+        commands = re.search(r"^cli_commands = \[(.*?)\]", self.text(COMMANDS_BUILD), re.M | re.S)
+        names.update(f"ripcord-{word}.1" for word in re.findall(r"'([\w-]+)'", commands.group(1) if commands else ""))
         return {"{}({})".format(*name.rsplit(".", 1)) for name in names}
 
 
@@ -179,6 +179,8 @@ def is_found(tree, name, path):
     if "/" not in path:
         own = os.path.join(os.path.dirname(name), path)
         return own in tree.files if name.startswith("src/") else path in tree.basenames
+    if path.startswith("examples/"):
+        return path in tree.files
     return "src/" + path in tree.files or (name.startswith("test/") and "test/" + path in tree.files)
 
 
@@ -283,7 +285,8 @@ GOOD = {
     "test/unit/t.c": "/* Of lib/good.h, t.c, unit/t.c and src/lib/. */\n",
     "tools/check.py": "",
     "man/ripcord.yaml.5": ".BR ripcord-run (1)\ndocs/good.md\n",
-    MAN_BUILD: "install_man('ripcord.yaml.5')\nforeach page : ['', 'run']\n  name = page == '' ? 'ripcord.1' : 'ripcord-' + page + '.1'\n",
+    MAN_BUILD: "install_man('ripcord.yaml.5')\n  name = page == '' ? 'ripcord.1' : 'ripcord-' + page + '.1'\n",
+    COMMANDS_BUILD: "cli_commands = ['run',\n  'up']\n",
 }
 
 

@@ -66,14 +66,19 @@ for name in sys.argv[1:]:
 lint_layers() { tools/check-deps.py --self-test && tools/check-deps.py; }
 
 lint_paths() { tools/check-paths.py --self-test && tools/check-paths.py; }
+lint_names() { tools/check-names.py --self-test && tools/check-names.py; }
+lint_words() { tools/check-words.py --self-test && tools/check-words.py; }
+lint_links() { tools/check-links.py --self-test && tools/check-links.py; }
 
-# A file over 800 lines, or a tab in a source, is nearly always an accident.
+# A file over 800 lines, or a tab in a source, is nearly always an accident. clang-format leaves comments alone, so their
+# width is checked here; tables of data may be wider.
 lint_shape() {
     local f bad=0
     while read -r f; do
         [ "$(wc -l <"$f")" -le 800 ] || { echo "$f is over 800 lines" && bad=1; }
     done < <(files 'src/*.c' 'src/*.h' '*.py')
     ! files 'src/*.c' 'src/*.h' | xargs grep -nP '\t' || bad=1
+    ! files 'src/*.c' 'src/*.h' 'include/*.h' | xargs grep -nP '^(?=.{101})\s*(/\*|\*)' || bad=1
     return $bad
 }
 
@@ -87,6 +92,9 @@ lint_umask() {
 check clang-format lint_format
 check layers lint_layers
 check "paths by descriptor" lint_paths
+check names lint_names
+check words lint_words
+check links lint_links
 check "docs of security tests" tools/check-security.py
 check shape lint_shape
 check umask lint_umask

@@ -1,11 +1,11 @@
 /*
- * --ssh of `image build`: ssh agents of whoever asks, by their sockets.
+ * Option --ssh of `image build`: the ssh agents of the user, named by their sockets.
  */
 #pragma once
 
 #include "cli/options.h"
 #include "lib/base/err.h"
 
-/* "ID[=SOCKET]" of each becomes "ID=/PATH" in *ret, a strv; without a socket it is that of
- * SSH_AUTH_SOCK. Somebody has to listen there. */
+/* Turns each "ID[=SOCKET]" into "ID=/PATH" in *ret, a strv that the caller frees. The default
+ * socket is SSH_AUTH_SOCK. Fails when no agent listens on a socket. */
 int agents_from_args(const struct cli_args *a, char ***ret, struct err *err);

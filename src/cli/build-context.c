@@ -1,7 +1,8 @@
 /*
- * Walks with descriptors: each folder is opened below its parent with O_NOFOLLOW, so that a tree
- * that changes meanwhile can hide or show files but never lead elsewhere. What vanishes between the
- * look and the opening was never there; a file that shrinks while it is read ends the build.
+ * Walks the tree with descriptors: each folder is opened below its parent with O_NOFOLLOW. A tree
+ * that changes during the walk can hide or show files, but cannot lead the walk out of the context.
+ * A file that vanishes between stat and open is skipped. A file that shrinks while it is read is an
+ * error.
  */
 #include "cli/build-context.h"
 
@@ -26,24 +27,24 @@ enum { DEPTH_MAX = 256, CHUNK = 256 << 10, SMALL = 16 << 10, SMALL_ALL_MAX = 4 <
 
 struct build_context {
     int dir;
-    char *folder;     /* owned: as given */
-    char *label;      /* owned: the Dockerfile for people */
-    char *dockerfile; /* owned: its path in the context */
+    char *folder;     /* owned: the path as given */
+    char *label;      /* owned: name of the Dockerfile for messages */
+    char *dockerfile; /* owned: path of the Dockerfile in the archive */
     char *text;       /* owned */
     size_t len;
-    bool inside;           /* it is a file of the folder; else it is sent beside it */
-    struct stat st;        /* of that file */
+    bool inside;           /* the Dockerfile is in the folder; else it is sent as an extra entry */
+    struct stat st;        /* stat of the Dockerfile when it is inside */
     struct ignore *ignore; /* owned, or NULL */
 
-    /* While packing: */
+    /* State of packing: */
     struct tar_writer tar;
-    struct tar_entry entry; /* its path is the stack of names */
+    struct tar_entry entry; /* its path grows and shrinks during the walk */
     uint64_t entries;
     char *chunk;             /* owned */
-    bool digest_only;        /* files are left out, but for: */
-    const json_t *need;      /* digits as keys; borrowed, or NULL */
-    uint64_t sent;           /* bytes of small files, which are not worth it */
-    struct digests *digests; /* owned: of the last time, or NULL */
+    bool digest_only;        /* send digests instead of large files */
+    const json_t *need;      /* digits of files to send anyway, as keys; borrowed, or NULL */
+    uint64_t sent;           /* bytes of small files, which are sent whole */
+    struct digests *digests; /* owned: cached digests, or NULL */
 };
 
 /* ---- opening ---- */
@@ -92,17 +93,17 @@ static int build_context_open_folder(struct build_context *c, struct err *err)
     if (c->dir >= 0)
         return 0;
     if (errno == ENOTDIR && stat(c->folder, &st) == 0) {
-        err_set(err, ERR_INVALID, "the context '%s' is not a folder", c->folder);
-        return err_hint(err, "Name the folder, and the Dockerfile with -f.");
+        err_set(err, ERR_INVALID, "context '%s': not a folder", c->folder);
+        return err_hint(err, "Give the folder as CONTEXT and the Dockerfile with -f.");
     }
-    tree_err(err, errno, "open the context '%s'", c->folder);
+    tree_err(err, errno, "open context '%s'", c->folder);
     if (STREQ(c->folder, "-") || strstr(c->folder, "://"))
-        return err_hint(err, "The context is a folder of this machine; a Dockerfile on the "
-                             "standard input is '-f -'.");
+        return err_hint(err, "CONTEXT must be a folder on this machine. Use '-f -' to read the "
+                             "Dockerfile from standard input.");
     return -(int)(err ? err->code : ERR_SYSTEM);
 }
 
-/* The path of a file below the folder, or NULL when it lies elsewhere. */
+/* The path of a file relative to the folder, or NULL when it is outside. */
 static char *build_context_path_inside(const char *folder, const char *file)
 {
     _cleanup_free_ char *top = realpath(folder, NULL), *slash = xstrdup(file), *parent = NULL;
@@ -135,8 +136,8 @@ static int build_context_read_dockerfile(struct build_context *c, const char *fi
     r = file_read(AT_FDCWD, c->label, DOCKERFILE_SIZE_MAX, &c->text, &c->len, err);
     if (r < 0 && err && err->errnum == ENOENT) {
         err_done(err);
-        err_set(err, ERR_NOT_FOUND, "no Dockerfile '%s'", c->label);
-        return err_hint(err, "Name it with -f, or the folder that holds it.");
+        err_set(err, ERR_NOT_FOUND, "'%s': no such Dockerfile", c->label);
+        return err_hint(err, "Give its path with -f, or give the folder that contains it.");
     }
     if (r < 0)
         return r;
@@ -146,7 +147,7 @@ static int build_context_read_dockerfile(struct build_context *c, const char *fi
     return 0;
 }
 
-/* 1: there is one. */
+/* Returns 1 when the file exists, else 0. */
 static int build_context_read_ignore(struct build_context *c, int dir, const char *path,
                                      struct err *err)
 {
@@ -161,7 +162,7 @@ static int build_context_read_ignore(struct build_context *c, int dir, const cha
     return r < 0 ? err_wrap(err, "'%s'", path) : 1;
 }
 
-/* As Docker: the Dockerfile's own comes before the context's. */
+/* As in Docker, Dockerfile.dockerignore has precedence over the .dockerignore of the context. */
 static int build_context_find_ignore(struct build_context *c, struct err *err)
 {
     _cleanup_free_ char *own = xasprintf("%s.dockerignore", c->label);
@@ -179,10 +180,12 @@ int build_context_open(const char *folder, const char *file, struct build_contex
     c->dir = -1;
     c->folder = xstrdup(folder);
     r = build_context_open_folder(c, err);
-    if (r >= 0)
-        r = build_context_read_dockerfile(c, file, err);
-    if (r >= 0)
-        r = build_context_find_ignore(c, err);
+    if (r < 0)
+        return r;
+    r = build_context_read_dockerfile(c, file, err);
+    if (r < 0)
+        return r;
+    r = build_context_find_ignore(c, err);
     if (r < 0)
         return r;
     if (!c->inside) {
@@ -198,12 +201,12 @@ int build_context_open(const char *folder, const char *file, struct build_contex
 static int build_context_put_entry(struct build_context *c, struct err *err)
 {
     if (++c->entries > TAR_ENTRIES_MAX)
-        return err_set(err, ERR_LIMIT, "the context '%s' has over %d files", c->folder,
+        return err_set(err, ERR_LIMIT, "context '%s': more than %d files", c->folder,
                        TAR_ENTRIES_MAX);
     return tar_put(&c->tar, &c->entry, err);
 }
 
-/* Everything belongs to root there, as with Docker: who built it is nobody's business. */
+/* As in Docker, all entries belong to root: the builder must not see the ids of the user. */
 static void build_context_fill_entry(struct build_context *c, enum tar_type type,
                                      const struct stat *st)
 {
@@ -227,7 +230,7 @@ static int build_context_put_data(struct build_context *c, int fd, struct err *e
         if (n < 0)
             return tree_err(err, errno, "read '%s'", c->entry.path);
         if (n == 0)
-            return err_set(err, ERR_CONFLICT, "'%s' shrank while it was sent", c->entry.path);
+            return err_set(err, ERR_CONFLICT, "'%s': file shrank during the upload", c->entry.path);
         r = tar_write(&c->tar, c->chunk, (size_t)n, err);
         if (r < 0)
             return r;
@@ -238,7 +241,7 @@ static int build_context_put_data(struct build_context *c, int fd, struct err *e
 
 /* ---- files that are left out ---- */
 
-/* As it is told to the builder: by what is in it now, which is known of one that is unchanged. */
+/* Computes the digest of a file, or takes the cached one if the file is unchanged. */
 static int build_context_digest(struct build_context *c, int fd, const struct stat *st,
                                 char ret[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
 {
@@ -262,7 +265,7 @@ static bool build_context_is_small(struct build_context *c, uint64_t size)
     return true;
 }
 
-static int build_context_put_left_out(struct build_context *c, const char *value, struct err *err)
+static int build_context_put_digest(struct build_context *c, const char *value, struct err *err)
 {
     const struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value, .len = strlen(value)};
     int r;
@@ -275,9 +278,9 @@ static int build_context_put_left_out(struct build_context *c, const char *value
     return r;
 }
 
-/* 1: it is left out; 0: its bytes are to follow. */
-static int build_context_leave_out(struct build_context *c, int fd, const struct stat *st,
-                                   struct err *err)
+/* Returns 1 when a digest was sent instead of the file, 0 when the caller must send the file. */
+static int build_context_try_digest(struct build_context *c, int fd, const struct stat *st,
+                                    struct err *err)
 {
     char value[DIGEST_CONTEXT_VALUE_MAX];
     int r;
@@ -285,12 +288,15 @@ static int build_context_leave_out(struct build_context *c, int fd, const struct
     if (!c->digest_only || build_context_is_small(c, c->entry.size))
         return 0;
     r = build_context_digest(c, fd, st, value, err);
-    if (r >= 0 && !json_object_get(c->need, digest_context_digits(value)))
-        r = build_context_put_left_out(c, value, err) < 0 ? -(int)(err ? err->code : ERR_SYSTEM)
-                                                          : 1;
-    if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        r = tree_err(err, errno, "read '%s' again", c->entry.path);
-    return r;
+    if (r < 0)
+        return r;
+    if (!json_object_get(c->need, digest_context_digits(value))) {
+        r = build_context_put_digest(c, value, err);
+        return r < 0 ? r : 1;
+    }
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return tree_err(err, errno, "read '%s' again", c->entry.path);
+    return 0;
 }
 
 static int build_context_put_file(struct build_context *c, int parent, const char *name,
@@ -306,9 +312,10 @@ static int build_context_put_file(struct build_context *c, int parent, const cha
     if (fd < 0 || fstat(fd, &st) < 0)
         return tree_err(err, errno, "open '%s'", c->entry.path);
     if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was sent", c->entry.path);
+        return err_set(err, ERR_CONFLICT, "'%s': file was replaced during the upload",
+                       c->entry.path);
     build_context_fill_entry(c, TAR_FILE, &st);
-    r = build_context_leave_out(c, fd, &st, err);
+    r = build_context_try_digest(c, fd, &st, err);
     if (r != 0)
         return MIN(r, 0);
     r = build_context_put_entry(c, err);
@@ -334,28 +341,27 @@ static int build_context_refuse(const struct build_context *c, mode_t mode, stru
 {
     const char *what = S_ISSOCK(mode) ? "a socket" : S_ISFIFO(mode) ? "a named pipe" : "a device";
 
-    err_set(err, ERR_INVALID, "'%s' in the context is %s, which cannot be sent", c->entry.path,
-            what);
-    return err_hint(err, "Leave it out: add a line '%s' to .dockerignore.", c->entry.path);
+    err_set(err, ERR_INVALID, "'%s' in the context is %s and cannot be sent", c->entry.path, what);
+    return err_hint(err, "Exclude it: add the line '%s' to .dockerignore.", c->entry.path);
 }
 
-/* `shown` is false for a folder that is left out but for what `!` takes back in. */
+/* shown: false for an excluded folder, which is walked only for files that a `!` line includes. */
 static int build_context_put_folder(struct build_context *c, int parent, const char *name,
                                     bool shown, unsigned depth, struct err *err);
 
 static int build_context_put_any(struct build_context *c, int parent, const char *name,
                                  unsigned depth, struct err *err)
 {
-    bool left_out = c->ignore && ignore_matches(c->ignore, c->entry.path);
+    bool ignored = c->ignore && ignore_matches(c->ignore, c->entry.path);
     struct stat st;
 
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : tree_err(err, errno, "look at '%s'", c->entry.path);
+        return errno == ENOENT ? 0 : tree_err(err, errno, "stat '%s'", c->entry.path);
     if (S_ISDIR(st.st_mode))
-        return left_out && !ignore_has_exceptions(c->ignore)
+        return ignored && !ignore_has_exceptions(c->ignore)
                    ? 0
-                   : build_context_put_folder(c, parent, name, !left_out, depth, err);
-    if (left_out || (c->inside && STREQ(c->entry.path, c->dockerfile)))
+                   : build_context_put_folder(c, parent, name, !ignored, depth, err);
+    if (ignored || (c->inside && STREQ(c->entry.path, c->dockerfile)))
         return 0;
     if (S_ISREG(st.st_mode))
         return build_context_put_file(c, parent, name, err);
@@ -364,7 +370,7 @@ static int build_context_put_any(struct build_context *c, int parent, const char
     return build_context_refuse(c, st.st_mode, err);
 }
 
-/* Appends "/name" to the entry's path; the length before, or an error. */
+/* Appends "/name" to the path of the entry. Returns the old length, or an error. */
 static int build_context_push_name(struct build_context *c, const char *name, struct err *err)
 {
     char *path = c->entry.path;
@@ -374,7 +380,8 @@ static int build_context_push_name(struct build_context *c, const char *name, st
     if (n >= 0 && (size_t)n < TAR_PATH_MAX - len)
         return (int)len;
     path[len] = '\0';
-    return err_set(err, ERR_LIMIT, "a path below '%.60s' is over %d bytes", path, TAR_PATH_MAX - 1);
+    return err_set(err, ERR_LIMIT, "a path below '%.60s' is longer than %d bytes", path,
+                   TAR_PATH_MAX - 1);
 }
 
 static int build_context_put_names(struct build_context *c, int dir, struct dirent **names, int n,
@@ -397,7 +404,7 @@ static int build_context_put_names(struct build_context *c, int dir, struct dire
     return 0;
 }
 
-/* In the order of their names, so that the same context is the same archive. */
+/* Sorted by name, so that the same context gives the same archive. */
 static int build_context_put_children(struct build_context *c, int dir, unsigned depth,
                                       struct err *err)
 {
@@ -405,7 +412,7 @@ static int build_context_put_children(struct build_context *c, int dir, unsigned
     int n, r;
 
     if (depth >= DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "'%.60s…' is over %d folders deep", c->entry.path,
+        return err_set(err, ERR_LIMIT, "'%.60s…': more than %d levels of folders", c->entry.path,
                        DEPTH_MAX);
     n = scandirat(dir, ".", &names, NULL, alphasort);
     if (n < 0)
@@ -434,7 +441,7 @@ static int build_context_put_folder(struct build_context *c, int parent, const c
     return r < 0 ? r : build_context_put_children(c, fd, depth, err);
 }
 
-/* From the text that was read and looked at, whatever the file has become. */
+/* Sends the text that was checked before, even if the file has changed since. */
 static int build_context_put_dockerfile(struct build_context *c, struct err *err)
 {
     int r;
@@ -445,10 +452,10 @@ static int build_context_put_dockerfile(struct build_context *c, struct err *err
     build_context_fill_entry(c, TAR_FILE, &c->st);
     c->entry.size = c->len;
     r = build_context_put_entry(c, err);
-    if (r >= 0 && c->len)
-        r = tar_write(&c->tar, c->text, c->len, err);
+    if (r < 0)
+        return r;
     c->entry.path[0] = '\0';
-    return r;
+    return c->len ? tar_write(&c->tar, c->text, c->len, err) : 0;
 }
 
 void build_context_digest_only(struct build_context *c, bool digest_only, const json_t *need)
@@ -474,9 +481,12 @@ int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, s
     c->entries = c->sent = 0;
     c->chunk = c->chunk ? c->chunk : xmalloc(CHUNK);
     r = build_context_put_dockerfile(c, err);
-    if (r >= 0)
-        r = build_context_put_children(c, c->dir, 0, err);
-    if (r >= 0 && c->digest_only && c->digests)
+    if (r < 0)
+        return r;
+    r = build_context_put_children(c, c->dir, 0, err);
+    if (r < 0)
+        return r;
+    if (c->digest_only && c->digests)
         digests_save(c->digests);
-    return r < 0 ? r : tar_finish(&c->tar, err);
+    return tar_finish(&c->tar, err);
 }

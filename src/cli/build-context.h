@@ -1,7 +1,7 @@
 /*
- * The context of a build as a tar stream: what lies below a folder, without what .dockerignore
- * leaves out. Links travel as links and are never followed; a socket, a pipe or a device is an
- * error, because a build that misses it silently is worse. The Dockerfile comes first.
+ * The context of a build as a tar stream: the files below a folder, except those that .dockerignore
+ * excludes. Links are sent as links and never followed. A socket, a pipe or a device is an error:
+ * skipping it silently would surprise the user later. The Dockerfile is the first entry.
  */
 #pragma once
 
@@ -12,27 +12,28 @@
 
 struct build_context;
 
-/* What the Dockerfile is called in a context that does not hold it. */
+/* Name of the Dockerfile in the archive when the file is not in the context folder. */
 #define BUILD_CONTEXT_DOCKERFILE ".ripcord.Dockerfile"
 
 /*
- * file: the Dockerfile, by a path as from the working directory, "-" for the standard input; NULL:
- * "Dockerfile" in the folder. Both are opened and the text is read here.
+ * Opens the folder and reads the Dockerfile. file: path of the Dockerfile, relative to the working
+ * folder; "-" is standard input; NULL is "Dockerfile" in the context folder.
  */
 int build_context_open(const char *folder, const char *file, struct build_context **ret,
                        struct err *err);
 void build_context_free(struct build_context *c); /* NULL is fine */
 DEFINE_CLEANUP(struct build_context *, build_context_free);
 
-/* The Dockerfile: its text, the name for people, and its path in the context. */
+/* The Dockerfile: its text, its name for messages, and its path in the archive. The context owns
+ * them. */
 const char *build_context_text(const struct build_context *c, size_t *ret_len);
 const char *build_context_label(const struct build_context *c);
 const char *build_context_dockerfile(const struct build_context *c);
 bool build_context_has_ignore(const struct build_context *c);
 
-/* Packed as proto/digest-context.h has it: without the files that are not small, but for those
- * whose digits are keys of `need`, which stays the caller's and may be NULL. */
+/* Chooses whether the next pack sends digests instead of large files (proto/digest-context.h).
+ * Files whose digits are keys of `need` are sent whole. `need` is borrowed and may be NULL. */
 void build_context_digest_only(struct build_context *c, bool digest_only, const json_t *need);
-/* Digests that this takes are kept in the state folder, for the next time (cli/digests.h). */
+/* Stores the digests in the state folder, for the next build (digests.h). */
 void build_context_remember(struct build_context *c, const char *state);
 int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, struct err *err);

@@ -14,40 +14,41 @@
 #include "lib/base/xalloc.h"
 
 enum {
-    LINE_BYTES = 8 << 10, /* of one line that is shown; a longer one is cut into several */
-    TAIL = 20,            /* lines that are kept of a step */
-    LIVE_LINES = 5,       /* of those on the screen */
+    LINE_BYTES = 8 << 10, /* maximum length of a line; longer lines are split */
+    TAIL = 20,            /* lines of output stored for each step */
+    LIVE_LINES = 5,       /* of these, lines in the live view */
     STEPS_SHOWN = 65536,
     NAME_BYTES = 1024,
 };
 #define TICK (100 * USEC_PER_MSEC)
 
 struct build_view_step {
-    char *name; /* owned: "[2/4] RUN make" on one line; NULL: never heard of */
+    char *name; /* owned: "[2/4] RUN make" on one line; NULL: step not started */
     unsigned line;
-    uint64_t began; /* here */
+    uint64_t began; /* time_mono() of the start */
     bool ended, failed, cached;
-    struct buf text;  /* a line that is not whole yet */
-    uint64_t ms;      /* of the output in it */
-    char *tail[TAIL]; /* owned: a ring */
-    size_t n_tail;    /* ever put in */
-    char *note;       /* owned: progress */
+    struct buf text;  /* the incomplete last line of output */
+    uint64_t ms;      /* time of the last output */
+    char *tail[TAIL]; /* owned: ring buffer of lines */
+    size_t n_tail;    /* number of lines added so far */
+    char *note;       /* owned: progress text, or NULL */
 };
 
 struct build_view {
     bool live;
-    struct build_view_step *steps; /* step N is at N - 1 */
+    struct build_view_step *steps; /* step N has index N - 1 */
     size_t n;
-    size_t last;   /* the one that was printed last, plain; 0: none */
-    size_t failed; /* 0: none */
+    size_t last;   /* step that was printed last in plain form; 0: none */
+    size_t failed; /* step that failed first; 0: none */
     size_t done;
     uint64_t began, drawn;
-    unsigned rows; /* of the live part on the screen */
+    unsigned rows; /* height of the live part on the screen */
 };
 
 /* ---- texts ---- */
 
-/* One line: blanks for what would break it; the rest is escaped when it is printed. */
+/* Replaces line breaks and tabs with blanks. Other characters are escaped when the text is
+ * printed. */
 static char *build_view_flat(const char *s)
 {
     char *out = xstrndup(s, NAME_BYTES);
@@ -69,8 +70,8 @@ static char *build_view_name_of(const json_t *e)
     return stage ? xasprintf("[%s] %s", stage, words) : xstrdup(words);
 }
 
-/* What a terminal would show of a line: without colours, and only what the last '\r' leaves. */
-static char *build_view_settle(const char *s, size_t len)
+/* The line as a terminal would show it: without colours, and only the text after the last '\r'. */
+static char *build_view_visible(const char *s, size_t len)
 {
     char *out = xmalloc(len + 1), *to = out;
 
@@ -89,7 +90,7 @@ static char *build_view_settle(const char *s, size_t len)
     return out;
 }
 
-/* Prints at most `cols` characters of it. */
+/* Prints at most `cols` characters of the escaped text. */
 static void build_view_print_cut(const char *s, size_t cols)
 {
     struct buf b = BUF_INIT(8 * LINE_BYTES);
@@ -105,7 +106,7 @@ static void build_view_print_cut(const char *s, size_t cols)
 
 /* ---- plain ---- */
 
-/* A line of another step than the last one needs its heading again. */
+/* Repeats the heading when the previous line belongs to another step. */
 static void build_view_plain_head(struct build_view *v, size_t id)
 {
     if (v->last == id)
@@ -189,7 +190,7 @@ static void build_view_live_draw(struct build_view *v)
     v->drawn = time_mono();
     build_view_live_clear(v);
     if (term_size(&rows, &cols) && (rows < 4 || cols < 20))
-        return; /* no room for anything that moves */
+        return; /* too small for a live view */
     fprintf(stderr, "%s[+] building %.1fs (%zu/%zu)%s\n", output_color(stderr, COLOR_BOLD),
             build_view_seconds_since(v->began), v->done, v->n, output_color(stderr, COLOR_NONE));
     v->rows++;
@@ -235,7 +236,7 @@ static void build_view_show_line(struct build_view *v, size_t id, const char *te
 static void build_view_flush_line(struct build_view *v, size_t id)
 {
     struct build_view_step *s = &v->steps[id - 1];
-    _cleanup_free_ char *text = build_view_settle(buf_data(&s->text), s->text.len);
+    _cleanup_free_ char *text = build_view_visible(buf_data(&s->text), s->text.len);
 
     if (s->text.len)
         build_view_show_line(v, id, text);
@@ -292,7 +293,7 @@ static void build_view_on_end(struct build_view *v, size_t id, const json_t *e)
     v->done += !s->ended;
     s->ended = true;
     s->failed = json_text_of(e, "error");
-    if (s->failed && !v->failed) /* those after it were cancelled */
+    if (s->failed && !v->failed) /* later failures are cancelled steps */
         v->failed = id;
     if (v->live)
         build_view_live_end(v, id, e);

@@ -42,7 +42,7 @@ void cache_mounts_print_sum(const json_t *doc)
     size_t n = json_array_size(json_object_get(doc, "mounts"));
     char bytes[FORMAT_MAX], budget[FORMAT_MAX];
 
-    printf("%zu cache mount%s of builds, %s of %s\n", n, n == 1 ? "" : "s",
+    printf("build cache mounts: %zu, %s of %s\n", n,
            format_size(json_number_of(doc, "bytes"), bytes),
            format_size(json_number_of(doc, "budget"), budget));
 }
@@ -63,22 +63,22 @@ void cache_mounts_print_pruned(const json_t *doc)
 
 int cache_mounts_rm(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    int r = 0;
-
     if (args->n_words < 2) {
-        err_set(err, ERR_INVALID, "which cache mount? 'ripcord cache rm' takes their ids");
-        return err_hint(err, "`ripcord cache ls` lists them.");
+        err_set(err, ERR_INVALID, "the id of a cache mount is missing");
+        return err_hint(err, "Run 'ripcord cache ls' to list the ids.");
     }
-    for (int i = 1; r >= 0 && i < args->n_words; i++) {
+    for (int i = 1; i < args->n_words; i++) {
         _cleanup_free_ char *escaped = client_escape(args->words[i]);
         _cleanup_free_ char *target = xasprintf("/v1/caches/mounts?id=%s", escaped);
         _cleanup_json_ json_t *doc = NULL;
+        int r = cli_call(cli, "DELETE", target, NULL, &doc, err);
 
-        r = cli_call(cli, "DELETE", target, NULL, &doc, err);
-        if (r >= 0 && cli->json)
+        if (r < 0)
+            return r;
+        if (cli->json)
             output_json(doc);
-        else if (r >= 0)
+        else
             cache_mounts_print_pruned(doc);
     }
-    return r;
+    return 0;
 }

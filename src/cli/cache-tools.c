@@ -14,7 +14,7 @@ enum { FILE_MAX = 16 << 20 };
 
 /* ---- warm ---- */
 
-/* The option's file, as text, under `key`. */
+/* Reads the file of an option and stores its text in body[key]. */
 static int cache_tools_add_file(json_t *body, const struct cli_args *args, const char *option,
                                 const char *key, struct err *err)
 {
@@ -29,7 +29,7 @@ static int cache_tools_add_file(json_t *body, const struct cli_args *args, const
     if (r < 0)
         return r;
     if (json_object_set_new(body, key, json_stringn(text, len)) < 0)
-        return err_set(err, ERR_INVALID, "'%s' is not UTF-8 text", path);
+        return err_set(err, ERR_INVALID, "'%s': not UTF-8 text", path);
     return 0;
 }
 
@@ -61,21 +61,23 @@ int cache_tools_warm(struct cli *cli, const struct cli_args *args, struct err *e
     int r;
 
     if (!args_get(args, "tool")) {
-        err_set(err, ERR_INVALID, "which tool's cache? --tool is missing");
-        return err_hint(err, "For example: ripcord cache warm --tool pip requests==2.32.3");
+        err_set(err, ERR_INVALID, "--tool is missing");
+        return err_hint(
+            err, "Name the tool, for example: ripcord cache warm --tool pip requests==2.32.3");
     }
     r = cache_tools_make_body(args, body, err);
-    if (r >= 0 && !cli->json && isatty(STDERR_FILENO))
-        fputs("fetching packages…\n", stderr);
-    if (r >= 0)
-        r = cli_call(cli, "POST", "/v1/caches/tools/warm", body, &doc, err);
+    if (r < 0)
+        return r;
+    if (!cli->json && isatty(STDERR_FILENO))
+        fputs("downloading packages…\n", stderr);
+    r = cli_call(cli, "POST", "/v1/caches/tools/warm", body, &doc, err);
     if (r < 0)
         return r;
     if (cli->json) {
         output_json(doc);
         return 0;
     }
-    printf("the base of '%s' on engine '%s' now holds %s in %llu files and folders\n",
+    printf("shared base of '%s' on engine '%s': %s in %llu files and folders\n",
            json_text_of(doc, "tool"), json_text_of(doc, "engine"),
            format_size(json_number_of(doc, "bytes"), bytes),
            (unsigned long long)json_number_of(doc, "files"));
@@ -103,7 +105,7 @@ static void cache_tools_print_errors(const json_t *doc)
 
 void cache_tools_print(const json_t *doc)
 {
-    static const char *const titles[] = {"TOOL", "KIND", "OF", "ENGINE", "SIZE", "CHANGED"};
+    static const char *const titles[] = {"TOOL", "KIND", "OWNER", "ENGINE", "SIZE", "CHANGED"};
     const json_t *list = json_object_get(doc, "caches"), *c;
     struct table *t;
     size_t i;
@@ -143,6 +145,6 @@ int cache_tools_prune(struct cli *cli, const char *tool, struct err *err)
     else
         cache_tools_print_errors(doc);
     if (!cli->json && !failed)
-        puts("forgotten; sandboxes that run keep what they have until they stop");
+        puts("removed; running sandboxes keep their copy until they stop");
     return failed ? 1 : 0;
 }

@@ -1,6 +1,6 @@
 /*
- * The table of commands and the way from argv to one of them. `ripcord version` must cost hardly
- * more than a program that does nothing: nothing here runs before it is needed.
+ * The table of commands, and the way from argv to one of them. `ripcord version` must be nearly as
+ * fast as an empty program, so nothing runs before it is needed.
  */
 #include "cli/cli.h"
 
@@ -15,9 +15,9 @@
 
 /* clang-format off */
 static const struct cli_option global_options[] = {
-    { "root", 0, "DIR", "keep all state below DIR (or RIPCORD_ROOT)", "@dir" },
-    { "host", 0, "ADDR", "ask the daemon that listens there, 127.0.0.1:7070 (or RIPCORD_HOST)", NULL },
-    { "json", 0, NULL, "answer in JSON, errors too", NULL },
+    { "root", 0, "DIR", "store all state below DIR (default: RIPCORD_ROOT)", "@dir" },
+    { "host", 0, "ADDR", "connect to the daemon at this TCP address, e.g. 127.0.0.1:7070 (default: RIPCORD_HOST)", NULL },
+    { "json", 0, NULL, "print results and errors as JSON", NULL },
     { "help", 'h', NULL, "show this help", NULL },
     { 0 },
 };
@@ -36,7 +36,7 @@ const struct cli_command *const cli_commands[] = {
 
 enum { COMMANDS_MAX = sizeof(cli_commands) / sizeof(cli_commands[0]) };
 
-/* What stands before the command: parsed as a command of its own that stops at the first word. */
+/* Options before the command name. They are parsed as a command that stops at the first word. */
 static const struct cli_option top_options[] = {
     {"version", 'V', NULL, "show the version", NULL},
     {0},
@@ -69,11 +69,12 @@ int cli_unknown_command(const char *name, struct err *err)
     near = strv_nearest(name, names, n);
     err_set(err, ERR_INVALID, "unknown command '%s'", name);
     if (near)
-        return err_hint(err, "Did you mean 'ripcord %s'? 'ripcord help' lists the commands.", near);
-    return err_hint(err, "'ripcord help' lists the commands.");
+        return err_hint(err, "Did you mean 'ripcord %s'? Run 'ripcord help' to list the commands.",
+                        near);
+    return err_hint(err, "Run 'ripcord help' to list the commands.");
 }
 
-static void cli_tell_slow(void *userdata)
+static void cli_on_slow(void *userdata)
 {
     struct cli *cli = userdata;
 
@@ -88,7 +89,7 @@ int cli_client(struct cli *cli, struct client **ret, struct err *err)
         r = client_init(&cli->client, cli->root, cli->host, err);
         if (r < 0)
             return r;
-        cli->client.on_slow = cli_tell_slow;
+        cli->client.on_slow = cli_on_slow;
         cli->client.userdata = cli;
         cli->client_ready = true;
     }
@@ -116,7 +117,7 @@ static void cli_take_globals(struct cli *cli, const struct cli_args *args)
     cli->json |= args_has(args, "json");
 }
 
-/* Output that could not be written is a failure, as with cat(1). */
+/* Fails when the output cannot be written, as cat(1) does. */
 static int cli_flush_stdout(int status, struct err *err)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -124,7 +125,8 @@ static int cli_flush_stdout(int status, struct err *err)
     return err_sys(err, errno, "write to standard output");
 }
 
-/* For a command line that cannot be parsed: the error should still come in the form asked for. */
+/* Looks for --json in a command line that cannot be parsed, so that the error has the right
+ * form. */
 static bool cli_wants_json(int argc, char **argv)
 {
     for (int i = 0; i < argc && !STREQ(argv[i], "--"); i++)
@@ -169,13 +171,13 @@ static int cli_run(struct cli *cli, int argc, char **argv, struct err *err)
     if (!cli->command)
         return cli_unknown_command(words[0], err);
     r = cli_run_command(cli, (int)strv_len(words) - 1, words + 1, err);
-    /* Without any argument the help is an answer to a question nobody asked. */
+    /* Without arguments the help is a reaction to a mistake, so the exit status is not 0. */
     return r == 0 && argc == 1 ? err_code_exit(ERR_INVALID) : r;
 }
 
 /*
- * jansson would read /dev/urandom for the seed of its hash tables: three system calls for what the
- * kernel has put beside our stack already.
+ * Seeds the hash tables of jansson with the random bytes that the kernel gives every process.
+ * jansson itself would read /dev/urandom, which costs three system calls.
  */
 static void cli_seed_tables(void)
 {

@@ -1,6 +1,6 @@
 /*
- * The command line: one table of commands (cli.c), each with its option groups, from which parsing,
- * --help, the manual pages and the shell completions come. One command per file, cmd-*.c.
+ * The command line. One table of commands with their option groups (cli.c) is the source of
+ * parsing, --help, manual pages and shell completions. Each command is a file cmd-*.c.
  */
 #pragma once
 
@@ -12,9 +12,9 @@
 #include "lib/base/err.h"
 
 struct cli_option {
-    const char *name; /* long, without the dashes; NULL ends a group */
-    char letter;      /* or 0 */
-    const char *arg;  /* placeholder of its value; NULL for a flag */
+    const char *name; /* long name without the dashes; NULL ends a group */
+    char letter;      /* short name, or 0 */
+    const char *arg;  /* placeholder of the value; NULL for a flag */
     const char *help;
     const char *values; /* for completion: words separated by blanks, "@file", "@dir"; or NULL */
 };
@@ -28,36 +28,36 @@ struct cli_args; /* options.h */
 struct cli;
 
 enum cli_flags {
-    CLI_RUNS_COMMAND = 1 << 0, /* exit statuses are the command's; our own failures are 125 */
-    CLI_PASS_THROUGH = 1 << 1, /* arguments belong to another program: none are parsed */
+    CLI_RUNS_COMMAND = 1 << 0, /* exit status of the user's command; our own failures are 125 */
+    CLI_PASS_THROUGH = 1 << 1, /* arguments belong to another program and are not parsed */
 };
 
-enum { CLI_ANY = 1 << 20 }; /* as max_args: no limit */
+enum { CLI_ANY = 1 << 20 }; /* max_args without a limit */
 
 struct cli_command {
     const char *name;
     const char *summary;                   /* one line, no full stop */
-    const char *usage;                     /* what follows "ripcord " */
+    const char *usage;                     /* after "ripcord "; alternatives between " | " */
     const char *details;                   /* paragraphs separated by "\n\n"; may be NULL */
     const char *examples;                  /* lines "command\tcomment"; may be NULL */
     const struct cli_group *const *groups; /* NULL-terminated, without the global group */
-    const char *complete; /* one word per positional: sandbox exec command topic path; the last
-                             one repeats with a "+" */
-    const char *words;    /* what the first positional can be, e.g. "ls show"; NULL: anything */
+    const char *complete; /* kind of each positional: sandbox exec command topic path; "+" after the
+                             last kind repeats it */
+    const char *words;    /* allowed values of the first positional, e.g. "ls show"; NULL: any */
     int min_args, max_args;
-    int stop_after; /* a positional after this many ends option parsing; -1 never */
+    int stop_after; /* options end after this many positionals; -1: never */
     unsigned flags;
-    /* The exit status, or -ERR_X and *err. */
+    /* Returns the exit status, or -ERR_X with *err filled. */
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 };
 
 struct cli {
     const struct cli_command *command;
     const char *root; /* --root; borrowed from argv */
-    const char *host; /* --host; likewise */
+    const char *host; /* --host; borrowed from argv */
     bool json;
     bool client_ready;
-    struct client client; /* through cli_client() */
+    struct client client; /* valid when client_ready; use cli_client() */
 };
 
 extern const struct cli_group cli_global_group;
@@ -65,12 +65,12 @@ extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in th
 
 int cli_main(int argc, char **argv);
 const struct cli_command *cli_find_command(const char *name);
-/* ERR_INVALID with the nearest command as its hint. */
+/* Sets ERR_INVALID with the most similar command as a hint. */
 int cli_unknown_command(const char *name, struct err *err);
 
-/* The client, made on first use. */
+/* Returns the client, which is created on the first call. The cli owns it. */
 int cli_client(struct cli *cli, struct client **ret, struct err *err);
-/* One request; *ret is the answer. */
+/* Sends one request. *ret is the response, a new reference. */
 int cli_call(struct cli *cli, const char *method, const char *target, const json_t *body,
              json_t **ret, struct err *err);
 

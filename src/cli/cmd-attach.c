@@ -1,4 +1,4 @@
-/* ripcord attach: join a running exec again. */
+/* ripcord attach: follows a running exec. */
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -30,7 +30,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"interactive", 'i', NULL, "pass standard input on, also without a terminal", NULL},
+    {"interactive", 'i', NULL, "send standard input to the command, even without a terminal", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -38,12 +38,14 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_attach = {
     .name = "attach",
-    .summary = "join a running exec again",
+    .summary = "attach to a running exec",
     .usage = "attach NAME EXEC",
-    .details = "Shows the output of EXEC from its beginning and goes on with it as 'ripcord exec' "
-               "would; the exit status is the command's. EXEC may be 'last'. An exec with a "
-               "terminal takes the keyboard; Ctrl-P Ctrl-Q leaves it running.",
-    .examples = "ripcord attach box last\tthe newest exec",
+    .details =
+        "Prints the output of EXEC from the beginning and then follows it, as 'ripcord exec' "
+        "does. The exit status is the command's. EXEC is an id or 'last'. If the exec has a "
+        "terminal, your keyboard is connected to it; Ctrl-P Ctrl-Q detaches and leaves the "
+        "command running.",
+    .examples = "ripcord attach box last\tattach to the newest exec",
     .groups = groups,
     .complete = "sandbox exec",
     .min_args = 2,

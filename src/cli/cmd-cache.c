@@ -1,4 +1,4 @@
-/* ripcord cache: what the package registry keeps, and the other caches beside it. */
+/* ripcord cache: the package cache, the caches of tools and the cache mounts of builds. */
 #include <string.h>
 
 #include "cli/cache-mounts.h"
@@ -11,25 +11,18 @@
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 struct action {
     const char *name;
-    int max_words;       /* behind its name */
-    const char *options; /* that it takes, with a space around each */
+    int max_words;       /* words allowed after the action */
+    const char *options; /* allowed options, with a space around each */
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 };
 
 static const char *size_of(const json_t *obj, const char *key, char buf[static FORMAT_MAX])
 {
     return format_size(json_number_of(obj, key), buf);
-}
-
-/* Seconds since the epoch, as the registry has them. */
-static const char *age_of(const json_t *obj, const char *key, char buf[static AGE_MAX])
-{
-    char text[TIME_FORMAT_MAX];
-
-    return output_age(time_format(json_number_of(obj, key) * USEC_PER_SEC, text), buf);
 }
 
 /* ---- ls ---- */
@@ -42,11 +35,12 @@ static void print_files(const json_t *files)
     size_t i;
 
     json_array_foreach (files, i, f) {
-        char size[FORMAT_MAX], age[AGE_MAX];
+        char size[FORMAT_MAX], age[AGE_MAX], text[TIME_FORMAT_MAX];
+        const char *used = time_format(json_number_of(f, "last_used") * USEC_PER_SEC, text);
 
         table_add(t, json_text_of(f, "file"));
         table_add(t, size_of(f, "size", size));
-        table_add(t, age_of(f, "last_used", age));
+        table_add(t, output_age(used, age));
         table_add(t, json_text_of(f, "digest"));
     }
     table_print(t);
@@ -56,13 +50,16 @@ static void print_files(const json_t *files)
 static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *tools = NULL, *mounts = NULL;
-    int r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
+    int r;
 
     (void)args;
-    if (r >= 0)
-        r = cache_tools_list(cli, &tools, err);
-    if (r >= 0)
-        r = cache_mounts_list(cli, &mounts, err);
+    r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
+    if (r < 0)
+        return r;
+    r = cache_tools_list(cli, &tools, err);
+    if (r < 0)
+        return r;
+    r = cache_mounts_list(cli, &mounts, err);
     if (r < 0)
         return r;
     if (cli->json) {
@@ -82,7 +79,7 @@ static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 
 /* ---- show ---- */
 
-/* One line of the table; `of` and `eco` are its first words. */
+/* Adds one row. of: the sandbox, or "all"; eco: the ecosystem, e.g. "pypi". */
 static void add_counters(struct table *t, const char *of, const char *eco, const json_t *c)
 {
     uint64_t refused = json_number_of(c, "denials") + json_number_of(c, "mismatches");
@@ -113,8 +110,8 @@ static void add_sandbox(struct table *t, const char *name, const json_t *sandbox
 
 static void print_counters(const json_t *doc)
 {
-    static const char *const titles[] = {"SANDBOX",    "FROM",          "HITS",   "MISSES",
-                                         "FROM CACHE", "FROM UPSTREAM", "REFUSED"};
+    static const char *const titles[] = {"SANDBOX",    "SOURCE",     "HITS",   "MISSES",
+                                         "FROM CACHE", "DOWNLOADED", "REFUSED"};
     struct table *t = table_new(titles, ARRAY_SIZE(titles));
     const char *name;
     json_t *c;
@@ -136,21 +133,22 @@ static void print_store(const json_t *doc)
     char bytes[FORMAT_MAX], budget[FORMAT_MAX];
     size_t i;
 
-    printf("%llu file%s, %s of %s\n", (unsigned long long)json_number_of(store, "files"),
+    printf("package cache: %llu file%s, %s of %s\n",
+           (unsigned long long)json_number_of(store, "files"),
            json_number_of(store, "files") == 1 ? "" : "s", size_of(store, "bytes", bytes),
            size_of(store, "budget", budget));
     json_array_foreach (json_object_get(doc, "upstreams"), i, u) {
         output_text(stdout, json_text_of(u, "name"));
         fputs(": ", stdout);
         output_text(stdout, json_text_of(u, "url"));
-        puts(json_is_true(json_object_get(u, "down")) ? " (does not answer)" : "");
+        puts(json_is_true(json_object_get(u, "down")) ? " (not responding)" : "");
     }
     print_counters(doc);
 }
 
 static void print_package(const json_t *doc)
 {
-    static const char *const titles[] = {"FILE", "VERSION", "SIZE", "KEPT"};
+    static const char *const titles[] = {"FILE", "VERSION", "SIZE", "CACHED"};
     struct table *t = table_new(titles, ARRAY_SIZE(titles));
     const json_t *f;
     size_t i;
@@ -173,8 +171,9 @@ static int show_all(struct cli *cli, struct err *err)
     _cleanup_json_ json_t *doc = NULL, *mounts = NULL;
     int r = cli_call(cli, "GET", "/v1/caches", NULL, &doc, err);
 
-    if (r >= 0)
-        r = cache_mounts_list(cli, &mounts, err);
+    if (r < 0)
+        return r;
+    r = cache_mounts_list(cli, &mounts, err);
     if (r < 0)
         return r;
     if (cli->json) {
@@ -196,7 +195,7 @@ static int run_show(struct cli *cli, const struct cli_args *args, struct err *er
     if (args->n_words < 2)
         return show_all(cli, err);
     escaped = client_escape(args->words[1]);
-    target = xasprintf("/v1/caches/registry/show?of=%s", escaped);
+    target = xasprintf("/v1/caches/packages/show?of=%s", escaped);
     r = cli_call(cli, "GET", target, NULL, &doc, err);
     if (r < 0)
         return r;
@@ -216,7 +215,7 @@ static int run_show(struct cli *cli, const struct cli_args *args, struct err *er
 static int run_verify(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *body = json_object();
-    int r = cli_call(cli, "POST", "/v1/caches/registry/verify", body, &doc, err);
+    int r = cli_call(cli, "POST", "/v1/caches/packages/verify", body, &doc, err);
     const json_t *bad, *d;
     char bytes[FORMAT_MAX];
     size_t i;
@@ -229,8 +228,9 @@ static int run_verify(struct cli *cli, const struct cli_args *args, struct err *
         output_json(doc);
         return json_array_size(bad) ? 1 : 0;
     }
-    printf("%llu files, %s: %zu wrong\n", (unsigned long long)json_number_of(doc, "checked"),
-           size_of(doc, "bytes", bytes), json_array_size(bad));
+    printf("checked %llu files, %s: %zu corrupt\n",
+           (unsigned long long)json_number_of(doc, "checked"), size_of(doc, "bytes", bytes),
+           json_array_size(bad));
     json_array_foreach (bad, i, d) {
         fputs("removed: ", stdout);
         output_text(stdout, json_string_value(d));
@@ -242,10 +242,11 @@ static int run_verify(struct cli *cli, const struct cli_args *args, struct err *
 static int read_limits(const struct cli_args *args, json_t *body, struct err *err)
 {
     uint64_t keep = 0, unused = 0;
-    int r = args_size(args, "keep", &keep, err);
+    int r = args_size(args, "keep", 0, INT64_MAX, &keep, err);
 
-    if (r >= 0)
-        r = args_duration_ms(args, "unused", &unused, err);
+    if (r < 0)
+        return r;
+    r = args_duration_ms(args, "unused", SPEC_LEASE_MAX_MS, &unused, err);
     if (r < 0)
         return r;
     if (args_has(args, "keep"))
@@ -260,11 +261,13 @@ static int prune_mounts(struct cli *cli, const json_t *body, struct err *err)
     _cleanup_json_ json_t *doc = NULL;
     int r = cache_mounts_prune(cli, body, &doc, err);
 
-    if (r >= 0 && cli->json)
+    if (r < 0)
+        return r;
+    if (cli->json)
         output_json(doc);
-    else if (r >= 0)
+    else
         cache_mounts_print_pruned(doc);
-    return r;
+    return 0;
 }
 
 static int run_prune(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -275,8 +278,9 @@ static int run_prune(struct cli *cli, const struct cli_args *args, struct err *e
 
     if (args_has(args, "tool") &&
         (args_has(args, "keep") || args_has(args, "unused") || args_has(args, "mounts"))) {
-        err_set(err, ERR_INVALID, "--tool goes without --keep, --unused and --mounts");
-        return err_hint(err, "It forgets all of a tool's base and shared stores.");
+        err_set(err, ERR_INVALID, "--tool cannot be combined with --keep, --unused or --mounts");
+        return err_hint(
+            err, "Use --tool alone to remove the shared base and the shared stores of a tool.");
     }
     if (args_get(args, "tool"))
         return cache_tools_prune(cli, args_get(args, "tool"), err);
@@ -285,13 +289,13 @@ static int run_prune(struct cli *cli, const struct cli_args *args, struct err *e
         return r;
     if (args_has(args, "mounts"))
         return prune_mounts(cli, body, err);
-    r = cli_call(cli, "POST", "/v1/caches/registry/prune", body, &doc, err);
+    r = cli_call(cli, "POST", "/v1/caches/packages/prune", body, &doc, err);
     if (r < 0)
         return r;
     if (cli->json)
         output_json(doc);
     else
-        printf("%llu files removed, %s\n", (unsigned long long)json_number_of(doc, "removed"),
+        printf("removed %llu files, %s\n", (unsigned long long)json_number_of(doc, "removed"),
                size_of(doc, "bytes", bytes));
     return 0;
 }
@@ -317,64 +321,79 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         if (!STREQ(actions[i].name, name))
             continue;
         if (args->n_words - 1 > actions[i].max_words)
-            return err_set(err, ERR_INVALID, "'ripcord cache %s' does not take '%s'", name,
+            return err_set(err, ERR_INVALID, "'ripcord cache %s': unexpected argument '%s'", name,
                            args->words[actions[i].max_words + 1]);
         r = args_check_action(cli->command, name, actions[i].options, args, err);
         return r < 0 ? r : actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID, "'%s' is not ls, show, verify, prune, rm or warm", name);
+    err_set(err, ERR_INVALID, "unknown action '%s'; supported: ls, show, verify, prune, rm, warm",
+            name);
     return near ? err_hint(err, "Did you mean 'ripcord cache %s'?", near) : -ERR_INVALID;
 }
 
-static const struct cli_option options[] = {
-    {"keep", 0, "SIZE", "prune: until no more than this is kept; 0 removes all", NULL},
-    {"unused", 0, "TIME", "prune: what was not used for so long (30d)", NULL},
-    {"mounts", 0, NULL, "prune: cache mounts of builds, instead of the registry's files", NULL},
-    {"tool", 0, "TOOL",
-     "prune: the shared base and shared stores of that tool, or of 'all'; warm: whose base",
-     "pip npm uv pnpm yarn all"},
-    {"requirements", 0, "FILE", "warm: a file of requirements (pip, uv)", "@file"},
-    {"package-lock", 0, "FILE", "warm: a package-lock.json (npm)", "@file"},
-    {"engine", 0, "NAME", "warm: engine whose sandboxes have the base", "native docker"},
-    {"image", 0, "IMAGE", "warm: image whose tool is to be used", "host default"},
+static const struct cli_option prune_options[] = {
+    {"keep", 0, "SIZE", "remove the least recently used files until SIZE is left; 0 removes all",
+     NULL},
+    {"unused", 0, "TIME", "remove files that were not used for this long, e.g. 30d", NULL},
+    {"mounts", 0, NULL, "prune the cache mounts of builds instead of the package cache", NULL},
     {0},
 };
-static const struct cli_group group = {"Options", options};
-static const struct cli_group *const groups[] = {&group, NULL};
+static const struct cli_option tool_options[] = {
+    {"tool", 0, "TOOL",
+     "prune: remove the shared base and the shared stores of this tool ('all': every tool); warm: "
+     "fill the shared base of this tool",
+     "pip npm uv pnpm yarn all"},
+    {0},
+};
+static const struct cli_option warm_options[] = {
+    {"requirements", 0, "FILE", "download the packages of a requirements file (pip, uv)", "@file"},
+    {"package-lock", 0, "FILE", "download the packages of a package-lock.json (npm)", "@file"},
+    {"engine", 0, "NAME", "fill the base for sandboxes of this engine", "native docker"},
+    {"image", 0, "IMAGE", "use the tool of this image", "host default"},
+    {0},
+};
+static const struct cli_group prune_group = {"Options of prune", prune_options};
+static const struct cli_group tool_group = {"Options of prune and warm", tool_options};
+static const struct cli_group warm_group = {"Options of warm", warm_options};
+static const struct cli_group *const groups[] = {&prune_group, &tool_group, &warm_group, NULL};
 
 const struct cli_command cmd_cache = {
     .name = "cache",
-    .summary = "look at and tend the package cache",
-    .usage = "cache ls | show [PACKAGE] | verify | prune [options] | rm MOUNT... | "
-             "warm --tool TOOL PACKAGE...",
+    .summary = "show, check and clean the caches",
+    .usage =
+        "cache ls | show [PACKAGE] | verify | prune [options] | rm MOUNT... | warm --tool TOOL "
+        "[options] [PACKAGE...]",
     .details =
-        "Sandboxes with network 'packages' install from a registry of this machine, which keeps "
-        "what it has fetched once and checks every file against its index.\n\n"
-        "Beside that every tool has a cache of its own in each sandbox, below /cache (option "
-        "--cache of "
-        "'up' and 'run'): the sandbox's private layer, over a base that all of them see and none "
-        "of "
-        "them can change. warm fills the base: the tool downloads the packages in a throw-away "
-        "sandbox that reaches nothing but the registry, and what it then has in its cache is the "
-        "new base. No code of a package runs there.\n\n"
-        "Builds have cache mounts (RUN --mount=type=cache), known by their id, or by their target "
-        "where a Dockerfile names none. All of them together have a budget (build.mounts_budget): "
-        "after a build those go that were not used for longest, but never one that a build uses. "
-        "rm removes single ones, prune --mounts several.\n\n"
-        "ls lists tool caches, cache mounts, and the registry's files. show tells how much is "
-        "kept, from where, "
-        "and how often it was used; "
-        "with pypi/NAME, npm/NAME or a digest it shows that one. verify reads every file again "
-        "and removes what is wrong (exit status 1 then). prune makes room: down to the budget of "
-        "the configuration, or as the options say; with --tool it forgets bases and shared stores.",
+        "There are three kinds of caches. The package cache stores every package file that a "
+        "sandbox with network 'packages' downloads, and checks each file against the digest in "
+        "its index. Tool caches are the own caches of pip, npm, uv, pnpm and yarn; they are "
+        "below /cache in each sandbox (see --cache of 'up' and 'run'). Cache mounts belong to "
+        "builds (RUN --mount=type=cache).\n\n"
+        "ls lists tool caches, cache mounts and the files of the package cache.\n\n"
+        "show prints the size of the package cache, its upstream registries, and the hits and "
+        "misses. With pypi/NAME, npm/NAME or a digest it shows that package or file.\n\n"
+        "verify reads every file of the package cache again and removes corrupt files. The exit "
+        "status is 1 if a file was corrupt.\n\n"
+        "prune removes files until the package cache fits its configured budget, or as the "
+        "options say. With --mounts it prunes cache mounts. With --tool it removes the shared "
+        "base and the shared stores of a tool.\n\n"
+        "rm removes single cache mounts by id. The id of a mount is its id in the Dockerfile, or "
+        "its target if it has no id. All cache mounts share one budget (build.mounts_budget): "
+        "after a build, the least recently used mounts are removed until the budget is met. "
+        "Mounts in use are never removed.\n\n"
+        "warm fills the base of a tool's cache. All sandboxes see the base below their private "
+        "layer, and no sandbox can change it. The tool downloads the packages in a throw-away "
+        "sandbox that can reach only the package cache. No code of a package runs there.",
     .examples =
-        "ripcord cache show\thow much it holds and saves\n"
-        "ripcord cache show pypi/requests\twhich releases of it are kept\n"
-        "ripcord cache prune --unused 30d\tforget what nobody needs\n"
-        "ripcord cache rm /root/.cache/pip\tforget a cache mount of builds\n"
-        "ripcord cache warm --tool pip requests==2.32.3\tready for every new sandbox\n"
-        "ripcord cache warm --tool npm --package-lock package-lock.json\tall that a project needs",
+        "ripcord cache show\tshow size, hits and misses\n"
+        "ripcord cache show pypi/requests\tlist the cached releases of a package\n"
+        "ripcord cache prune --unused 30d\tremove files that were not used for 30 days\n"
+        "ripcord cache rm /root/.cache/pip\tremove a cache mount of builds\n"
+        "ripcord cache warm --tool pip requests==2.32.3\tprepare a package for every new "
+        "sandbox\n"
+        "ripcord cache warm --tool npm --package-lock package-lock.json\tprepare all packages of "
+        "a project",
     .groups = groups,
     .words = "ls show verify prune rm warm",
     .min_args = 1,

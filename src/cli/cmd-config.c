@@ -1,11 +1,11 @@
-/* ripcord config: the configuration in effect. */
+/* ripcord config: shows the configuration in effect. */
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/json.h"
 
-/* A key with its value and where that comes from. */
+/* Adds a row with a key, its value and the source of the value. */
 static void add_row(struct table *t, const char *key, const json_t *entry)
 {
     const json_t *value = json_object_get(entry, "value");
@@ -49,7 +49,8 @@ const struct cli_command cmd_config = {
     .name = "config",
     .summary = "show the configuration in effect",
     .usage = "config",
-    .details = "Prints every key of the configuration with its value and where that comes from.",
+    .details = "Prints every configuration key with its value and the source of the value. "
+               "ripcord.yaml(5) describes the keys.",
     .stop_after = -1,
     .run = run,
 };

@@ -1,7 +1,7 @@
 /*
- * ripcord cp: files between this machine and sandboxes, as a tar stream. The local side is walked
- * and written by lib/base/tree.h, which trusts neither the archive nor the tree; what is between
- * two sandboxes, or comes from stdin, is passed on unread.
+ * ripcord cp: copies files between this machine and sandboxes as a tar stream. lib/base/tree.h
+ * reads and writes the local files; it trusts neither the archive nor the tree. A stream between
+ * two sandboxes, from stdin or to stdout is forwarded without parsing.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,17 +24,17 @@ enum side_kind { SIDE_LOCAL, SIDE_SANDBOX, SIDE_TAR };
 
 struct cp_side {
     enum side_kind kind;
-    char *name; /* owned; SANDBOX */
+    char *name; /* owned; the sandbox of SIDE_SANDBOX, else NULL */
     char *path; /* owned */
 };
 
-/* One copy on its way. */
+/* The state of one copy. */
 struct cp {
     struct cli *cli;
-    struct client *client; /* of the one sandbox, or of the source */
+    struct client *client; /* connection for the sandbox, or for the source of two */
     struct progress progress;
     struct tree_stats stats;
-    struct err failure; /* why a stream function gave up, where an errno cannot say it */
+    struct err failure; /* the error of a stream function, which can return only an errno */
 };
 
 /* ---- the two sides ---- */
@@ -46,7 +46,8 @@ static void side_done(struct cp_side *s)
 }
 #define _cleanup_side_ __attribute__((cleanup(side_done)))
 
-/* "NAME:PATH" where no slash comes before the colon; a relative PATH lies in the home folder. */
+/* "NAME:PATH" is a path in a sandbox if no slash precedes the colon. A relative PATH starts in the
+ * home folder. */
 static int side_parse(struct cp_side *ret, const char *arg, struct err *err)
 {
     const char *colon = strchr(arg, ':'), *slash = strchr(arg, '/');
@@ -55,13 +56,13 @@ static int side_parse(struct cp_side *ret, const char *arg, struct err *err)
     *ret = (struct cp_side){.kind = STREQ(arg, "-") ? SIDE_TAR : SIDE_LOCAL};
     if (!colon || (slash && slash < colon)) {
         ret->path = xstrdup(arg);
-        return *arg ? 0 : err_set(err, ERR_INVALID, "a path is empty");
+        return *arg ? 0 : err_set(err, ERR_INVALID, "the path must not be empty");
     }
     ret->kind = SIDE_SANDBOX;
     ret->name = xstrndup(arg, (size_t)(colon - arg));
     r = parse_name("sandbox name", ret->name, err);
     if (r < 0)
-        return err_hint(err, "A local file with a colon in its name is written './%s'.", arg);
+        return err_hint(err, "For a local file with a colon in its name, write './%s'.", arg);
     ret->path = colon[1] == '/' ? xstrdup(colon + 1)
                 : colon[1] != 0 ? xasprintf("/home/agent/%s", colon + 1)
                                 : xstrdup("/home/agent");
@@ -87,17 +88,19 @@ static ssize_t read_piece(void *arg, void *data, size_t len)
     return n < 0 ? -EIO : n;
 }
 
-/* The daemon cuts the stream when the copy fails over there after it began. */
+/* The daemon cuts the stream when the copy fails on its side after the start of the response. */
 static int cut_off(struct cp *cp, struct err *err)
 {
     err_done(err);
     err_move(err, &cp->failure);
     err_wrap(err, "the copy ended early");
-    return err_hint(err, "A file that cannot be read or that changed ends a copy; the daemon's log "
-                         "names it.");
+    return err_hint(err,
+                    "A file may be unreadable, or it changed during the copy. See the daemon's log "
+                    "for its name.");
 }
 
-/* What follows the archive's end; also the proof that all of it has come. */
+/* Reads the bytes after the end of the archive. The regular end of the stream proves that the copy
+ * is complete. */
 static int read_rest(struct cp *cp, struct err *err)
 {
     char scrap[4096];
@@ -154,12 +157,13 @@ static int upload(struct cp *cp, struct client *to, const struct cp_side *src,
     struct sender s;
     int r;
 
-    cp->progress.on = false; /* the sender's counts the same */
+    cp->progress.on = false; /* the sender shows the progress */
     sender_init(&s, to, "PUT", side_target(dst), cp->cli->json);
     r = sender_end(&s, send_side(cp, &s, src, err), err);
     sender_done(&s);
-    if (r >= 0)
-        r = client_receive(to, &doc, err);
+    if (r < 0)
+        return r;
+    r = client_receive(to, &doc, err);
     if (r < 0)
         return r;
     cp->stats.entries = json_number_of(doc, "entries");
@@ -168,7 +172,7 @@ static int upload(struct cp *cp, struct client *to, const struct cp_side *src,
     return 0;
 }
 
-/* Between two, each has a connection. */
+/* A copy between two sandboxes needs two connections. */
 static int upload_from(struct cp *cp, const struct cp_side *src, const struct cp_side *dst,
                        struct err *err)
 {
@@ -189,15 +193,17 @@ static int check_sides(const struct cli *cli, const struct cp_side *src, const s
                        struct err *err)
 {
     if (src->kind != SIDE_SANDBOX && dst->kind != SIDE_SANDBOX) {
-        err_set(err, ERR_INVALID, "neither side is in a sandbox");
-        return err_hint(err, "Write the one that is as NAME:PATH.");
+        err_set(err, ERR_INVALID, "neither SRC nor DST is in a sandbox");
+        return err_hint(err, "Write a path in a sandbox as NAME:PATH.");
     }
     if (dst->kind == SIDE_TAR && cli->json)
-        return err_set(err, ERR_INVALID, "--json has no place beside a tar on standard output");
+        return err_set(err, ERR_INVALID,
+                       "--json cannot be combined with a tar archive on standard output");
     if (dst->kind == SIDE_TAR && isatty(STDOUT_FILENO))
-        return err_set(err, ERR_INVALID, "a tar is not written to a terminal");
+        return err_set(err, ERR_INVALID,
+                       "standard output is a terminal; refusing to write a tar archive to it");
     if (src->kind == SIDE_TAR && isatty(STDIN_FILENO))
-        return err_set(err, ERR_INVALID, "a tar is not read from a terminal");
+        return err_set(err, ERR_INVALID, "standard input is a terminal; expected a tar archive");
     return 0;
 }
 
@@ -218,7 +224,7 @@ static int copy(struct cp *cp, const struct cp_side *src, const struct cp_side *
     return dst->kind == SIDE_TAR ? to_stdout(cp, err) : to_local(cp, dst, err);
 }
 
-static void tell(const struct cp *cp, const struct cp_side *dst)
+static void print_copied(const struct cp *cp, const struct cp_side *dst)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -227,7 +233,7 @@ static void tell(const struct cp *cp, const struct cp_side *dst)
                         (json_int_t)cp->stats.bytes, "skipped", (json_int_t)cp->stats.skipped);
         output_json(doc);
     } else if (cp->stats.skipped && dst->kind != SIDE_TAR) {
-        output_note(false, "%llu sockets, pipes or devices were left out",
+        output_note(false, "skipped %llu sockets, pipes or devices",
                     (unsigned long long)cp->stats.skipped);
     }
 }
@@ -246,7 +252,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     r = copy(&cp, &src, &dst, err);
     progress_done(&cp.progress);
     if (r >= 0)
-        tell(&cp, &dst);
+        print_copied(&cp, &dst);
     err_done(&cp.failure);
     return r;
 }
@@ -256,19 +262,20 @@ const struct cli_command cmd_cp = {
     .summary = "copy files into, out of and between sandboxes",
     .usage = "cp SRC DST",
     .details =
-        "Either side, or both, is NAME:PATH; a PATH that is not absolute lies in the home folder "
-        "of the sandbox. As with 'cp -r', folders are copied whole, symbolic links as links; an "
-        "existing folder as DST takes SRC in, any other DST is its new name. Modes and times are "
-        "kept, but for set-user-id and set-group-id; in the sandbox everything belongs to its "
-        "user, with whose rights files are read and written there.\n\n"
-        "'-' as SRC is a tar on standard input, as DST a tar on standard output. A stopped sandbox "
-        "is started. What comes out of a sandbox is written below DST and nowhere else, whatever "
-        "its names and links say.",
-    .examples = "ripcord cp ./project box:\tto /home/agent/project\n"
-                "ripcord cp box:out/report.pdf .\ta file from the home folder\n"
-                "ripcord cp box:data other:data\tbetween sandboxes\n"
-                "tar c src | ripcord cp - box:\tan archive from standard input\n"
-                "ripcord cp box:/etc - | tar t\tlist what is there",
+        "SRC or DST, or both, has the form NAME:PATH. A relative PATH starts in the home folder "
+        "of the sandbox. As with 'cp -r', folders are copied with their contents and symbolic "
+        "links are copied as links. If DST is an existing folder, SRC is copied into it; "
+        "otherwise DST is the new name. Modes and times are kept, except set-user-id and "
+        "set-group-id. In the sandbox, files are read and written as the sandbox's user and "
+        "belong to that user.\n\n"
+        "'-' as SRC reads a tar archive from standard input; '-' as DST writes one to standard "
+        "output. A stopped sandbox is started. Files from a sandbox are written only below DST, "
+        "even if their names or links point elsewhere.",
+    .examples = "ripcord cp ./project box:\tcopy to /home/agent/project\n"
+                "ripcord cp box:out/report.pdf .\tcopy a file from the home folder\n"
+                "ripcord cp box:data other:data\tcopy between sandboxes\n"
+                "tar c src | ripcord cp - box:\tunpack an archive from standard input\n"
+                "ripcord cp box:/etc - | tar t\tlist the files of a folder",
     .complete = "path path",
     .min_args = 2,
     .max_args = 2,

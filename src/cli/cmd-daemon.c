@@ -1,4 +1,4 @@
-/* ripcord daemon: the daemon in the foreground. */
+/* ripcord daemon: runs the daemon in the foreground. */
 #include <string.h>
 #include <unistd.h>
 
@@ -33,13 +33,13 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     return err_sys(err, errno, "run '%s'", program);
 }
 
-/* The daemon parses them itself (daemon/main/options.c): these are for help and completion. */
+/* Only for help and completion: the daemon parses its options itself (daemon/main/options.c). */
 static const struct cli_option options[] = {
-    {"listen", 0, "ADDR", "answer on this address too, 127.0.0.1:7070, to those who have the token",
-     NULL},
-    {"allow-remote", 0, NULL, "ADDR may be one that other machines reach: there is no encryption",
-     NULL},
-    {"log-level", 0, "LEVEL", "how much it tells", "error warn info debug"},
+    {"listen", 0, "ADDR",
+     "also listen on this TCP address, e.g. 127.0.0.1:7070; clients need the API token", NULL},
+    {"allow-remote", 0, NULL,
+     "allow an ADDR that other machines can reach; the connection is not encrypted", NULL},
+    {"log-level", 0, "LEVEL", "log messages of this level and above", "error warn info debug"},
     {"log-json", 0, NULL, "log as JSON lines", NULL},
     {0},
 };
@@ -51,16 +51,15 @@ const struct cli_command cmd_daemon = {
     .summary = "run the daemon in the foreground",
     .usage = "daemon [--listen ADDR] [options of ripcordd]",
     .details =
-        "Runs ripcordd in this terminal, with the options given. There is no need to: the "
-        "first command that wants the daemon starts it. 'ripcordd --help' lists all of its "
-        "options.\n\n"
-        "With --listen (or http.listen in ripcord.yaml, which also holds for a daemon that was "
-        "started by a command) the API is there over TCP as well, for whoever sends the token "
-        "that 'ripcord token' prints: 'ripcord --host ADDR', or an Authorization field. It is "
-        "not encrypted, so an address that other machines can reach is refused unless "
-        "--allow-remote says that the network is safe; 'ssh -L' is the better way.",
-    .examples = "ripcord daemon --log-level debug\twatch it work\n"
-                "ripcord daemon --listen 127.0.0.1:7070\tfor programs that speak HTTP over TCP",
+        "Runs ripcordd in this terminal with the given options. You rarely need this: the first "
+        "command that needs the daemon starts it. 'ripcordd --help' lists all options.\n\n"
+        "With --listen (or http.listen in ripcord.yaml) the daemon also serves the API over TCP. "
+        "Clients must send the token that 'ripcord token' prints: use 'ripcord --host ADDR' with "
+        "RIPCORD_TOKEN, or an Authorization header. The connection is not encrypted. An address "
+        "that other machines can reach is therefore refused unless --allow-remote is given; 'ssh "
+        "-L' is safer.",
+    .examples = "ripcord daemon --log-level debug\tsee all log messages\n"
+                "ripcord daemon --listen 127.0.0.1:7070\tserve HTTP clients over TCP",
     .groups = groups,
     .max_args = CLI_ANY,
     .stop_after = -1,

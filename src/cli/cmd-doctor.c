@@ -1,4 +1,5 @@
-/* ripcord doctor: what this machine can do. Asks the daemon's program, not the daemon. */
+/* ripcord doctor: checks this machine. It runs the daemon's program with --doctor and needs no
+ * running daemon. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
@@ -24,10 +25,10 @@ static int read_all(int fd, struct buf *ret, struct err *err)
         ssize_t n;
 
         if (!room)
-            return err_set(err, ERR_LIMIT, "ripcordd --doctor says too much");
+            return err_set(err, ERR_LIMIT, "the output of 'ripcordd --doctor' is too long");
         n = fd_read_full(fd, room, 4096);
         if (n < 0)
-            return err_sys(err, (int)-n, "read from ripcordd --doctor");
+            return err_sys(err, (int)-n, "read the output of 'ripcordd --doctor'");
         if (n == 0)
             return 0;
         buf_commit(ret, (size_t)n);
@@ -78,9 +79,9 @@ static int ask(const struct cli *cli, json_t **ret, struct err *err)
     if (r < 0)
         return r;
     if (text.len == 0)
-        return err_set(err, ERR_SYSTEM, "ripcordd --doctor ended without an answer (status %d)",
+        return err_set(err, ERR_SYSTEM, "'ripcordd --doctor' printed nothing (exit status %d)",
                        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    return json_parse("the answer of ripcordd --doctor", buf_data(&text), text.len, ret, err);
+    return json_parse("the output of 'ripcordd --doctor'", buf_data(&text), text.len, ret, err);
 }
 
 static void print_check(const json_t *check)
@@ -133,10 +134,11 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
 const struct cli_command cmd_doctor = {
     .name = "doctor",
-    .summary = "show what this machine can do, and how to fix what it cannot",
+    .summary = "check what this machine supports and how to fix what it lacks",
     .usage = "doctor",
-    .details = "Checks the kernel, namespaces, overlayfs, cgroups, seccomp and the engines. Works "
-               "without a running daemon. The exit status is 7 when a check fails.",
+    .details =
+        "Checks the kernel, namespaces, overlayfs, cgroups, seccomp and the engines. No daemon "
+        "has to run. The exit status is 7 if a check fails.",
     .stop_after = -1,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* ripcord events: what has happened. */
+/* ripcord events: shows the event log. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -20,14 +20,14 @@ enum { LINE_MAX_BYTES = 64 << 10 };
 struct events_listing {
     const struct cli_args *args;
     bool json, follow;
-    bool began;                /* a number is known to go on from */
-    bool broken;               /* on our side: no other daemon helps */
-    uint64_t since;            /* the last number seen */
-    struct deadline resume_by; /* while the connection is lost */
+    bool began;                /* `since` is valid */
+    bool broken;               /* a failure on our side; another daemon would not help */
+    uint64_t since;            /* number of the last event */
+    struct deadline resume_by; /* deadline for a reconnect */
     struct buf line;
 };
 
-/* "reason: idle": what an event adds, in the order in which it comes. */
+/* Prints the data of an event, e.g. "reason idle". */
 static void print_data(const json_t *data)
 {
     const char *key, *sep = "  ";
@@ -84,16 +84,19 @@ static int on_line(struct events_listing *l, const char *line, size_t len, struc
 static int on_piece(struct events_listing *l, const char *data, size_t len, struct err *err)
 {
     const char *start, *end;
-    int r = 0;
+    int r;
 
     if (buf_append(&l->line, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
-    for (start = buf_data(&l->line); r >= 0 && (end = strchr(start, '\n')); start = end + 1)
+        return err_set(err, ERR_LIMIT, "an event is longer than %d bytes", LINE_MAX_BYTES);
+    for (start = buf_data(&l->line); (end = strchr(start, '\n')); start = end + 1) {
         r = on_line(l, start, (size_t)(end - start), err);
+        if (r < 0)
+            return r;
+    }
     buf_consume(&l->line, (size_t)(start - buf_data(&l->line)));
-    if (r >= 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        r = err_sys(err, errno, "write to standard output");
-    return r;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return err_sys(err, errno, "write to standard output");
+    return 0;
 }
 
 static char *target_of(const struct events_listing *l)
@@ -130,7 +133,7 @@ static int list_once(struct client *c, struct events_listing *l, struct err *err
     return (int)n;
 }
 
-/* The daemon may go and come back under a follower: numbers say where to go on. */
+/* With --follow, the listing continues after a restart of the daemon at the next event number. */
 static int list(struct client *c, struct events_listing *l, struct err *err)
 {
     for (;;) {
@@ -156,22 +159,23 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     int r;
 
     r = args_u64(args, "since", 0, INT64_MAX, &l.since, err);
-    if (r >= 0)
-        r = cli_client(cli, &c, err);
-    if (r >= 0)
-        r = list(c, &l, err);
+    if (r < 0)
+        return r;
+    r = cli_client(cli, &c, err);
+    if (r < 0)
+        return r;
+    r = list(c, &l, err);
     buf_done(&l.line);
     return r;
 }
 
 static const struct cli_option options[] = {
-    {"follow", 'f', NULL, "go on with what happens from now on", NULL},
-    {"since", 0, "N", "those after number N; 0: all that is kept", NULL},
-    {"sandbox", 0, "NAME", "those of one sandbox, by name or id", NULL},
-    {"kind", 0, "KIND", "those of a kind, e.g. exec.ended, or of all that begin with it, e.g. exec",
+    {"follow", 'f', NULL, "keep printing new events", NULL},
+    {"since", 0, "N", "print events after number N; 0: all stored events", NULL},
+    {"sandbox", 0, "NAME", "print only the events of this sandbox (name or id)", NULL},
+    {"kind", 0, "KIND", "print only events of this kind, e.g. exec.ended, or of a group, e.g. exec",
      "sandbox exec daemon registry reconcile gap sandbox.running sandbox.stopped sandbox.failed "
-     "sandbox.removed "
-     "exec.started exec.ended"},
+     "sandbox.removed exec.started exec.ended"},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -179,19 +183,20 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_events = {
     .name = "events",
-    .summary = "tell what has happened",
+    .summary = "show the event log",
     .usage = "events [options]",
     .details =
-        "Prints the events that are kept, oldest first; with --follow those that come, after those "
-        "behind --since when it is given. One line each: for people on a terminal, else a JSON "
-        "object.\n\n"
-        "Each event has a number, and no number comes twice. Where some are missing (the history "
-        "is bounded, see events.keep in ripcord.yaml(5), and a crash takes what happened in the "
-        "last moment before it) an event of kind 'gap' stands in their place. A follower goes on "
-        "when the daemon was restarted.",
-    .examples = "ripcord events -f\twatch what happens\n"
-                "ripcord events --since 4711 --json\twhat a program has not seen yet\n"
-                "ripcord events --sandbox box --kind exec.ended\thow its commands ended",
+        "Prints the stored events, oldest first. With --follow it prints new events as they "
+        "happen; with --follow and --since it first prints the stored events after number N. "
+        "Each event is one line: readable text on a terminal, otherwise a JSON object.\n\n"
+        "Events are numbered, and no number is used twice. Where events are missing, an event of "
+        "kind 'gap' takes their place: the log has a maximum length (events.keep in "
+        "ripcord.yaml(5)), and a crash loses the events of the last moment before it. With "
+        "--follow, the command continues after a restart of the daemon.",
+    .examples =
+        "ripcord events -f\twatch new events\n"
+        "ripcord events --since 4711 --json\tprint the events that a program has not seen yet\n"
+        "ripcord events --sandbox box --kind exec.ended\tshow how the commands of a sandbox ended",
     .groups = groups,
     .max_args = 0,
     .stop_after = -1,

@@ -1,4 +1,4 @@
-/* ripcord exec: a command in a sandbox that stays. */
+/* ripcord exec: runs a command in a named sandbox. */
 #include "cli/cli.h"
 #include "cli/execute.h"
 #include "cli/spec.h"
@@ -29,17 +29,18 @@ const struct cli_command cmd_exec = {
     .summary = "run a command in a sandbox",
     .usage = "exec NAME [options] [--] CMD [ARG...]",
     .details =
-        "Runs CMD in the sandbox NAME, starting the sandbox when it is stopped. Standard output "
-        "and "
-        "error are the command's, and so is the exit status; 125 means that ripcord failed, 126 "
-        "that CMD cannot be run, 127 that it was not found.\n\n"
-        "Output is kept: when this program or the daemon goes away, the command goes on, and "
-        "'ripcord logs' and 'ripcord attach' find it again. Ctrl-C is passed on; a second one "
-        "within two seconds kills the command.",
-    .examples = "ripcord exec box -- ls -la\ta command\n"
-                "ripcord exec box -it -- python3\tinteractively\n"
-                "ripcord exec box --detach -- ./server\tin the background\n"
-                "ripcord exec box --timeout 5m --stats -- make\twith a time limit and figures",
+        "Runs CMD in the sandbox NAME and starts the sandbox if it is stopped. Standard output, "
+        "standard error and the exit status are the command's. Exit status 125 means that "
+        "ripcord failed, 126 that CMD cannot be run, 127 that CMD was not found.\n\n"
+        "The output is stored. If this program or the daemon ends, the command continues, and "
+        "you can return to it with 'ripcord logs' or 'ripcord attach'. Ctrl-C is sent to the "
+        "command; a second Ctrl-C within two seconds kills it.",
+    .examples =
+        "ripcord exec box -- ls -la\trun a command\n"
+        "ripcord exec box -it -- python3\trun it interactively\n"
+        "ripcord exec box --detach -- ./server\trun it in the background\n"
+        "ripcord exec box --timeout 5m --stats -- make\tset a time limit and print the resource "
+        "usage",
     .groups = groups,
     .complete = "sandbox command+",
     .min_args = 2,

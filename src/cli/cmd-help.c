@@ -1,4 +1,4 @@
-/* ripcord help: for people, and for the makers of manual pages and completions. */
+/* ripcord help: prints help texts, manual pages and shell completions. */
 #include <stdio.h>
 #include <string.h>
 
@@ -37,13 +37,15 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     else if (STREQ(format, "fish"))
         help_fish();
     else
-        return err_set(err, ERR_INVALID, "--format: '%s' is none of text, man, bash, zsh, fish",
+        return err_set(err, ERR_INVALID,
+                       "--format: unknown format '%s'; supported: text, man, bash, zsh, fish",
                        format);
     return 0;
 }
 
 static const struct cli_option options[] = {
-    {"format", 0, "FORMAT", "text (default), man (a manual page), or bash, zsh, fish (completions)",
+    {"format", 0, "FORMAT",
+     "text (default), man (manual page), or bash, zsh, fish (shell completion)",
      "text man bash zsh fish"},
     {0},
 };
@@ -52,10 +54,10 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_help = {
     .name = "help",
-    .summary = "show the commands, or the help of one",
+    .summary = "show the list of commands or the help of one command",
     .usage = "help [COMMAND] [options]",
-    .examples = "ripcord help exec\tas 'ripcord exec --help'\n"
-                "source <(ripcord help --format bash)\tcompletion in this shell",
+    .examples = "ripcord help exec\tsame as 'ripcord exec --help'\n"
+                "source <(ripcord help --format bash)\tenable completion in this shell",
     .groups = groups,
     .complete = "topic",
     .max_args = 1,

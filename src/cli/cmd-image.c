@@ -1,4 +1,4 @@
-/* ripcord image: what sandboxes are made of. Its actions are in image-*.c. */
+/* ripcord image: the images of sandboxes. The actions are in image-*.c. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -12,7 +12,7 @@
 
 static const struct {
     const char *name;
-    const char *options; /* that it takes, with a space around each */
+    const char *options; /* allowed options, with a space around each */
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 } actions[] = {
     {"build", BUILD_OPTIONS, image_build},
@@ -40,63 +40,74 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return r < 0 ? r : actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID,
-            "'%s' is not build, lint, import, export, pull, push, ls, show, rm or prune", name);
+    err_set(
+        err, ERR_INVALID,
+        "unknown action '%s'; supported: build, lint, import, export, pull, push, ls, show, rm, "
+        "prune",
+        name);
     return near ? err_hint(err, "Did you mean 'ripcord image %s'?", near) : -ERR_INVALID;
 }
 
 static const struct cli_option options[] = {
     {"platform", 0, "OS/ARCH",
-     "build: for another machine, where the builder can; pull: of another machine", NULL},
+     "build: build for this platform, if the builder supports it; pull: pull the image of this "
+     "platform",
+     NULL},
     {"strict", 0, NULL,
-     "lint: exit with 1 also for what is only info; build: not at all when the linter warns", NULL},
+     "lint: exit with status 1 for findings of level info, too; build: stop if the linter has "
+     "warnings",
+     NULL},
     {0},
 };
 static const struct cli_option build_options[] = {
-    {"file", 'f', "FILE", "the Dockerfile, '-' for the standard input; default: CONTEXT/Dockerfile",
+    {"file", 'f', "FILE",
+     "path of the Dockerfile; '-' reads it from standard input (default: CONTEXT/Dockerfile)",
      "@file"},
-    {"tag", 't', "NAME", "a name for the image; may come more than once", NULL},
-    {"target", 0, "STAGE", "build up to this stage; default: the last", NULL},
-    {"build-arg", 0, "NAME=VALUE", "a value for ARG; NAME alone: from the environment", NULL},
+    {"tag", 't', "NAME", "name of the image; may be repeated", NULL},
+    {"target", 0, "STAGE", "build up to this stage (default: the last)", NULL},
+    {"build-arg", 0, "NAME=VALUE",
+     "set an ARG; NAME alone takes the value from the environment; may be repeated", NULL},
     {"secret", 0, "NAME=@FILE",
-     "for RUN --mount=type=secret,id=NAME; NAME alone: from the environment (engine native)", NULL},
-    {"ssh", 0, "ID[=SOCKET]",
-     "an ssh agent for RUN --mount=type=ssh,id=ID ('default' without id); without SOCKET that of "
-     "SSH_AUTH_SOCK (engine native)",
+     "secret for RUN --mount=type=secret,id=NAME; NAME alone takes the value from the environment; "
+     "may be repeated (engine native)",
      NULL},
-    {"pull", 0, NULL, "ask registries for base images, also for those that are here", NULL},
-    {"no-cache", 0, NULL, "run every step, whatever is cached of it", NULL},
+    {"ssh", 0, "ID[=SOCKET]",
+     "ssh agent for RUN --mount=type=ssh,id=ID (the default id is 'default'); SOCKET defaults to "
+     "SSH_AUTH_SOCK; may be repeated (engine native)",
+     NULL},
+    {"pull", 0, NULL, "check the registry for newer base images", NULL},
+    {"no-cache", 0, NULL, "run every step and ignore cached results", NULL},
     {"network", 0, "MODE",
-     "of RUN steps: none, packages (default on native: the package registry alone) or open "
+     "network of RUN steps: none, packages (the package cache only; default on native) or open "
      "(default on docker)",
      "none packages open"},
     {"engine", 0, "NAME",
      "engine that builds: native or docker (Docker and Podman); default: as for sandboxes",
      "native docker"},
-    {"progress", 0, "HOW", "auto, plain (a log) or tty (live)", "auto plain tty"},
+    {"progress", 0, "MODE", "auto (default), plain (a log) or tty (a live view)", "auto plain tty"},
     {0},
 };
 static const struct cli_option export_options[] = {
     {"output", 'o', "FILE|DIR",
-     "where to; a folder (or a name that ends with '/') becomes an OCI layout; without it, "
-     "standard output",
+     "destination; a folder (or a name that ends with '/') becomes an OCI layout (default: "
+     "standard output)",
      "@file"},
     {"format", 0, "oci|docker",
-     "docker is an OCI archive that `docker load` of any version takes (default: oci)",
-     "oci docker"},
+     "archive format: oci (default), or docker for `docker load` of any version", "oci docker"},
     {0},
 };
 static const struct cli_option pull_options[] = {
-    {"plain-http", 0, NULL, "without TLS; registries on this machine may do so anyway", NULL},
-    {"username", 0, "NAME", "with --password-stdin; else as ~/.docker/config.json says", NULL},
-    {"password-stdin", 0, NULL, "the password or token is on the standard input", NULL},
+    {"plain-http", 0, NULL, "do not use TLS; always allowed for registries on this machine", NULL},
+    {"username", 0, "NAME",
+     "user name for the registry; needs --password-stdin (default: ~/.docker/config.json)", NULL},
+    {"password-stdin", 0, NULL, "read the password or token from standard input", NULL},
     {0},
 };
 static const struct cli_option lint_options[] = {
-    {"fix", 0, NULL, "repair what can be repaired without a person, in place", NULL},
+    {"fix", 0, NULL, "fix findings in place where that is possible automatically", NULL},
     {0},
 };
-static const struct cli_group group = {"Options", options};
+static const struct cli_group group = {"Options of several actions", options};
 static const struct cli_group build_group = {"Options of build", build_options};
 static const struct cli_group export_group = {"Options of export", export_options};
 static const struct cli_group pull_group = {"Options of pull and push", pull_options};
@@ -106,59 +117,61 @@ static const struct cli_group *const groups[] = {&build_group, &export_group, &p
 
 const struct cli_command cmd_image = {
     .name = "image",
-    .summary =
-        "build images, bring them in, list and remove them; look for mistakes in Dockerfiles",
-    .usage = "image build [options] [CONTEXT] | import FILE|DIR|- [NAME] | export NAME [-o "
-             "FILE|DIR] | pull NAME [AS] | push NAME [DEST] | ls | show NAME | "
-             "rm NAME... | prune | lint [--fix] [--strict] [FILE...]",
+    .summary = "build, import, export, pull, push, list, remove and lint images",
+    .usage =
+        "image build [options] [CONTEXT] | import FILE|DIR|- [NAME] | export NAME [-o FILE|DIR] "
+        "| pull NAME [AS] | push NAME [DEST] | ls | show NAME | rm NAME... | prune | lint "
+        "[--fix] [--strict] [FILE...]",
     .details =
-        "build makes an image from a Dockerfile and the files below CONTEXT (default: the working "
-        "directory), without what .dockerignore leaves out; links are not followed, and a socket, "
-        "pipe or device there is an error. The Dockerfile is checked first: a mistake is told with "
-        "its line and column, and the linter's warnings are shown, before anything is sent. "
-        "Progress goes to the standard error, the image's id and names to the standard output; "
-        "with --json every event is a line there. Ctrl-C cancels the build and leaves nothing of "
-        "it. Base images that registries give only to those who log in are asked for with the "
-        "credentials of ~/.docker/config.json, as by pull. With '--engine docker' the engine's own "
-        "builder does it (BuildKit, or Podman's), without secrets, ssh agents and these "
-        "credentials, and the image is in that engine's store.\n\n"
-        "import brings an image into the store, from which sandboxes of engine 'native' start "
-        "without copying (--image NAME): a `docker save` archive, an OCI layout (folder or tar), "
-        "or a root file system as tar, which needs a NAME; plain or compressed by gzip, zstd or "
-        "xz; '-' is the standard input. Every layer is checked against its digest and unpacked by "
-        "a helper that can reach nothing else; devices, file capabilities and foreign attributes "
-        "are left out. export writes one as an OCI layout, which Podman, skopeo and newer Docker "
-        "take, or with --format docker for `docker load`; its layers are packed anew, the same "
-        "bytes each time, so their digests are others than those they came with. pull fetches one "
-        "from a registry, the layers that are missing, several at a time, each checked against "
-        "its digest; what was broken off goes on where it stopped. NAME may end with @sha256:...; "
-        "AS is what it is called here. push sends one to the registry in its name or in DEST, "
-        "compressed, without what is there already. ls lists the "
-        "images, layers that several share counted once; show tells "
-        "what one is made of; rm takes a name away and, with the last one, the image, unless a "
-        "sandbox is made of it; prune removes what has no name and is not in use.\n\n"
-        "lint reads Dockerfiles as BuildKit does and reports what a build would not say: cache "
-        "mounts that are contradicted on the same RUN, that belong to the wrong user or lie where "
-        "the tool does not look, installs without any cache, versions that are not pinned, secrets "
-        "that stay in the image, downloads that are run unread, and more. Each finding has a "
-        "place, "
-        "a rule and what to do; docs/lint.md has a section for each rule. Without FILE it is "
-        "./Dockerfile; '-' is the standard input. No daemon is needed.\n\n"
-        "A comment '# ripcord: ignore=RULE' before an instruction (or among its lines) takes a "
-        "rule "
-        "away for it, '# ripcord: ignore-file=RULE' for the whole file.\n\n"
-        "The exit status is 1 when there is a warning or an error, and 0 when there is none.",
-    .examples = "ripcord image build -t mine .\t./Dockerfile and what is here\n"
-                "ripcord image build -f a/Dockerfile --target test --build-arg V=2 src\tone stage\n"
-                "docker save team/tool:1 | ripcord image import -\tfrom Docker's store\n"
-                "ripcord image import rootfs.tar.zst mine\ta root file system\n"
-                "ripcord run --image mine -- id\ta command in it\n"
-                "ripcord image export --format docker mine | docker load\tto Docker\n"
-                "ripcord image pull debian:12-slim\tfrom Docker Hub\n"
-                "ripcord image push mine ghcr.io/me/mine:1\tto a registry\n"
-                "ripcord image lint\t./Dockerfile\n"
-                "ripcord image lint --fix a/Dockerfile b/Dockerfile\trepair in place\n"
-                "ripcord image lint --json - <Dockerfile\tfor programs\n",
+        "build builds an image from a Dockerfile and the files below CONTEXT (default: the "
+        "working folder), except those that .dockerignore excludes. Links are not followed. A "
+        "socket, a pipe or a device in the context is an error. The Dockerfile is checked before "
+        "anything is sent: errors are reported with line and column, and warnings of the linter "
+        "are shown. Progress is printed on standard error; the id and the names of the image are "
+        "printed on standard output. With --json, every event is one line on standard output. "
+        "Ctrl-C cancels the build and leaves nothing behind. Private base images are pulled with "
+        "the credentials of ~/.docker/config.json. With '--engine docker', the builder of that "
+        "engine is used (BuildKit or Podman's), without secrets, ssh agents and these "
+        "credentials, and the image is stored in that engine.\n\n"
+        "import adds an image to the store. Sandboxes of engine 'native' start from it without a "
+        "copy (--image NAME). The input is a `docker save` archive, an OCI layout (folder or "
+        "tar), or a root file system as a tar archive, which needs a NAME. It may be compressed "
+        "with gzip, zstd or xz; '-' is standard input. Every layer is checked against its digest "
+        "and unpacked by an isolated helper process. Devices, file capabilities and foreign "
+        "attributes are skipped.\n\n"
+        "export writes an image as an OCI layout for Podman, skopeo and newer versions of "
+        "Docker, or with --format docker for `docker load`. Layers are packed again, with the "
+        "same bytes each time, so their digests differ from the original ones.\n\n"
+        "pull downloads an image from a registry. Only missing layers are downloaded, several at "
+        "a time, and each is checked against its digest. An interrupted pull continues where it "
+        "stopped. NAME may end with @sha256:...; AS is the local name.\n\n"
+        "push uploads an image to the registry in its name or in DEST. Layers are compressed, "
+        "and layers that the registry already has are skipped.\n\n"
+        "ls lists the images; the total counts shared layers once. show prints the details of "
+        "one image. rm removes a name, and removes the image with its last name unless a sandbox "
+        "uses it. prune removes images without a name that are not in use.\n\n"
+        "lint checks Dockerfiles, parsed as BuildKit parses them, for problems that a build does "
+        "not report: cache mounts that have no effect, belong to the wrong user or have the "
+        "wrong target, installs without a cache, unpinned versions, secrets that stay in the "
+        "image, downloads that run unchecked, and more. Each finding has a position, a rule and "
+        "a fix; docs/lint.md explains the rules. The default FILE is ./Dockerfile; '-' is "
+        "standard input. No daemon is needed. The exit status is 1 if there is a warning or an "
+        "error.\n\n"
+        "The comment '# ripcord: ignore=RULE' before an instruction (or between its lines) "
+        "disables a rule for that instruction; '# ripcord: ignore-file=RULE' disables it for the "
+        "file.",
+    .examples =
+        "ripcord image build -t mine .\tbuild ./Dockerfile with the files of this folder\n"
+        "ripcord image build -f a/Dockerfile --target test --build-arg V=2 src\tbuild one stage\n"
+        "docker save team/tool:1 | ripcord image import -\timport from Docker\n"
+        "ripcord image import rootfs.tar.zst mine\timport a root file system\n"
+        "ripcord run --image mine -- id\trun a command in the image\n"
+        "ripcord image export --format docker mine | docker load\texport to Docker\n"
+        "ripcord image pull debian:12-slim\tpull from Docker Hub\n"
+        "ripcord image push mine ghcr.io/me/mine:1\tpush to a registry\n"
+        "ripcord image lint\tcheck ./Dockerfile\n"
+        "ripcord image lint --fix a/Dockerfile b/Dockerfile\tfix in place\n"
+        "ripcord image lint --json - <Dockerfile\tprint findings for programs",
     .groups = groups,
     .words = "build import export pull push ls show rm prune lint",
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* ripcord kill: a signal to an exec. */
+/* ripcord kill: sends a signal to an exec. */
 #include <signal.h>
 
 #include "cli/cli.h"
@@ -21,12 +21,12 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     if ((r = parse_name("sandbox name", args->words[0], err)) < 0 ||
         (r = exec_parse(args->words[1], err)) < 0)
         return r;
-    /* KILL takes everything that the exec started; other signals are for the main process. */
+    /* KILL ends all processes of the exec; other signals go to its main process. */
     target = xasprintf("/v1/sandboxes/%s/execs/%s/%s", args->words[0], args->words[1],
                        sig == SIGKILL ? "kill" : "signal");
     body = json_pack("{s:s}", "signal", signal_name(sig));
     if (!body)
-        return err_set(err, ERR_INVALID, "--signal: signal %d has no name", sig);
+        return err_set(err, ERR_INVALID, "--signal: invalid signal %d", sig);
     r = cli_call(cli, "POST", target, body, &doc, err);
     if (r < 0)
         return r;
@@ -36,7 +36,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"signal", 's', "SIGNAL", "name or number of the signal (default KILL)",
+    {"signal", 's', "SIGNAL", "name or number of the signal (default: KILL)",
      "KILL TERM INT HUP QUIT USR1 USR2 STOP CONT"},
     {0},
 };
@@ -45,12 +45,13 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_kill = {
     .name = "kill",
-    .summary = "end an exec, or send it a signal",
+    .summary = "kill an exec or send it a signal",
     .usage = "kill NAME EXEC [options]",
-    .details = "Without --signal the command and everything it started are killed at once. Another "
-               "signal goes to the command itself. EXEC may be 'last'.",
-    .examples = "ripcord kill box last\tthe newest exec\n"
-                "ripcord kill box x1 --signal TERM\tpolitely",
+    .details =
+        "Without --signal, the command and all processes that it started are killed. Another "
+        "signal is sent to the command only. EXEC is an id or 'last'.",
+    .examples = "ripcord kill box last\tkill the newest exec\n"
+                "ripcord kill box x1 --signal TERM\task the command to end",
     .groups = groups,
     .complete = "sandbox exec",
     .min_args = 2,

@@ -1,4 +1,4 @@
-/* ripcord lease: how long sandboxes stay up and are kept. */
+/* ripcord lease: changes how long sandboxes run and are kept. */
 #include "cli/cli.h"
 #include "cli/many.h"
 #include "cli/spec.h"
@@ -12,8 +12,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     if (r < 0)
         return r;
     if (!json_object_size(body)) {
-        err_set(err, ERR_INVALID, "there is nothing to change");
-        return err_hint(err, "Name a lease: --idle-stop, --max-life or --rm-after.");
+        err_set(err, ERR_INVALID, "no lease is given");
+        return err_hint(err, "Give at least one of --idle-stop, --max-life and --rm-after.");
     }
     return many_run(cli, args, &m, err);
 }
@@ -22,16 +22,17 @@ static const struct cli_group *const groups[] = {&lease_group, NULL};
 
 const struct cli_command cmd_lease = {
     .name = "lease",
-    .summary = "change how long sandboxes stay up and are kept",
+    .summary = "change how long sandboxes run and are kept",
     .usage = "lease NAME... [options]",
     .details =
-        "Changes the leases that are given; nothing is started, stopped or re-created by that "
-        "alone. 'ripcord show' says what is due next. A sandbox is never stopped for being idle "
-        "while a command runs in it; --max-life stops it all the same, and neither removes it.\n\n"
-        "Leases are counted while this machine is on, suspended or not; the time that it was off "
-        "does not count, and neither does a change of its clock.",
-    .examples = "ripcord lease box --idle-stop 30m --rm-after 7d\ta working place\n"
-                "ripcord lease box --max-life 0s\tno longer",
+        "Changes the given leases. The change itself does not start, stop or re-create a "
+        "sandbox. 'ripcord show' prints the next deadline. --idle-stop never stops a sandbox "
+        "while a command runs in it; --max-life does. Neither removes the sandbox.\n\n"
+        "Leases count the time that this machine is on, including the time it is suspended. The "
+        "time it is off, and changes of its clock, do not count.",
+    .examples =
+        "ripcord lease box --idle-stop 30m --rm-after 7d\tstop when idle, remove after a week\n"
+        "ripcord lease box --max-life 0s\tremove the maximum lifetime",
     .groups = groups,
     .complete = "sandbox+",
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* ripcord logs: what an exec has written. */
+/* ripcord logs: shows the output of an exec. */
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -12,8 +12,8 @@
 enum { LOGS_TEXT_MAX = 8 << 20 };
 
 /*
- * Bytes from a sandbox may hold terminal escapes: a terminal gets them made visible, anything else
- * gets the bytes. --raw is for those who know what the command writes.
+ * Output of a sandbox may contain terminal escapes, so it is escaped on a terminal. Files and pipes
+ * get the raw bytes. --raw turns the escaping off.
  */
 static enum render_mode mode_of(const struct cli *cli, const struct cli_args *args)
 {
@@ -50,12 +50,12 @@ static int on_piece(void *userdata, const char *data, size_t len, struct err *er
     r = d->mode == RENDER_ESCAPED ? render_escaped(&d->state, data, len, &b)
                                   : render_json(d->stream, d->offset, data, len, &b);
     if (r < 0)
-        return err_set(err, ERR_LIMIT, "a piece of output is too large to be shown");
+        return err_set(err, ERR_LIMIT, "a piece of output is too large to display");
     d->offset += len;
     return write_out(d->mode == RENDER_JSON ? STDOUT_FILENO : d->fd, buf_data(&b), b.len, err);
 }
 
-/* A running exec without -f: as far as it has come, one stream after the other. */
+/* Without -f, prints the output of a running exec so far, one stream after the other. */
 static int dump(struct client *c, const char *sandbox, const char *exec, struct dump *d,
                 struct err *err)
 {
@@ -96,9 +96,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"follow", 'f', NULL, "go on until the exec ends", NULL},
-    {"stdout-offset", 0, "N", "begin at this byte of standard output", NULL},
-    {"stderr-offset", 0, "N", "begin at this byte of standard error", NULL},
+    {"follow", 'f', NULL, "follow the output until the exec ends", NULL},
+    {"stdout-offset", 0, "N", "start at this byte of standard output", NULL},
+    {"stderr-offset", 0, "N", "start at this byte of standard error", NULL},
     {"raw", 0, NULL, "do not escape control characters on a terminal", NULL},
     {0},
 };
@@ -107,14 +107,15 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_logs = {
     .name = "logs",
-    .summary = "show what an exec has written",
+    .summary = "show the output of an exec",
     .usage = "logs NAME [EXEC] [options]",
-    .details = "Writes the standard output of EXEC to standard output and its standard error to "
-               "standard error; without EXEC, of the newest one. On a terminal, control characters "
-               "are shown in escaped form.",
-    .examples = "ripcord logs box\tthe newest exec\n"
-                "ripcord logs box -f\tgo on until it ends\n"
-                "ripcord logs box last --stdout-offset 4096\tresume a reader",
+    .details =
+        "Writes the standard output of EXEC to standard output and its standard error to "
+        "standard error. The default EXEC is the newest one. On a terminal, control characters "
+        "are escaped.",
+    .examples = "ripcord logs box\tshow the output of the newest exec\n"
+                "ripcord logs box -f\tfollow it until the exec ends\n"
+                "ripcord logs box last --stdout-offset 4096\tresume at an offset",
     .groups = groups,
     .complete = "sandbox exec",
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* ripcord ls: the sandboxes. */
+/* ripcord ls: lists the sandboxes. */
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -63,7 +63,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"quiet", 'q', NULL, "names only", NULL},
+    {"quiet", 'q', NULL, "print only the names", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -73,7 +73,7 @@ const struct cli_command cmd_ls = {
     .name = "ls",
     .summary = "list the sandboxes",
     .usage = "ls [options]",
-    .examples = "ripcord ls --json | jq '.sandboxes[].name'\tfor programs",
+    .examples = "ripcord ls --json | jq '.sandboxes[].name'\tprint the names for programs",
     .groups = groups,
     .max_args = 0,
     .stop_after = -1,

@@ -1,4 +1,4 @@
-/* ripcord pause: freeze sandboxes. */
+/* ripcord pause: freezes sandboxes. */
 #include "cli/cli.h"
 #include "cli/many.h"
 
@@ -11,11 +11,12 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
 const struct cli_command cmd_pause = {
     .name = "pause",
-    .summary = "freeze sandboxes",
+    .summary = "pause sandboxes",
     .usage = "pause NAME...",
-    .details = "Stops all processes of the sandboxes where they are; memory stays. Several are "
-               "done in parallel, each with its own result.",
-    .examples = "ripcord pause a b c\tseveral at once",
+    .details =
+        "Freezes all processes of the sandboxes. Their memory is kept. Several sandboxes are "
+        "paused in parallel, and each has its own result.",
+    .examples = "ripcord pause a b c\tpause several sandboxes",
     .complete = "sandbox+",
     .min_args = 1,
     .max_args = CLI_ANY,

@@ -1,6 +1,6 @@
 /*
- * ripcord port: a port inside a sandbox, reached from here. Each connection is a process of its
- * own, so that a slow one holds up nobody and a failed one is one line on stderr.
+ * ripcord port: forwards a local port to a port in a sandbox. Each connection has its own process,
+ * so that a slow connection does not block others and a failed one is one line on stderr.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,8 +36,9 @@ static int connect_inside(struct cli *cli, const struct forward *f, int in, int 
     struct client *c;
     int r = cli_client(cli, &c, err);
 
-    if (r >= 0)
-        r = client_upgrade(c, "GET", target, "tcp", NULL, &sock, &early, err);
+    if (r < 0)
+        return r;
+    r = client_upgrade(c, "GET", target, "tcp", NULL, &sock, &early, err);
     if (r < 0)
         return r;
     pump(in, out, sock, &early);
@@ -62,7 +63,7 @@ static int listen_local(const struct forward *f, int *ret, uint16_t *ret_port, s
                                                  : ERR_SYSTEM;
 
         err_set(err, code, "listen on 127.0.0.1:%u: %s", f->local, strerror(errno));
-        return err_hint(err, "Without LOCALPORT a free one is taken.");
+        return err_hint(err, "Leave out LOCALPORT to use any free port.");
     }
     if (getsockname(fd, (struct sockaddr *)&at, &len) < 0)
         return err_sys(err, errno, "find the local port");
@@ -81,7 +82,7 @@ _noreturn_ static void serve(struct cli *cli, const struct forward *f, int fd)
     _exit(err.code != ERR_NONE);
 }
 
-/* Those that have ended; waits for one when there are too many. */
+/* Reaps ended children. Waits for one when the maximum is reached. */
 static void reap(unsigned *live)
 {
     while (*live && waitpid(-1, NULL, *live >= PORT_CONNECTIONS_MAX ? 0 : WNOHANG) > 0)
@@ -107,13 +108,13 @@ static int accept_all(struct cli *cli, const struct forward *f, int listener, st
             serve(cli, f, fd);
         }
         if (pid < 0)
-            output_note(cli->json, "a connection is refused: %s", strerror(errno));
+            output_note(cli->json, "connection refused: %s", strerror(errno));
         else
             live++;
     }
 }
 
-static void tell(const struct cli *cli, const struct forward *f, uint16_t local)
+static void print_address(const struct cli *cli, const struct forward *f, uint16_t local)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -140,7 +141,7 @@ static int parse(const struct cli_args *args, struct forward *ret, struct err *e
     if (args->n_words > 2 && parse_u32(args->words[2], 0, UINT16_MAX, &ret->local, err) < 0)
         return err_wrap(err, "LOCALPORT");
     if (args->n_words > 2 && args_has(args, "stdio"))
-        return err_set(err, ERR_INVALID, "LOCALPORT has no meaning with --stdio");
+        return err_set(err, ERR_INVALID, "LOCALPORT cannot be combined with --stdio");
     return 0;
 }
 
@@ -156,20 +157,21 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return r;
     if (args_has(args, "stdio"))
         return connect_inside(cli, &f, STDIN_FILENO, STDOUT_FILENO, err);
-    /* A name that is wrong is told now, not to the first who connects. */
+    /* Report an unknown sandbox now, not with the first connection. */
     target = xasprintf("/v1/sandboxes/%s", f.name);
     r = cli_call(cli, "GET", target, NULL, NULL, err);
-    if (r >= 0)
-        r = listen_local(&f, &listener, &local, err);
     if (r < 0)
         return r;
-    client_disconnect(&cli->client); /* each connection makes its own */
-    tell(cli, &f, local);
+    r = listen_local(&f, &listener, &local, err);
+    if (r < 0)
+        return r;
+    client_disconnect(&cli->client); /* each child connects on its own */
+    print_address(cli, &f, local);
     return accept_all(cli, &f, listener, err);
 }
 
 static const struct cli_option options[] = {
-    {"stdio", 0, NULL, "one connection, over standard input and output", NULL},
+    {"stdio", 0, NULL, "carry one connection over standard input and output", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -177,18 +179,21 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_port = {
     .name = "port",
-    .summary = "reach a port inside a sandbox",
+    .summary = "forward a local port to a port in a sandbox",
     .usage = "port NAME PORT [LOCALPORT] [options]",
     .details =
-        "Listens on 127.0.0.1:LOCALPORT and carries each connection to PORT inside the sandbox, "
-        "also when that has no network at all. Without LOCALPORT a free port is taken; the first "
-        "line of output tells it. Everything that runs over TCP works: HTTP, WebSocket, a "
-        "database. Runs until it is interrupted. A stopped sandbox is started by the first "
-        "connection.\n\n"
-        "Whoever can connect to 127.0.0.1 on this machine can use the port meanwhile.",
-    .examples = "ripcord port box 8000\tat a free port\n"
-                "ripcord port box 8000 8080\tat http://127.0.0.1:8080\n"
-                "ssh -o ProxyCommand='ripcord port box 22 --stdio' agent@box\tas a proxy command",
+        "Listens on 127.0.0.1:LOCALPORT and forwards each connection to PORT in the sandbox. "
+        "This also works for a sandbox without a network. Without LOCALPORT, a free port is "
+        "used; the first line of output names it. Every TCP protocol works, for example HTTP, "
+        "WebSocket or a database. The command runs until it is interrupted. The first connection "
+        "starts a stopped sandbox.\n\n"
+        "While the command runs, every user who can connect to 127.0.0.1 on this machine can use "
+        "the port.",
+    .examples =
+        "ripcord port box 8000\tuse any free local port\n"
+        "ripcord port box 8000 8080\topen http://127.0.0.1:8080\n"
+        "ssh -o ProxyCommand='ripcord port box 22 --stdio' agent@box\tuse it as an ssh proxy "
+        "command",
     .groups = groups,
     .complete = "sandbox",
     .min_args = 2,

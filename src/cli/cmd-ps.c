@@ -1,4 +1,4 @@
-/* ripcord ps: execs, of one sandbox or of all, and what they have used. */
+/* ripcord ps: lists the execs of one or all sandboxes and their resource usage. */
 #include "cli/cli.h"
 #include "cli/exec-table.h"
 #include "cli/options.h"
@@ -7,7 +7,8 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-/* --json shows what the table shows: live ones, or all. Totals come with all. */
+/* --json prints the same execs as the table: running ones or all. With all, it includes the
+ * totals. */
 static void print_json(const json_t *doc, bool all)
 {
     _cleanup_json_ json_t *kept = json_array();
@@ -51,8 +52,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"all", 'a', NULL, "ended ones too, with what they used", NULL},
-    {"totals", 0, NULL, "what they used together, for each sandbox and label", NULL},
+    {"all", 'a', NULL, "include ended execs and their resource usage", NULL},
+    {"totals", 0, NULL, "print the total usage of each sandbox and label", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -60,18 +61,17 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_ps = {
     .name = "ps",
-    .summary = "list execs and what they used",
+    .summary = "list execs and their resource usage",
     .usage = "ps [NAME] [options]",
     .details =
-        "Lists the running execs of the sandbox, or of all sandboxes, newest first; with --all the "
-        "ended ones too, with how they ended and what they used: processor time, the highest "
-        "memory, bytes read from and written to disk, and bytes of output. --json has the totals "
-        "with it.\n\n"
-        "Totals count everything that has ended in a sandbox or under a label, throw-away "
-        "sandboxes "
-        "and those that have been removed as well; those of a sandbox go with it.",
-    .examples = "ripcord ps box --all\teverything that was run\n"
-                "ripcord ps --totals\twhat it has cost",
+        "Lists the running execs of one sandbox or of all sandboxes, newest first. With --all it "
+        "includes ended execs, how they ended, and their usage: processor time, peak memory, "
+        "bytes read from and written to disk, and bytes of output. With --all, --json includes "
+        "the totals.\n\n"
+        "Totals count all ended execs of a sandbox or of a label, including those of throw-away "
+        "and removed sandboxes. The total of a sandbox is removed with the sandbox.",
+    .examples = "ripcord ps box --all\tlist every exec of a sandbox\n"
+                "ripcord ps --totals\tprint the total usage",
     .groups = groups,
     .complete = "sandbox",
     .min_args = 0,

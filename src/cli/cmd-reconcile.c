@@ -1,4 +1,4 @@
-/* ripcord reconcile: what should be there against what is there. */
+/* ripcord reconcile: compares the database with the engines. */
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ static void show_progress(struct client *other)
         return;
     run = json_object_get(doc, "reconcile");
     counts = json_object_get(run, "counts");
-    fprintf(stderr, "\r\033[K%llu of %llu looked at, %llu removed, %llu failed",
+    fprintf(stderr, "\r\033[K%llu of %llu checked, %llu removed, %llu failed",
             (unsigned long long)json_number_of(run, "finished"),
             (unsigned long long)json_number_of(run, "total"),
             (unsigned long long)json_number_of(counts, "removed"),
@@ -31,7 +31,8 @@ static void show_progress(struct client *other)
     fflush(stderr);
 }
 
-/* Called when the answer is late: until it is there, a second connection asks how far it is. */
+/* Called when the response is slow. Shows the progress, which a second connection polls, until the
+ * response arrives. */
 static void on_slow(void *userdata)
 {
     struct client *c = userdata;
@@ -48,7 +49,7 @@ static void on_slow(void *userdata)
 
 /* ---- what came of it ---- */
 
-static bool is_news(const json_t *item)
+static bool is_noteworthy(const json_t *item)
 {
     const char *action = json_text_of(item, "action"), *result = json_text_of(item, "result");
 
@@ -77,7 +78,7 @@ static void print_results(const json_t *results)
     json_array_foreach (results, i, item) {
         const char *name = json_text_of(item, "name"), *result = json_text_of(item, "result");
 
-        if (!is_news(item))
+        if (!is_noteworthy(item))
             continue;
         any = true;
         table_add(t, json_text_of(item, "engine"));
@@ -97,8 +98,8 @@ static void print_counts(const json_t *run)
 {
     static const char *const names[] = {"adopted",        "recreated", "removed", "cleaned",
                                         "marked_stopped", "deferred",  "failed"};
-    static const char *const words[] = {"as they should be", "re-created", "removed", "cleaned up",
-                                        "marked stopped",    "deferred",   "failed"};
+    static const char *const words[] = {"unchanged",      "re-created", "removed", "cleaned up",
+                                        "marked stopped", "deferred",   "failed"};
     const json_t *counts = json_object_get(run, "counts");
     bool dry = json_is_true(json_object_get(run, "dry_run")), first = true;
     char took[FORMAT_MAX];
@@ -121,7 +122,7 @@ static void print_unreachable(const json_t *list)
     size_t i;
 
     json_array_foreach (list, i, e) {
-        fprintf(stderr, "ripcord: engine '%s' was left out: ", json_text_of(e, "engine"));
+        fprintf(stderr, "ripcord: engine '%s' was skipped: ", json_text_of(e, "engine"));
         output_text(stderr, json_text_of(e, "reason"));
         fputc('\n', stderr);
     }
@@ -158,8 +159,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"dry-run", 'n', NULL, "show what would be done, and do nothing", NULL},
-    {"from-engine", 0, NULL, "take sandboxes that the store does not know into it", NULL},
+    {"dry-run", 'n', NULL, "print the plan and change nothing", NULL},
+    {"from-engine", 0, NULL, "add sandboxes that are missing in the database to it", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -167,26 +168,24 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_reconcile = {
     .name = "reconcile",
-    .summary = "compare what should be there with what is there, and put it right",
+    .summary = "compare the database with the engines and repair differences",
     .usage = "reconcile [options]",
     .details =
-        "Looks at every object of this root on every engine. One that is as it should be is left "
-        "alone; one whose configuration is stale is made anew when it is idle; leftovers of "
-        "crashes "
-        "and objects of an earlier system (keys 'legacy.*' of ripcord.yaml) are removed; a sandbox "
-        "that somebody has removed outside ripcord is marked. Nothing is done to an object in "
-        "which "
-        "a command runs: it is deferred. What fails is named with the engine's reason and tried "
-        "again later.\n\n"
-        "The daemon does the same by itself when it starts, and then in intervals "
-        "(reconcile.interval).\n\n"
-        "With --from-engine, sandboxes of this root that the database does not know are taken into "
-        "it instead of being removed: what to do when the database was lost.\n\n"
-        "The exit status is 1 when something failed or an engine could not be reached.",
-    .examples = "ripcord reconcile --dry-run\twhat would be done\n"
-                "ripcord reconcile --json | jq '.reconcile.results[] | select(.result == "
-                "\"failed\")'\twhat could not be done\n"
-                "ripcord reconcile --from-engine\tafter the database was lost",
+        "Checks every object of this root on every engine. An object that matches the database "
+        "is not changed. An object with an outdated configuration is re-created when it is idle. "
+        "Leftovers of crashes and objects of an earlier system (keys 'legacy.*' in ripcord.yaml) "
+        "are removed. A sandbox that was removed without ripcord is marked as stopped. An object "
+        "in which a command runs is deferred. A failure is reported with the reason of the "
+        "engine and retried later.\n\n"
+        "The daemon does the same when it starts and then at intervals (reconcile.interval).\n\n"
+        "With --from-engine, sandboxes of this root that are missing in the database are added "
+        "to it instead of being removed. Use it after the database was lost.\n\n"
+        "The exit status is 1 if an action failed or an engine could not be reached.",
+    .examples =
+        "ripcord reconcile --dry-run\tprint the plan\n"
+        "ripcord reconcile --json | jq '.reconcile.results[] | select(.result == \"failed\")'\t"
+        "list the failures\n"
+        "ripcord reconcile --from-engine\trestore a lost database",
     .groups = groups,
     .max_args = 0,
     .stop_after = -1,

@@ -1,4 +1,4 @@
-/* ripcord resume: let frozen sandboxes go on. */
+/* ripcord resume: resumes paused sandboxes. */
 #include "cli/cli.h"
 #include "cli/many.h"
 
@@ -11,10 +11,12 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
 const struct cli_command cmd_resume = {
     .name = "resume",
-    .summary = "let paused sandboxes go on",
+    .summary = "resume paused sandboxes",
     .usage = "resume NAME...",
-    .details = "Undoes 'ripcord pause'. Several are done in parallel, each with its own result.",
-    .examples = "ripcord resume a b c\tseveral at once",
+    .details =
+        "Undoes 'ripcord pause'. Several sandboxes are resumed in parallel, and each has its own "
+        "result.",
+    .examples = "ripcord resume a b c\tresume several sandboxes",
     .complete = "sandbox+",
     .min_args = 1,
     .max_args = CLI_ANY,

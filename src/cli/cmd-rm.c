@@ -1,4 +1,4 @@
-/* ripcord rm: sandboxes and their files, gone. */
+/* ripcord rm: removes sandboxes and their files. */
 #include "cli/cli.h"
 #include "cli/many.h"
 
@@ -11,7 +11,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"force", 'f', NULL, "also with commands running in it", NULL},
+    {"force", 'f', NULL, "also remove sandboxes with running execs", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -19,13 +19,14 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_rm = {
     .name = "rm",
-    .summary = "remove sandboxes with all their files",
+    .summary = "remove sandboxes and all their files",
     .usage = "rm [options] NAME...",
-    .details = "Removes the sandboxes, /home/agent and all output included. One with running execs "
-               "is left alone unless --force is given. Several are done in parallel, each with its "
-               "own result; the exit status is that of the worst.",
-    .examples = "ripcord rm box\tone\n"
-                "ripcord rm -f $(ripcord ls -q)\tall",
+    .details =
+        "Removes the sandboxes, including /home/agent and all stored output. A sandbox with "
+        "running execs is not removed unless --force is given. Several sandboxes are removed in "
+        "parallel, and each has its own result; the exit status is the highest of them.",
+    .examples = "ripcord rm box\tremove one sandbox\n"
+                "ripcord rm -f $(ripcord ls -q)\tremove all sandboxes",
     .groups = groups,
     .complete = "sandbox+",
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* ripcord run: a throw-away sandbox for one command, in one request. */
+/* ripcord run: runs one command in a throw-away sandbox, with one request. */
 #include "cli/cli.h"
 #include "cli/execute.h"
 #include "cli/spec.h"
@@ -27,14 +27,15 @@ const struct cli_command cmd_run = {
     .name = "run",
     .summary = "run a command in a throw-away sandbox",
     .usage = "run [options] [--] CMD [ARG...]",
-    .details = "Creates a sandbox, runs CMD in it and removes it again. Standard output and error "
-               "are the command's, and so is the exit status; 125 means that ripcord failed, 126 "
-               "that CMD cannot be run, 127 that it was not found.\n\n"
-               "The first word that is not an option begins the command.",
-    .examples = "ripcord run -- python3 -c 'print(6 * 7)'\tone command\n"
-                "echo hi | ripcord run -i -- cat\twith input\n"
-                "ripcord run --memory 512M --timeout 30s -- make test\twith limits\n"
-                "ripcord run -it -- bash\ta shell to play in",
+    .details =
+        "Creates a sandbox, runs CMD in it and removes the sandbox. Standard output, standard "
+        "error and the exit status are the command's. Exit status 125 means that ripcord failed, "
+        "126 that CMD cannot be run, 127 that CMD was not found.\n\n"
+        "The command starts at the first word that is not an option.",
+    .examples = "ripcord run -- python3 -c 'print(6 * 7)'\trun one command\n"
+                "echo hi | ripcord run -i -- cat\tsend input to it\n"
+                "ripcord run --memory 512M --timeout 30s -- make test\tset limits\n"
+                "ripcord run -it -- bash\topen an interactive shell",
     .groups = groups,
     .complete = "command+",
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* ripcord session: one turn of an agent, JSON in, JSON lines out. */
+/* ripcord session: runs one turn of an agent: JSON in, JSON lines out. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -11,6 +11,7 @@
 #include "lib/base/jsontext.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 enum { PAYLOAD_MAX = 16 << 20 };
 
@@ -20,16 +21,14 @@ static int set_payload(const struct cli_args *args, json_t *body, struct err *er
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
     json_t *value;
-    int r;
 
     if (!path) {
-        err_set(err, ERR_INVALID, "--payload is missing: it names the file with the agent's input");
-        return err_hint(err, "'--payload -' reads it from standard input.");
+        err_set(err, ERR_INVALID, "--payload is missing");
+        return err_hint(
+            err, "Give the file with the agent's input; '--payload -' reads standard input.");
     }
-    r = input_read(path, PAYLOAD_MAX, &text, &len, err);
-    if (r >= 0)
-        r = json_text_compact(text, &len, err);
-    if (r < 0)
+    if (input_read(path, PAYLOAD_MAX, &text, &len, err) < 0 ||
+        json_text_compact(text, &len, err) < 0)
         return err_wrap(err, "--payload '%s'", path);
     value = json_stringn(text, len);
     explicit_bzero(text, len);
@@ -43,8 +42,9 @@ static int make_body(const struct cli_args *args, json_t **ret, struct err *err)
     int r;
 
     r = exec_spec_from_args(args, args->words + 1, &body, err);
-    if (r >= 0)
-        r = set_payload(args, body, err);
+    if (r < 0)
+        return r;
+    r = set_payload(args, body, err);
     if (r < 0)
         return r;
     if (args_has(args, "concurrent"))
@@ -59,7 +59,9 @@ static int start(struct cli *cli, const struct cli_args *args, json_t **ret, str
     _cleanup_json_ json_t *body = NULL;
     int r = make_body(args, &body, err);
 
-    return r < 0 ? r : cli_call(cli, "POST", target, body, ret, err);
+    if (r < 0)
+        return r;
+    return cli_call(cli, "POST", target, body, ret, err) < 0 ? spec_name_option(err) : 0;
 }
 
 static int follow(struct cli *cli, const struct cli_args *args, const char *id, struct err *err)
@@ -68,8 +70,9 @@ static int follow(struct cli *cli, const struct cli_args *args, const char *id, 
     int r;
 
     o.stats = args_has(args, "stats");
-    if ((r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
-        (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
+    if ((r = args_duration_ms(args, "timeout", SPEC_TIMEOUT_MAX_MS, &o.timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "idle-timeout", SPEC_TIMEOUT_MAX_MS, &o.idle_timeout_ms, err)) <
+            0 ||
         (r = args_u64(args, "since", 0, INT64_MAX, &o.since, err)) < 0)
         return r;
     return session_follow(cli, &o, err);
@@ -83,8 +86,7 @@ static int resume(struct cli *cli, const struct cli_args *args, struct err *err)
     if (r < 0)
         return err_wrap(err, "--resume");
     if (args->n_words > 1 || args_has(args, "payload"))
-        return err_set(err, ERR_INVALID,
-                       "--resume joins a session: it takes no command or payload");
+        return err_set(err, ERR_INVALID, "--resume cannot be combined with a command or --payload");
     return follow(cli, args, id, err);
 }
 
@@ -99,15 +101,15 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     if (args_has(args, "resume"))
         return resume(cli, args, err);
     if (args->n_words < 2)
-        return err_set(err, ERR_INVALID, "the agent's command is missing");
+        return err_set(err, ERR_INVALID, "the command of the agent is missing");
     if (args_has(args, "since"))
-        return err_set(err, ERR_INVALID, "--since goes with --resume");
+        return err_set(err, ERR_INVALID, "--since needs --resume");
     r = start(cli, args, &doc, err);
     if (r < 0)
         return r;
     session = json_object_get(doc, "session");
     if (!json_text_of(session, "id"))
-        return err_set(err, ERR_ENGINE, "the daemon's answer names no session");
+        return err_set(err, ERR_ENGINE, "the daemon's response has no session");
     if (!args_has(args, "detach"))
         return follow(cli, args, json_text_of(session, "id"), err);
     if (cli->json)
@@ -118,10 +120,11 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"payload", 0, "FILE", "the agent's input, one JSON value; '-' is standard input", "@file"},
-    {"concurrent", 0, NULL, "start it even while another session is active in the sandbox", NULL},
-    {"resume", 0, "SESSION", "join a session that runs or has ended, instead of a new one", NULL},
-    {"since", 0, "N", "with --resume: begin behind the event of this number", NULL},
+    {"payload", 0, "FILE", "file with the agent's input, one JSON value; '-' is standard input",
+     "@file"},
+    {"concurrent", 0, NULL, "start the session even if another one is active in the sandbox", NULL},
+    {"resume", 0, "SESSION", "attach to a running or ended session instead of starting one", NULL},
+    {"since", 0, "N", "with --resume: print the events after number N", NULL},
     {0},
 };
 static const struct cli_group group = {"Session", options};
@@ -129,24 +132,24 @@ static const struct cli_group *const groups[] = {&group, &exec_group, &place_gro
 
 const struct cli_command cmd_session = {
     .name = "session",
-    .summary = "run an agent's turn: JSON in, JSON lines out",
+    .summary = "run one turn of an agent: JSON in, JSON lines out",
     .usage = "session NAME [options] --payload FILE [--] CMD [ARG...]",
     .details =
-        "Runs CMD in the sandbox NAME with the payload as one line on its standard input. Each "
-        "line of its standard output that is a JSON object is passed on; other lines, and all of "
-        "standard error, become {\"type\":\"log\",...}. The last event is {\"type\":\"exit\",...} "
-        "with "
-        "the end record, and CMD's exit status is ours; 125 means that ripcord failed.\n\n"
-        "Events are numbered, and kept: when this program or the daemon goes away, the session "
-        "goes on, and --resume with --since continues where one has stopped. With --json each "
-        "event comes with its number. Ctrl-C cancels the session.\n\n"
-        "Credentials belong in the payload or in --secret, which makes each a file that only the "
-        "agent can read, in the folder $RIPCORD_SECRETS.",
+        "Runs CMD in the sandbox NAME and writes the payload as one line to its standard input. "
+        "Each line of its standard output that is a JSON object is printed unchanged. Other "
+        "lines, and all lines of standard error, become {\"type\":\"log\",...}. The last event "
+        "is {\"type\":\"exit\",...} with the end record. The exit status is the status of CMD; "
+        "125 means that ripcord failed.\n\n"
+        "Events are numbered and stored. If this program or the daemon ends, the session "
+        "continues; --resume with --since prints the events after the last one you saw. With "
+        "--json, each event has its number. Ctrl-C cancels the session.\n\n"
+        "Pass credentials in the payload or with --secret. A secret becomes a file in the folder "
+        "$RIPCORD_SECRETS that only the agent can read.",
     .examples =
-        "ripcord session box --payload turn.json -- ./agent.py\tone turn\n"
-        "ripcord session box --payload - --secret API_KEY -- ./agent.py\twith a credential from "
+        "ripcord session box --payload turn.json -- ./agent.py\trun one turn\n"
+        "ripcord session box --payload - --secret API_KEY -- ./agent.py\tpass a credential from "
         "the environment\n"
-        "ripcord session box --resume last --since 120 --json\tgo on after a lost connection",
+        "ripcord session box --resume last --since 120 --json\tcontinue after a lost connection",
     .groups = groups,
     .complete = "sandbox command+",
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* ripcord sessions: the agent sessions of a sandbox. */
+/* ripcord sessions: lists, shows and cancels the agent sessions of a sandbox. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -9,6 +9,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 static void add_row(struct table *t, const json_t *s)
 {
@@ -57,16 +58,18 @@ static int cancel(struct cli *cli, const struct cli_args *args, struct err *err)
         xasprintf("/v1/sandboxes/%s/sessions/%s/cancel", args->words[0], args->words[1]);
     _cleanup_json_ json_t *body = json_object(), *doc = NULL;
     uint64_t grace = 0;
-    int r = args_duration_ms(args, "grace", &grace, err);
+    int r = args_duration_ms(args, "grace", SPEC_CANCEL_GRACE_MAX_MS, &grace, err);
 
     if (r < 0)
         return r;
     if (args_has(args, "grace"))
         json_object_set_new(body, "grace_ms", json_integer((json_int_t)grace));
     r = cli_call(cli, "POST", target, body, &doc, err);
-    if (r >= 0 && cli->json)
+    if (r < 0)
+        return r;
+    if (cli->json)
         output_json(doc);
-    return r < 0 ? r : 0;
+    return 0;
 }
 
 static int show(struct cli *cli, const char *sandbox, const char *id, struct err *err)
@@ -90,14 +93,14 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     int r = parse_name("sandbox name", args->words[0], err);
 
-    if (r >= 0 && args->n_words > 1)
-        r = exec_parse(args->words[1], err);
     if (r < 0)
         return r;
+    if (args->n_words > 1 && (r = exec_parse(args->words[1], err)) < 0)
+        return r;
     if (args_has(args, "cancel") && args->n_words < 2)
-        return err_set(err, ERR_INVALID, "--cancel needs the session's id");
+        return err_set(err, ERR_INVALID, "--cancel needs the id of a session");
     if (args_has(args, "grace") && !args_has(args, "cancel"))
-        return err_set(err, ERR_INVALID, "--grace goes with --cancel");
+        return err_set(err, ERR_INVALID, "--grace needs --cancel");
     if (args->n_words < 2)
         return list(cli, args->words[0], err);
     if (args_has(args, "cancel"))
@@ -106,8 +109,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"cancel", 0, NULL, "end the session: SIGTERM, and after the grace all of it is killed", NULL},
-    {"grace", 0, "DURATION", "with --cancel: how long it may take to end (default 5s)", NULL},
+    {"cancel", 0, NULL, "end the session: send SIGTERM, then kill all its processes after --grace",
+     NULL},
+    {"grace", 0, "DURATION", "with --cancel: time between SIGTERM and SIGKILL (default: 5s)", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -118,10 +122,11 @@ const struct cli_command cmd_sessions = {
     .summary = "list, show or cancel agent sessions",
     .usage = "sessions NAME [SESSION] [options]",
     .details =
-        "Lists the agent sessions of the sandbox, newest first, with how they ended; or "
-        "shows one, or cancels it. 'ripcord session NAME --resume SESSION' shows its events.",
-    .examples = "ripcord sessions box\tall of them\n"
-                "ripcord sessions box last --cancel\tend the one that runs",
+        "Lists the agent sessions of the sandbox, newest first, and how they ended. With SESSION "
+        "it shows or cancels one session. 'ripcord session NAME --resume SESSION' prints the "
+        "events of a session.",
+    .examples = "ripcord sessions box\tlist all sessions\n"
+                "ripcord sessions box last --cancel\tcancel the newest session",
     .groups = groups,
     .complete = "sandbox exec",
     .min_args = 1,

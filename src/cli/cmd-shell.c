@@ -1,4 +1,4 @@
-/* ripcord shell: an interactive terminal in a sandbox. */
+/* ripcord shell: opens an interactive shell in a sandbox. */
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -9,8 +9,8 @@
 #include "lib/base/xalloc.h"
 
 /*
- * Which shell there is only the sandbox knows, so a plain sh looks: the user's own $SHELL as set
- * inside, then bash, then itself.
+ * Only the sandbox knows which shells exist, so a plain sh looks for them: $SHELL inside the
+ * sandbox, then bash, then sh itself.
  */
 static char *const shell_argv[] = {
     "/bin/sh", "-c",
@@ -31,8 +31,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     values[args->n_values].option = &tty;
     values[args->n_values + 1].option = &input;
     if (!isatty(STDIN_FILENO)) {
-        err_set(err, ERR_INVALID, "standard input is no terminal");
-        return err_hint(err, "Use 'ripcord exec -i %s -- sh' to feed a script.", args->words[0]);
+        err_set(err, ERR_INVALID, "standard input is not a terminal");
+        return err_hint(err, "Use 'ripcord exec -i %s -- sh' to run a script from standard input.",
+                        args->words[0]);
     }
     r = parse_name("sandbox name", args->words[0], err);
     if (r < 0)
@@ -50,10 +51,12 @@ const struct cli_command cmd_shell = {
     .name = "shell",
     .summary = "open an interactive shell in a sandbox",
     .usage = "shell NAME [options]",
-    .details = "Runs the shell of the sandbox's user ($SHELL inside, else bash, else sh) on a "
-               "terminal. Ctrl-P Ctrl-Q leaves it running; 'ripcord attach NAME last' comes back.",
-    .examples = "ripcord shell box\tas the sandbox's user\n"
-                "ripcord shell box --user 0\tas root inside",
+    .details =
+        "Runs the shell of the sandbox's user on a terminal: $SHELL inside the sandbox, else "
+        "bash, else sh. Ctrl-P Ctrl-Q detaches and leaves the shell running; 'ripcord attach "
+        "NAME last' attaches to it again.",
+    .examples = "ripcord shell box\topen a shell as the sandbox's user\n"
+                "ripcord shell box --user 0\topen a shell as root in the sandbox",
     .groups = groups,
     .complete = "sandbox",
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* ripcord show: one sandbox in full. */
+/* ripcord show: shows the details of one sandbox. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -11,7 +11,7 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-enum { SHOW_LABEL_WIDTH = 12 };
+enum { SHOW_LABEL_WIDTH = 15 };
 
 static void label(const char *name)
 {
@@ -47,7 +47,7 @@ static void print_state(const json_t *sb)
     putchar('\n');
 }
 
-/* A limit as people write it; NULL when there is none. */
+/* A limit as text, or NULL without a limit. The caller frees it. */
 static char *limit_text(const char *name, const json_t *value)
 {
     char size[FORMAT_MAX];
@@ -123,7 +123,8 @@ static void print_mounts(const json_t *spec)
     }
 }
 
-/* What a reader would else take for more than it is: limits on paper, a network without a cache. */
+/* Warnings, for example about limits that are not enforced, or a network without the package
+ * cache. */
 static void print_notes(const json_t *warnings)
 {
     const char *name = "Notes";
@@ -136,17 +137,18 @@ static void print_notes(const json_t *warnings)
     }
 }
 
-/* How commands inside reach it. */
+/* How commands in the sandbox reach the package cache. */
 static void print_package_cache(const json_t *doc)
 {
     const char *way = json_text_of(doc, "registry");
 
     if (way)
-        row("Registry", STREQ(way, "stream") ? "through the engine's stream, to a listener inside"
-                                             : "through a socket in its network");
+        row("Package cache", STREQ(way, "stream")
+                                 ? "through the engine's stream to a listener in the sandbox"
+                                 : "through a socket in the sandbox's network");
 }
 
-/* What went through the package registry, for each kind of package that was asked for. */
+/* The package cache statistics for each ecosystem with requests. */
 static void print_packages(const json_t *packages)
 {
     const char *name = "Packages", *kind;
@@ -155,7 +157,7 @@ static void print_packages(const json_t *packages)
 
     json_object_foreach ((json_t *)packages, kind, c) {
         _cleanup_free_ char *line =
-            xasprintf("%s: %llu from the cache, %llu not, %s fetched for it", kind,
+            xasprintf("%s: %llu hits, %llu misses, %s downloaded", kind,
                       (unsigned long long)json_number_of(c, "hits"),
                       (unsigned long long)json_number_of(c, "misses"),
                       format_size(json_number_of(c, "bytes_upstream"), bytes));
@@ -218,23 +220,24 @@ static void print(const json_t *sb)
     print_lease(spec, "rm_after_ms", "Rm after");
     print_expiry(json_object_get(sb, "expires"));
     if (json_is_true(json_object_get(sb, "ephemeral")))
-        row("Ephemeral", "yes: goes with its command");
+        row("Ephemeral", "yes: removed when its command ends");
     snprintf(text, sizeof(text), "%s ago", output_age(json_text_of(sb, "created_at"), age));
     row("Created", text);
     row("Id", json_text_of(sb, "id"));
     row("Hash", json_text_of(sb, "hash"));
 }
 
-/* Into doc, as "execs" and "totals". */
+/* Adds the members "execs" and "totals" to doc. */
 static int add_execs(struct cli *cli, const char *name, json_t *doc, struct err *err)
 {
     _cleanup_free_ char *target = xasprintf("/v1/sandboxes/%s/execs", name);
     _cleanup_json_ json_t *execs = NULL;
     int r = cli_call(cli, "GET", target, NULL, &execs, err);
 
-    if (r >= 0)
-        json_object_update_missing(doc, execs);
-    return r;
+    if (r < 0)
+        return r;
+    json_object_update_missing(doc, execs);
+    return 0;
 }
 
 static void print_all(const json_t *doc)
@@ -261,9 +264,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return r;
     target = xasprintf("/v1/sandboxes/%s", args->words[0]);
     r = cli_call(cli, "GET", target, NULL, &doc, err);
-    if (r >= 0 && args_has(args, "execs"))
-        r = add_execs(cli, args->words[0], doc, err);
     if (r < 0)
+        return r;
+    if (args_has(args, "execs") && (r = add_execs(cli, args->words[0], doc, err)) < 0)
         return r;
     if (cli->json)
         output_json(doc);
@@ -273,7 +276,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"execs", 0, NULL, "and what was run in it: how it ended and what it used", NULL},
+    {"execs", 0, NULL, "list its execs, how they ended and their resource usage", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -281,10 +284,10 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_show = {
     .name = "show",
-    .summary = "show one sandbox in full",
+    .summary = "show the details of one sandbox",
     .usage = "show NAME [options]",
-    .examples = "ripcord show box --json | jq .sandbox.state\tfor programs\n"
-                "ripcord show box --execs\twith the receipts of its commands",
+    .examples = "ripcord show box --json | jq .sandbox.state\tprint the state for programs\n"
+                "ripcord show box --execs\tinclude the execs and their usage",
     .groups = groups,
     .complete = "sandbox",
     .min_args = 1,

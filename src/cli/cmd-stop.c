@@ -1,13 +1,14 @@
-/* ripcord stop: end what runs, keep the files. */
+/* ripcord stop: ends the processes of sandboxes and keeps the files. */
 #include "cli/cli.h"
 #include "cli/many.h"
+#include "proto/spec-limits.h"
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *body = json_object();
     struct many m = {.method = "POST", .suffix = "/stop", .body = body, .done = "stopped"};
     uint64_t grace = 0;
-    int r = args_duration_ms(args, "grace", &grace, err);
+    int r = args_duration_ms(args, "grace", SPEC_STOP_GRACE_MAX_MS, &grace, err);
 
     if (r < 0)
         return r;
@@ -17,7 +18,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"grace", 0, "DURATION", "time between SIGTERM and SIGKILL (default 10s)", NULL},
+    {"grace", 0, "DURATION", "time between SIGTERM and SIGKILL (default: 10s)", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -25,13 +26,15 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_stop = {
     .name = "stop",
-    .summary = "stop sandboxes; their files stay",
+    .summary = "stop sandboxes and keep their files",
     .usage = "stop [options] NAME...",
-    .details = "Ends all processes of the sandboxes: with SIGTERM, then, after a grace, with "
-               "SIGKILL. The next 'up' or 'exec' starts them again. Several are done in parallel, "
-               "each with its own result; the exit status is that of the worst.",
-    .examples = "ripcord stop a b c\tseveral at once\n"
-                "ripcord stop --grace 1s box\timpatiently",
+    .details =
+        "Ends all processes of the sandboxes, with SIGTERM and, after a grace period, with "
+        "SIGKILL. The next 'up' or 'exec' starts a stopped sandbox again. Several sandboxes are "
+        "stopped in parallel, and each has its own result; the exit status is the highest of "
+        "them.",
+    .examples = "ripcord stop a b c\tstop several sandboxes\n"
+                "ripcord stop --grace 1s box\twait at most one second",
     .groups = groups,
     .complete = "sandbox+",
     .min_args = 1,

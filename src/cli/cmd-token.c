@@ -1,4 +1,4 @@
-/* ripcord token: what opens the daemon to those who come over TCP; asks no daemon. */
+/* ripcord token: prints or replaces the API token. It does not use the daemon. */
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -11,14 +11,15 @@
 static int check(const struct cli *cli, const struct cli_args *args, struct err *err)
 {
     if (args->n_words && !STREQ(args->words[0], "show")) {
-        err_set(err, ERR_INVALID, "unknown word '%s'", args->words[0]);
-        return err_hint(err, "'ripcord token' and 'ripcord token show' print it, "
-                             "'ripcord token --rotate' makes a new one.");
+        err_set(err, ERR_INVALID, "unknown action '%s'; supported: show", args->words[0]);
+        return err_hint(err,
+                        "Use 'ripcord token' to print the token, or 'ripcord token --rotate' to "
+                        "replace it.");
     }
     if (cli->host) {
-        err_set(err, ERR_UNSUPPORTED, "the token of '%s' is told on its own machine only",
+        err_set(err, ERR_UNSUPPORTED, "the token of '%s' can only be read on that machine",
                 cli->host);
-        return err_hint(err, "Run 'ripcord token' there.");
+        return err_hint(err, "Run 'ripcord token' on that machine.");
     }
     return 0;
 }
@@ -44,12 +45,15 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     int r;
 
     r = check(cli, args, err);
-    if (r >= 0)
-        r = path_roots_init(&paths, cli->root, err);
-    if (r >= 0)
-        r = path_roots_make(&paths, err);
-    if (r >= 0)
-        r = rotate ? token_rotate(paths.state, &t, err) : token_ensure(paths.state, &t, err);
+    if (r < 0)
+        return r;
+    r = path_roots_init(&paths, cli->root, err);
+    if (r < 0)
+        return r;
+    r = path_roots_make(&paths, err);
+    if (r < 0)
+        return r;
+    r = rotate ? token_rotate(paths.state, &t, err) : token_ensure(paths.state, &t, err);
     if (r < 0)
         return r;
     print(cli, &t, paths.state, rotate);
@@ -57,7 +61,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 }
 
 static const struct cli_option options[] = {
-    {"rotate", 0, NULL, "make a new one: the old one opens nothing any more", NULL},
+    {"rotate", 0, NULL, "replace the token; the old one becomes invalid", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -65,18 +69,19 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_token = {
     .name = "token",
-    .summary = "print what opens the daemon over TCP",
+    .summary = "print the API token",
     .usage = "token [--rotate] [show]",
     .details =
-        "Prints the token that a daemon with an address to listen on ('ripcord daemon --listen', "
-        "or http.listen in ripcord.yaml) asks of everybody who comes over TCP; the unix socket "
-        "needs none. It is made when there is none yet. Whoever has it can do what you can do "
-        "with ripcord: treat it like a password.\n\n"
-        "With --rotate a new one takes its place. A daemon that runs takes it up at once, and "
-        "ends the connections that were opened with the old one.",
-    .examples = "ripcord token\tprint it\n"
-                "RIPCORD_TOKEN=$(ssh box ripcord token) ripcord --host 127.0.0.1:7070 ls\t"
-                "ask another machine's daemon, through 'ssh -L 7070:127.0.0.1:7070 box'",
+        "Prints the token that clients need to connect over TCP to a daemon with a listen "
+        "address ('ripcord daemon --listen', or http.listen in ripcord.yaml). The unix socket "
+        "needs no token. The token is created if it does not exist. It gives full access to "
+        "ripcord: treat it like a password.\n\n"
+        "With --rotate, a new token replaces the old one. A running daemon uses it at once and "
+        "closes the connections that were opened with the old token.",
+    .examples =
+        "ripcord token\tprint the token\n"
+        "RIPCORD_TOKEN=$(ssh box ripcord token) ripcord --host 127.0.0.1:7070 ls\tuse a daemon "
+        "on another machine through 'ssh -L 7070:127.0.0.1:7070 box'",
     .groups = groups,
     .words = "show",
     .max_args = 1,

@@ -1,4 +1,4 @@
-/* ripcord up: a sandbox that is there and runs, whatever was before. */
+/* ripcord up: makes sure that a sandbox exists and runs. */
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/spec.h"
@@ -28,9 +28,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         (r = spec_from_args(args, true, &spec, err)) < 0)
         return r;
     target = xasprintf("/v1/sandboxes/%s", name);
-    r = cli_call(cli, "PUT", target, spec, &doc, err);
-    if (r < 0)
-        return r;
+    if (cli_call(cli, "PUT", target, spec, &doc, err) < 0)
+        return spec_name_option(err);
     if (cli->json)
         output_json(doc);
     else
@@ -43,15 +42,15 @@ static const struct cli_group *const groups[] = {&spec_group, &limits_group, &le
 
 const struct cli_command cmd_up = {
     .name = "up",
-    .summary = "create a sandbox, start it, or leave it alone",
+    .summary = "create a sandbox or start an existing one",
     .usage = "up NAME [options]",
     .details =
-        "Makes sure that the sandbox NAME exists and runs. For one that exists, options not "
-        "given mean \"as it is\"; a different one re-creates it when it is idle, which keeps "
-        "/home/agent and nothing else. Leases change at once.",
-    .examples = "ripcord up box\twith the defaults\n"
-                "ripcord up box --memory 1G --cpus 1 --network none\twith limits\n"
-                "ripcord up box --mount ~/src:/src:ro\twith a folder of this machine",
+        "Makes sure that the sandbox NAME exists and runs. For an existing sandbox, options that "
+        "are not given keep their values. A changed option re-creates the sandbox when it is "
+        "idle; only /home/agent is kept. Leases change at once.",
+    .examples = "ripcord up box\tuse the defaults\n"
+                "ripcord up box --memory 1G --cpus 1 --network none\tset limits\n"
+                "ripcord up box --mount ~/src:/src:ro\tmount a folder of this machine",
     .groups = groups,
     .complete = "sandbox",
     .min_args = 1,

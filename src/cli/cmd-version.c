@@ -1,4 +1,4 @@
-/* ripcord version: ours; asks no daemon. */
+/* ripcord version: prints our version. It does not use the daemon. */
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "version.h"

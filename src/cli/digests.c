@@ -1,7 +1,7 @@
 /*
- * Records of one size, sorted, so that one look-up is a binary search in the file as it was read.
- * Written by this user for this user, in a folder that nobody else can enter; what does not look
- * like our own is taken for none.
+ * The file holds sorted records of a fixed size, so that a look-up is a binary search in the file
+ * as it was read. The folder is private to the user, so the content is trusted; a file with an
+ * unknown form is ignored.
  */
 #include "cli/digests.h"
 
@@ -19,7 +19,7 @@
 enum { RECORDS_MAX = 100000, CONTEXTS_MAX = 64, HEX = BLAKE2B_HEX - 1 };
 #define FOLDER "digests"
 #define MAGIC "ripcord-digests1"
-/* A tick is 10 ms at most, but some file systems count seconds. */
+/* A tick is at most 10 ms, but some file systems count in seconds. */
 #define QUIET (2 * USEC_PER_SEC)
 
 struct record {
@@ -28,13 +28,13 @@ struct record {
 };
 
 struct digests {
-    char *path;     /* owned: the folder of all contexts */
-    char name[40];  /* of this one's file */
-    char *text;     /* owned: the file, or NULL */
-    size_t n_known; /* records in it */
+    char *path;     /* owned: the folder of the cache files */
+    char name[40];  /* file name of this context */
+    char *text;     /* owned: content of the file, or NULL */
+    size_t n_known; /* number of records in text */
     struct record *seen;
     size_t n_seen;
-    bool news; /* something was added */
+    bool news; /* digests_add() stored a record */
 };
 
 static uint64_t digests_ns(const struct timespec *t)
@@ -60,7 +60,7 @@ static int digests_by_file(const void *a, const void *b)
     return x->ino == y->ino ? 0 : x->ino < y->ino ? -1 : 1;
 }
 
-/* After the magic, which is as long as the records' alignment wants. */
+/* The records follow the magic, whose length keeps them aligned. */
 static const struct record *digests_known(const struct digests *d)
 {
     return (const struct record *)(const void *)(d->text + strlen(MAGIC));
@@ -104,7 +104,7 @@ static void digests_see(struct digests *d, const struct record *r)
 {
     if (d->n_seen == RECORDS_MAX)
         return;
-    if ((d->n_seen & (d->n_seen - 1)) == 0) /* full: the room is a power of two */
+    if ((d->n_seen & (d->n_seen - 1)) == 0) /* the allocated size is the next power of two */
         d->seen = xreallocarray(d->seen, d->n_seen ? 2 * d->n_seen : 1, sizeof(*r));
     d->seen[d->n_seen++] = *r;
 }
@@ -151,7 +151,7 @@ static int digests_any_name(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
-/* The context that was built least lately goes, where there are too many. */
+/* Removes the file of the least recently built context when there are too many. */
 static void digests_trim(int dir)
 {
     struct dirent **names = NULL;

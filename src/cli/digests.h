@@ -1,10 +1,11 @@
 /*
- * Digests of a build context's files from the last time, so that a context that has not changed is
- * not read again: by device, inode, size and both times. A file counts as unchanged only if it had
- * been left alone for a while when its digest was made: times are no finer than the kernel's tick,
- * and a second change within one would not show.
+ * A cache of the digests of a build context's files, so that unchanged files are not read again.
+ * Device, inode, size, mtime and ctime identify the content of a file. A digest is stored only if
+ * the file had not changed for a while when it was read: file times are as coarse as the kernel's
+ * tick, and a second change within one tick would be invisible.
  *
- * One file of the state folder for each context; there may be none, and nothing breaks without.
+ * Each context has one cache file in the state folder. A missing or unreadable file is an empty
+ * cache.
  */
 #pragma once
 
@@ -15,15 +16,16 @@
 
 struct digests;
 
-/* state: a folder that may be missing. context: the folder's. Never NULL. */
+/* state: the state folder, which may be missing. context: stat of the context folder. Never returns
+ * NULL. */
 struct digests *digests_open(const char *state, const struct stat *context);
 void digests_free(struct digests *d);
 DEFINE_CLEANUP(struct digests *, digests_free);
 
-/* Its value as in proto/digest-context.h, or false. */
+/* Looks up the value for proto/digest-context.h; false when it is unknown. */
 bool digests_find(struct digests *d, const struct stat *st,
                   char ret[static DIGEST_CONTEXT_VALUE_MAX]);
-/* st: from before the file was read. */
+/* st must be from before the file was read. */
 void digests_add(struct digests *d, const struct stat *st, const char *value);
-/* Those found and added since the last call, in place of what the file had. */
+/* Replaces the cache file with the digests that were found or added since the last call. */
 void digests_save(struct digests *d);

@@ -17,11 +17,11 @@
 enum { CONFIG_MAX = 1 << 20, AUTH_MAX = 16 << 10 };
 
 struct auth_file {
-    char *path, *text; /* owned; no text: there is none */
+    char *path, *text; /* owned; text is NULL without a file */
     size_t len;
 };
 
-/* Passwords are in it. */
+/* Wipes the text, which holds passwords. */
 static void docker_auth_file_done(struct auth_file *c)
 {
     if (c->text)
@@ -53,7 +53,7 @@ static bool docker_auth_is_host(const char *host, size_t len, const char *name)
     return strlen(name) == len && strncmp(host, name, len) == 0;
 }
 
-/* Keys are "host", "https://host/v1/", and Docker's own has an old name. */
+/* Keys have the form "host" or "https://host/v1/". Docker Hub has an old name, too. */
 static bool docker_auth_key_is_for(const char *key, const char *registry)
 {
     const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;
@@ -63,15 +63,14 @@ static bool docker_auth_key_is_for(const char *key, const char *registry)
            (STREQ(registry, "docker.io") && docker_auth_is_host(host, len, "index.docker.io"));
 }
 
-/* Not in the parser's words, which quote what stands there. */
+/* The parser's own error would quote a part of the file, which holds passwords. */
 static int docker_auth_parse_file(const char *text, size_t len, json_t **ret, struct err *err)
 {
-    return json_parse("it", text, len, ret, NULL) < 0
-               ? err_set(err, ERR_INVALID, "it is not valid JSON")
-               : 0;
+    return json_parse("it", text, len, ret, NULL) < 0 ? err_set(err, ERR_INVALID, "not valid JSON")
+                                                      : 0;
 }
 
-static int docker_auth_split_auth(const char *text, struct docker_auth *ret, struct err *err)
+static int docker_auth_decode(const char *text, struct docker_auth *ret, struct err *err)
 {
     _cleanup_wipe_ struct buf b = BUF_INIT(AUTH_MAX);
     const char *colon;
@@ -80,7 +79,7 @@ static int docker_auth_split_auth(const char *text, struct docker_auth *ret, str
         return err_wrap(err, "'auth'");
     colon = memchr(buf_data(&b), ':', b.len);
     if (!colon || memchr(buf_data(&b), '\0', b.len))
-        return err_set(err, ERR_INVALID, "'auth' is not USER:PASSWORD");
+        return err_set(err, ERR_INVALID, "'auth' must have the form USER:PASSWORD in base64");
     ret->username = xstrndup(buf_data(&b), (size_t)(colon - buf_data(&b)));
     ret->password = xstrndup(colon + 1, b.len - (size_t)(colon + 1 - buf_data(&b)));
     return 0;
@@ -99,12 +98,12 @@ int docker_auth_parse(const char *text, size_t len, const char *registry, struct
     json_object_foreach (json_object_get(doc, "auths"), key, entry) {
         auth = json_string_value(json_object_get(entry, "auth"));
         if (auth && *auth && docker_auth_key_is_for(key, registry))
-            return docker_auth_split_auth(auth, ret, err);
+            return docker_auth_decode(auth, ret, err);
     }
     return 0;
 }
 
-/* What images call the registry of a key; new. */
+/* The registry of a key, as image names spell it. The caller frees it. */
 static char *docker_auth_registry_of_key(const char *key)
 {
     const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;
@@ -126,14 +125,13 @@ static bool docker_auth_is_wanted(const char *registry, const char *const *texts
 static int docker_auth_collect_one(const char *registry, const char *auth, json_t *all,
                                    struct err *err)
 {
-    struct docker_auth a = {0};
+    _cleanup_docker_auth_ struct docker_auth a = {0};
     json_t *login;
-    int r = docker_auth_split_auth(auth, &a, err);
+    int r = docker_auth_decode(auth, &a, err);
 
     if (r < 0)
         return err_wrap(err, "'%.100s'", registry);
     login = json_pack("{s:s, s:s}", "username", a.username, "password", a.password);
-    docker_auth_done(&a);
     if (!login)
         return err_set(err, ERR_INVALID, "'%.100s': 'auth' is not valid UTF-8", registry);
     json_object_set_new(all, registry, login);
@@ -148,41 +146,44 @@ int docker_auth_parse_all(const char *text, size_t len, const char *const *texts
     json_t *entry;
     int r = docker_auth_parse_file(text, len, &doc, err);
 
+    if (r < 0)
+        return r;
     json_object_foreach (json_object_get(doc, "auths"), key, entry) {
         const char *auth = json_string_value(json_object_get(entry, "auth"));
         _cleanup_free_ char *registry = docker_auth_registry_of_key(key);
 
-        if (r >= 0 && auth && *auth && docker_auth_is_wanted(registry, texts, n) &&
-            !json_object_get(all, registry))
-            r = docker_auth_collect_one(registry, auth, all, err);
+        if (!auth || !*auth || !docker_auth_is_wanted(registry, texts, n) ||
+            json_object_get(all, registry))
+            continue;
+        r = docker_auth_collect_one(registry, auth, all, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0)
-        *ret = json_object_size(all) ? json_incref(all) : NULL;
-    return r;
+    *ret = json_object_size(all) ? json_incref(all) : NULL;
+    return 0;
 }
 
 int docker_auth_collect(const char *const *texts, size_t n, json_t **ret, struct err *err)
 {
     _cleanup_auth_file_ struct auth_file c = {0};
-    int r = docker_auth_file_read(&c, err);
 
-    if (r >= 0 && c.text)
-        r = docker_auth_parse_all(c.text, c.len, texts, n, ret, err);
-    return r < 0 ? err_wrap(err, "'%s'", c.path) : 0;
+    if (docker_auth_file_read(&c, err) < 0)
+        return err_wrap(err, "'%s'", c.path);
+    if (c.text && docker_auth_parse_all(c.text, c.len, texts, n, ret, err) < 0)
+        return err_wrap(err, "'%s'", c.path);
+    return 0;
 }
 
 int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err)
 {
     _cleanup_free_ char *registry = image_name_registry(name);
     _cleanup_auth_file_ struct auth_file c = {0};
-    int r = docker_auth_file_read(&c, err);
 
-    if (r >= 0 && c.text)
-        r = docker_auth_parse(c.text, c.len, registry, ret, err);
-    if (r >= 0)
+    if (docker_auth_file_read(&c, err) >= 0 &&
+        (!c.text || docker_auth_parse(c.text, c.len, registry, ret, err) >= 0))
         return 0;
     err_wrap(err, "credentials in '%s'", c.path);
-    return err_hint(err, "Or give --username and --password-stdin.");
+    return err_hint(err, "Fix the file, or use --username and --password-stdin.");
 }
 
 void docker_auth_done(struct docker_auth *a)

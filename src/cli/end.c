@@ -25,7 +25,7 @@ static char *cli_end_oom_words(const json_t *end)
                      peak);
 }
 
-/* Ended by itself, but not everything inside went well: the figures say what. */
+/* The command exited by itself. The counters may show failures of its processes. */
 static char *cli_end_exit_words(const json_t *end)
 {
     char limit[FORMAT_MAX];
@@ -40,7 +40,7 @@ static char *cli_end_exit_words(const json_t *end)
                          kills == 1 ? "" : "es",
                          format_size(json_number_of(end, "memory_limit"), limit));
     if (denied)
-        return xasprintf("the limit of processes was reached: %llu fork%s refused", denied,
+        return xasprintf("process limit reached: %llu fork%s refused", denied,
                          denied == 1 ? "" : "s");
     return NULL;
 }
@@ -67,15 +67,15 @@ char *end_words(const json_t *end, uint64_t timeout_ms, uint64_t idle_timeout_ms
     if (message)
         return xstrdup(message);
     if (STREQ(cause, "signaled"))
-        return xasprintf("the command was ended by signal %s", signal ? signal : "?");
+        return xasprintf("the command was killed by signal %s", signal ? signal : "?");
     if (STREQ(cause, "killed"))
         return xstrdup("the command was killed");
     if (STREQ(cause, "sandbox_stopped"))
         return xstrdup("the sandbox was stopped while the command ran");
     if (STREQ(cause, "engine_lost"))
-        return xstrdup("the engine lost the command: how it ended is not known");
+        return xstrdup("the engine lost the command; its exit status is unknown");
     if (STREQ(cause, "pids_limit"))
-        return xstrdup("the command failed at its limit of processes");
+        return xstrdup("the command failed: process limit reached");
     return xasprintf("the command ended: %s", cause);
 }
 
@@ -112,7 +112,7 @@ char *end_packages(const json_t *end)
 
     if (!cli_end_sum_of(p, "requests"))
         return NULL;
-    return xasprintf("packages: %llu hit%s, %llu miss%s, %s from the store, %s from upstream", hits,
+    return xasprintf("packages: %llu hit%s, %llu miss%s, %s from the cache, %s downloaded", hits,
                      hits == 1 ? "" : "s", misses, misses == 1 ? "" : "es",
                      format_size(cli_end_sum_of(p, "bytes_store"), store),
                      format_size(cli_end_sum_of(p, "bytes_upstream"), upstream));
@@ -122,6 +122,6 @@ int end_status(const json_t *end)
 {
     const json_t *status = json_object_get(end, "status");
 
-    /* Never invented: an end without a status is our failure, not the command's success. */
+    /* A missing status is our failure, not a success of the command. */
     return json_is_integer(status) ? (int)(json_integer_value(status) & 0xff) : CLI_EXIT_OURS;
 }

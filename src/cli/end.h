@@ -1,5 +1,5 @@
 /*
- * The end record in words, and the exit status that it stands for.
+ * The end record of a command as text, and its exit status.
  */
 #pragma once
 
@@ -7,11 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One line for every end but a plain exit; NULL for that. timeout_ms: what was asked for, or 0. The
- * text is the caller's. */
+/* One line that explains the end, or NULL for a plain exit. timeout_ms and idle_timeout_ms: the
+ * requested values, or 0. The caller frees the text. */
 char *end_words(const json_t *end, uint64_t timeout_ms, uint64_t idle_timeout_ms);
-/* What the command used, as one line. */
+/* The resource usage as one line. The caller frees it. */
 char *end_stats(const json_t *end);
-/* What the sandbox had of the package registry meanwhile, as one line; NULL: nothing. */
+/* The package cache statistics of the command as one line, or NULL without requests. The caller
+ * frees it. */
 char *end_packages(const json_t *end);
 int end_status(const json_t *end);

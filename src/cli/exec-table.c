@@ -25,7 +25,7 @@ static char *exec_table_command_of(const json_t *exec)
         return TAKE_PTR(line);
     i = COMMAND_MAX - 1;
     while (i && ((unsigned char)line[i] & 0xc0) == 0x80)
-        i--; /* never inside a character */
+        i--; /* do not cut a character */
     return xasprintf("%.*s…", (int)i, line);
 }
 
@@ -119,8 +119,8 @@ static void exec_table_add_total(struct table *t, const char *of, const char *na
 
 void exec_totals(const json_t *totals)
 {
-    static const char *const titles[] = {"OF",  "NAME",   "EXECS", "FAILED",  "TIME",
-                                         "CPU", "MEMORY", "READ",  "WRITTEN", "OUTPUT"};
+    static const char *const titles[] = {"KIND", "NAME",   "EXECS", "FAILED",  "TIME",
+                                         "CPU",  "MEMORY", "READ",  "WRITTEN", "OUTPUT"};
     static const char *const scopes[][2] = {{"sandboxes", "sandbox"}, {"labels", "label"}};
     struct table *t = table_new(titles, ARRAY_SIZE(titles));
     const char *name;

@@ -1,12 +1,12 @@
 /*
- * Execs as a table, and what they have used, for people.
+ * Tables of execs and of their resource usage.
  */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 
-/* all: ended ones too, with what they used. named: with a column for the sandbox. */
+/* all: include ended execs and the usage. named: add a column for the sandbox. */
 void exec_table(const json_t *list, bool all, bool named);
-/* "totals" of an answer, one row for each name. */
+/* totals: the "totals" of a response; one row for each name. */
 void exec_totals(const json_t *totals);

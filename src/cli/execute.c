@@ -8,8 +8,9 @@
 #include "cli/spec.h"
 #include "cli/term.h"
 #include "lib/base/cleanup.h"
+#include "proto/spec-limits.h"
 
-/* A terminal inside is of the kind of the one outside, unless the user said otherwise. */
+/* The terminal in the sandbox has the TERM of ours, unless the user sets another. */
 static void execute_add_term(json_t *spec)
 {
     const char *term = getenv("TERM");
@@ -35,7 +36,7 @@ int execute_spec(const struct cli_args *args, char *const *argv, json_t **ret, s
     if (r < 0)
         return r;
     if (args_has(args, "detach") && (args_has(args, "interactive")))
-        return err_set(err, ERR_INVALID, "--detach and --interactive exclude each other");
+        return err_set(err, ERR_INVALID, "--detach cannot be combined with --interactive");
     if (args_has(args, "tty")) {
         execute_add_term(spec);
         if (term_size(&rows, &cols)) {
@@ -51,24 +52,14 @@ static int execute_check_terminal(const struct cli_args *args, struct err *err)
 {
     if (!args_has(args, "tty") || !args_has(args, "interactive") || isatty(STDIN_FILENO))
         return 0;
-    err_set(err, ERR_INVALID, "standard input is no terminal");
-    return err_hint(err, "Leave out -t to pass input from a file or a pipe.");
+    err_set(err, ERR_INVALID, "standard input is not a terminal");
+    return err_hint(err, "Leave out -t to send input from a file or a pipe.");
 }
 
-static int execute_print_started(const struct cli *cli, const char *sandbox, const char *exec)
-{
-    _cleanup_json_ json_t *doc = json_pack("{s:s, s:s}", "sandbox", sandbox, "exec", exec);
-
-    if (cli->json)
-        output_json(doc);
-    else
-        printf("%s %s\n", sandbox, exec);
-    return 0;
-}
-
-/* run --detach: the stream is left as soon as the command has started. */
+/* run --detach: waits for the start of the command, then detaches from the stream. */
 static int execute_leave(struct cli *cli, struct client_stream *s, struct err *err)
 {
+    _cleanup_json_ json_t *doc = NULL;
     struct stream_event ev = {0};
     int r;
 
@@ -87,7 +78,14 @@ static int execute_leave(struct cli *cli, struct client_stream *s, struct err *e
             return r;
     }
     r = stream_detach(s, err);
-    return r < 0 ? r : execute_print_started(cli, s->sandbox, s->exec);
+    if (r < 0)
+        return r;
+    doc = json_pack("{s:s, s:s}", "sandbox", s->sandbox, "exec", s->exec);
+    if (cli->json)
+        output_json(doc);
+    else
+        printf("%s %s\n", s->sandbox, s->exec);
+    return 0;
 }
 
 static int execute_start_detached(struct cli *cli, struct client *c, const char *target,
@@ -95,10 +93,9 @@ static int execute_start_detached(struct cli *cli, struct client *c, const char 
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *exec;
-    int r = client_call(c, "POST", target, body, &doc, err);
 
-    if (r < 0)
-        return r;
+    if (client_call(c, "POST", target, body, &doc, err) < 0)
+        return spec_name_option(err);
     exec = json_object_get(doc, "exec");
     if (cli->json)
         output_json(doc);
@@ -123,14 +120,14 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
     int r;
 
     if ((r = execute_check_terminal(args, err)) < 0 ||
-        (r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
-        (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "timeout", SPEC_TIMEOUT_MAX_MS, &o.timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "idle-timeout", SPEC_TIMEOUT_MAX_MS, &o.idle_timeout_ms, err)) <
+            0 ||
         (r = cli_client(cli, &c, err)) < 0)
         return r;
     if (detach && kind == EXECUTE_EXEC)
         return execute_start_detached(cli, c, target, body, err);
-    r = stream_open(&s, c, target, body, err);
-    if (r < 0)
-        return r;
+    if (stream_open(&s, c, target, body, err) < 0)
+        return spec_name_option(err);
     return detach ? execute_leave(cli, &s, err) : follow(&s, &o, err);
 }

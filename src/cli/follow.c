@@ -1,7 +1,7 @@
 /*
- * One poll loop. Back-pressure both ways: while our reader does not take a piece of output, nothing
- * more is received; while the daemon does not take input, nothing more is read from stdin. Signals
- * come through a signalfd, so that none is lost between two system calls.
+ * One poll loop with back-pressure in both directions: while our reader does not accept output,
+ * nothing is received; while the daemon does not accept input, nothing is read from stdin. Signals
+ * arrive through a signalfd, so that none is lost between two system calls.
  */
 #include "cli/follow.h"
 
@@ -27,29 +27,29 @@ enum {
     KEY_CTRL_P = 0x10,
     KEY_CTRL_Q = 0x11,
 };
-static const uint64_t again_usec = 2 * USEC_PER_SEC;      /* a second Ctrl-C within this kills */
-static const uint64_t pipe_grace_usec = 2 * USEC_PER_SEC; /* for SIGPIPE to do its work */
+static const uint64_t again_usec = 2 * USEC_PER_SEC; /* a second Ctrl-C within this time kills */
+static const uint64_t pipe_grace_usec = 2 * USEC_PER_SEC; /* time between SIGPIPE and SIGKILL */
 static const uint64_t held_key_usec = 300 * USEC_PER_MSEC;
 static const uint64_t resume_usec = 10 * USEC_PER_SEC;
 
 struct follow {
     struct client_stream *s;
     const struct follow_options *o;
-    struct sink sinks[3]; /* by stream number */
+    struct sink sinks[3]; /* index: stream number */
     struct render_state states[3];
-    struct sink *busy; /* has not taken all of data yet; NULL when nothing waits */
+    struct sink *busy; /* sink that has not written all of data yet, or NULL */
     const char *data;
     size_t len;
-    struct buf text; /* rendered output, when it is not passed as it is */
+    struct buf text; /* rendered output; unused for raw output */
     int signals;     /* signalfd */
     char *input;     /* owned */
     bool input_open;
-    bool held_key; /* a Ctrl-P waits for what follows it */
+    bool held_key; /* a Ctrl-P waits for the next key */
     bool ended, closed, detached;
-    bool pipe_broken; /* nobody reads our stdout any more */
-    bool interrupted; /* by our own Ctrl-C, which needs no words */
+    bool pipe_broken; /* the reader of our stdout is gone */
+    bool interrupted; /* by our own Ctrl-C; needs no message */
     uint64_t last_interrupt;
-    struct deadline by; /* of whatever waits for time: held key, grace, close */
+    struct deadline by; /* deadline of the held key or of the grace period */
 };
 
 static int follow_watch_signals(struct follow *f, struct err *err)
@@ -61,7 +61,7 @@ static int follow_watch_signals(struct follow *f, struct err *err)
     for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
         struct sigaction old;
 
-        /* nohup, or a background job of a plain shell: what is ignored stays ignored. */
+        /* Ignored signals stay ignored, as for nohup or a background job of a plain shell. */
         if (sigaction(wanted[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaddset(&set, wanted[i]);
     }
@@ -74,8 +74,8 @@ static int follow_watch_signals(struct follow *f, struct err *err)
     return f->signals < 0 ? err_sys(err, errno, "make a signal descriptor") : 0;
 }
 
-/* Our reader is gone: the command gets what a shell's pipe would give it, and a little later the
- * axe. */
+/* The reader of our output is gone. The command gets SIGPIPE, as in a shell pipe, and is killed
+ * after a grace period. */
 static int follow_on_broken_pipe(struct follow *f, struct err *err)
 {
     if (f->pipe_broken)
@@ -87,7 +87,8 @@ static int follow_on_broken_pipe(struct follow *f, struct err *err)
     return stream_signal(f->s, SIGPIPE, err);
 }
 
-/* Writes what waits. 0 when done with it or it would block (busy stays set). */
+/* Writes the waiting data. Returns 0 when all is written, or when it would block (busy stays
+ * set). */
 static int follow_push(struct follow *f, struct err *err)
 {
     int r = 0;
@@ -125,7 +126,7 @@ static int follow_show(struct follow *f, int stream, const char *data, size_t le
 static int follow_show_text(struct follow *f, int stream, int r, struct err *err)
 {
     if (r < 0)
-        return err_set(err, ERR_LIMIT, "a piece of output is too large to be shown");
+        return err_set(err, ERR_LIMIT, "a piece of output is too large to display");
     return follow_show(f, stream, buf_data(&f->text), f->text.len, err);
 }
 
@@ -144,7 +145,7 @@ static int follow_on_output(struct follow *f, const struct stream_event *ev, str
                             err);
 }
 
-/* The other events as lines of JSON; takes the reference. */
+/* Prints an event as a line of JSON. Takes the reference. */
 static int follow_show_json(struct follow *f, json_t *taken, struct err *err)
 {
     _cleanup_json_ json_t *doc = taken;
@@ -153,7 +154,7 @@ static int follow_show_json(struct follow *f, json_t *taken, struct err *err)
     return follow_show_text(f, STREAM_STDOUT, render_line(doc, &f->text), err);
 }
 
-/* For people only: a program that reads the command's stderr gets nothing but that. */
+/* Only on a terminal: a program that reads our stderr must get nothing but the command's. */
 static void follow_warn_unenforced(const struct follow *f)
 {
     _cleanup_free_ char *names = NULL;
@@ -161,8 +162,7 @@ static void follow_warn_unenforced(const struct follow *f)
     if (!f->s->unenforced || !isatty(STDERR_FILENO))
         return;
     names = json_to_text(f->s->unenforced, false);
-    output_note(false, "warning: these default limits cannot be enforced on this machine: %s",
-                names);
+    output_note(false, "warning: this machine cannot enforce these default limits: %s", names);
 }
 
 static int follow_on_started(struct follow *f, struct err *err)
@@ -189,9 +189,10 @@ static int follow_on_gap(struct follow *f, const struct stream_event *ev, struct
                                 json_pack("{s:s, s:s, s:I, s:I}", "type", "gap", "stream", name,
                                           "from", (json_int_t)ev->from, "to", (json_int_t)ev->to),
                                 err);
-    output_note(false,
-                "bytes %llu to %llu of %s are gone (over the budget of the journal, or too old)",
-                (unsigned long long)ev->from, (unsigned long long)ev->to, name);
+    output_note(
+        false,
+        "bytes %llu to %llu of %s are missing (removed from the journal: too large or too old)",
+        (unsigned long long)ev->from, (unsigned long long)ev->to, name);
     return 0;
 }
 
@@ -228,7 +229,7 @@ static int follow_on_event(struct follow *f, const struct stream_event *ev, stru
     return 0;
 }
 
-/* Hands out what was received, until our reader blocks or nothing is left. */
+/* Handles received events until our reader blocks or none is left. */
 static int follow_drain(struct follow *f, struct err *err)
 {
     while (!f->busy && !f->ended) {
@@ -247,8 +248,8 @@ static int follow_drain(struct follow *f, struct err *err)
 }
 
 /*
- * The daemon is gone; the command is not. Input that was on its way may be lost, so a pipe's is
- * closed; a terminal's goes on.
+ * The daemon is gone, but the command still runs. Input in flight may be lost: input from a pipe is
+ * therefore ended, and input from a terminal continues.
  */
 static int follow_on_lost(struct follow *f, struct err *err)
 {
@@ -271,16 +272,9 @@ static int follow_on_lost(struct follow *f, struct err *err)
         return 0;
     }
     err_move(err, &why);
-    err_wrap(err, "the connection to the daemon was lost");
-    return err_hint(err, "The command may go on: 'ripcord logs -f %s %s' shows it.", f->s->sandbox,
-                    f->s->exec);
-}
-
-static int follow_fill(struct follow *f, struct err *err)
-{
-    int r = stream_fill(f->s, err);
-
-    return r < 0 ? follow_on_lost(f, err) : 0;
+    err_wrap(err, "lost the connection to the daemon");
+    return err_hint(err, "The command may still run: follow it with 'ripcord logs -f %s %s'.",
+                    f->s->sandbox, f->s->exec);
 }
 
 static int follow_detach(struct follow *f, struct err *err)
@@ -290,13 +284,12 @@ static int follow_detach(struct follow *f, struct err *err)
     return stream_detach(f->s, err);
 }
 
-/* Sends input but for the detach keys: a Ctrl-P is held back until the next key or a moment later.
- */
+/* Sends input except the detach keys. A Ctrl-P is held back until the next key, or for a moment. */
 static int follow_send_keys(struct follow *f, const char *data, size_t len, struct err *err)
 {
     static const char ctrl_p = KEY_CTRL_P;
     const char *cut;
-    int r = 0;
+    int r;
 
     if (f->held_key && len) {
         f->held_key = false;
@@ -304,11 +297,12 @@ static int follow_send_keys(struct follow *f, const char *data, size_t len, stru
         if (data[0] == KEY_CTRL_Q)
             return follow_detach(f, err);
         r = stream_stdin(f->s, &ctrl_p, 1, err);
+        if (r < 0)
+            return r;
     }
     cut = memmem(data, len, "\x10\x11", 2);
     if (cut) {
-        if (cut > data && r >= 0)
-            r = stream_stdin(f->s, data, (size_t)(cut - data), err);
+        r = cut > data ? stream_stdin(f->s, data, (size_t)(cut - data), err) : 0;
         return r < 0 ? r : follow_detach(f, err);
     }
     if (len && data[len - 1] == KEY_CTRL_P) {
@@ -316,7 +310,7 @@ static int follow_send_keys(struct follow *f, const char *data, size_t len, stru
         f->by = deadline_in(held_key_usec);
         len--;
     }
-    return r < 0 || !len ? r : stream_stdin(f->s, data, len, err);
+    return len ? stream_stdin(f->s, data, len, err) : 0;
 }
 
 static int follow_read_input(struct follow *f, struct err *err)
@@ -326,7 +320,7 @@ static int follow_read_input(struct follow *f, struct err *err)
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (n <= 0) {
-        /* A closed or unreadable input is an ended one. */
+        /* Treat a closed or unreadable input as its end. */
         f->input_open = false;
         return stream_stdin_eof(f->s, err);
     }
@@ -345,8 +339,8 @@ static int follow_on_interrupt(struct follow *f, int sig, struct err *err)
     return stream_signal(f->s, again ? SIGKILL : sig, err);
 }
 
-/* Nothing to pass the signal on to: we end of it as if it had never been caught. */
-static void follow_die_of(int sig)
+/* There is no command to send the signal to: end this program as the signal would. */
+static void follow_end_by_signal(int sig)
 {
     sigset_t set;
 
@@ -365,7 +359,7 @@ static int follow_on_signal(struct follow *f, int sig, struct err *err)
     if (sig == SIGWINCH)
         return term_size(&rows, &cols) ? stream_resize(f->s, rows, cols, err) : 0;
     if (f->o->reading || f->ended)
-        follow_die_of(sig);
+        follow_end_by_signal(sig);
     if (sig == SIGINT)
         return follow_on_interrupt(f, sig, err);
     return stream_signal(f->s, sig, err);
@@ -423,19 +417,23 @@ static int follow_turn(struct follow *f, struct err *err)
     struct pollfd p[AT_MAX];
     int r = follow_wait_events(f, p, err);
 
-    if (r >= 0 && deadline_passed(&f->by))
-        r = follow_on_time(f, err);
-    if (r >= 0 && p[AT_SIGNALS].revents)
-        r = follow_read_signals(f, err);
-    if (r >= 0 && p[AT_SINK].revents)
-        r = follow_push(f, err);
-    if (r >= 0 && p[AT_SOCKET].revents & POLLOUT)
-        r = stream_flush(f->s, err);
-    if (r >= 0 && !f->busy && p[AT_SOCKET].revents & (POLLIN | POLLHUP | POLLERR))
-        r = follow_fill(f, err);
-    if (r >= 0 && p[AT_INPUT].revents && f->input_open && !stream_sending(f->s))
-        r = follow_read_input(f, err);
-    return r < 0 ? r : 0;
+    if (r < 0)
+        return r;
+    if (deadline_passed(&f->by) && (r = follow_on_time(f, err)) < 0)
+        return r;
+    if (p[AT_SIGNALS].revents && (r = follow_read_signals(f, err)) < 0)
+        return r;
+    if (p[AT_SINK].revents && (r = follow_push(f, err)) < 0)
+        return r;
+    if (p[AT_SOCKET].revents & POLLOUT && (r = stream_flush(f->s, err)) < 0)
+        return r;
+    if (!f->busy && p[AT_SOCKET].revents & (POLLIN | POLLHUP | POLLERR) &&
+        stream_fill(f->s, err) < 0 && (r = follow_on_lost(f, err)) < 0)
+        return r;
+    if (p[AT_INPUT].revents && f->input_open && !stream_sending(f->s) &&
+        (r = follow_read_input(f, err)) < 0)
+        return r;
+    return 0;
 }
 
 static bool follow_finished(const struct follow *f)
@@ -465,7 +463,7 @@ static int follow_loop(struct follow *f, struct err *err)
     return 0;
 }
 
-/* A character that never got its end is shown as the bytes that it is. */
+/* Prints an incomplete last character as escaped bytes. */
 static void follow_finish_text(struct follow *f)
 {
     for (int i = STREAM_STDOUT; i <= STREAM_STDERR && f->o->mode == RENDER_ESCAPED; i++) {
@@ -475,8 +473,8 @@ static void follow_finish_text(struct follow *f)
     }
 }
 
-/* Who pressed Ctrl-C need not be told that the command was ended by it. */
-static bool follow_own_doing(const struct follow *f, const json_t *end)
+/* Whether the user's own Ctrl-C ended the command. That needs no message. */
+static bool follow_was_own_interrupt(const struct follow *f, const json_t *end)
 {
     const char *cause = json_text_of(end, "cause");
 
@@ -490,16 +488,16 @@ static int follow_conclude(struct follow *f)
 
     term_restore();
     if (f->detached) {
-        output_note(f->o->json, "detached; 'ripcord attach %s %s' joins it again", f->s->sandbox,
-                    f->s->exec);
+        output_note(f->o->json, "detached; run 'ripcord attach %s %s' to attach again",
+                    f->s->sandbox, f->s->exec);
         return 0;
     }
     if (f->pipe_broken)
         return FOLLOW_STATUS_PIPE;
     if (f->o->reading && !isatty(STDERR_FILENO))
-        return 0; /* what was asked for are the bytes, and nothing else */
+        return 0; /* print the bytes of the command only */
     words = end_words(end, f->o->timeout_ms, f->o->idle_timeout_ms);
-    if (words && !follow_own_doing(f, end))
+    if (words && !follow_was_own_interrupt(f, end))
         output_note(f->o->json, "%s", words);
     if (words && json_text_of(end, "hint"))
         output_hint(f->o->json, json_text_of(end, "hint"));
@@ -542,9 +540,9 @@ int follow(struct client_stream *s, const struct follow_options *o, struct err *
         f.input = xmalloc(FOLLOW_INPUT);
     if (o->input && o->tty)
         term_raw();
-    r = o->rejoin && o->tty ? follow_on_signal(&f, SIGWINCH, err) : 0;
-    if (r >= 0)
-        r = follow_loop(&f, err);
+    if (o->rejoin && o->tty && (r = follow_on_signal(&f, SIGWINCH, err)) < 0)
+        return r;
+    r = follow_loop(&f, err);
     if (r < 0)
         return r;
     follow_finish_text(&f);

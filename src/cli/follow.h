@@ -1,6 +1,6 @@
 /*
- * Following an exec to its end: its output to ours, our input and signals to it, the terminal, and
- * what to do when the reader of our output or the daemon goes away.
+ * Follows an exec to its end: copies its output, sends it our input and signals, handles the
+ * terminal, and handles a reader of our output or a daemon that goes away.
  */
 #pragma once
 
@@ -11,15 +11,15 @@
 #include "client/stream.h"
 
 struct follow_options {
-    bool input;   /* pass stdin on */
+    bool input;   /* send stdin */
     bool tty;     /* raw terminal, resize, detach keys */
-    bool rejoin;  /* attach: the terminal's size is news to the exec */
-    bool reading; /* only look (logs): signals end us and are not passed on */
+    bool rejoin;  /* attach: send the size of the terminal first */
+    bool reading; /* logs: signals end this program and are not sent to the command */
     bool stats;
     bool json;
     enum render_mode mode;
-    uint64_t timeout_ms, idle_timeout_ms; /* as asked for, for the words */
+    uint64_t timeout_ms, idle_timeout_ms; /* as requested, for messages; or 0 */
 };
 
-/* The exit status, or -ERR_X. The stream stays the caller's. */
+/* Returns the exit status, or -ERR_X. The caller keeps the stream. */
 int follow(struct client_stream *s, const struct follow_options *o, struct err *err);

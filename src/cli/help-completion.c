@@ -1,6 +1,6 @@
 /*
- * The tables as completion scripts. Names of sandboxes come from `ripcord ls -q` at the moment of
- * completion; everything else is in the script.
+ * Prints the tables as completion scripts. A script gets the names of sandboxes from `ripcord ls
+ * -q` when it runs; all other words are in the script.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "cli/help.h"
 #include "cli/options.h"
 
-/* Inside single quotes of a shell. */
+/* Prints s for use in single quotes of a shell. */
 static void help_completion_quoted(const char *s, const char *escape)
 {
     for (; *s; s++) {
@@ -27,7 +27,7 @@ static void help_completion_command_names(void)
         printf("%s%s", c == cli_commands ? "" : " ", (*c)->name);
 }
 
-/* What the word at a place among the positionals is: "sandbox", "exec", … or NULL. */
+/* Whether a positional of the command is of this kind ("sandbox", "exec", …). */
 static bool help_completion_takes(const struct cli_command *cmd, const char *kind)
 {
     return cmd->complete && strstr(cmd->complete, kind);
@@ -48,7 +48,7 @@ static bool help_completion_seen_before(const struct cli_command *const *upto, s
     return false;
 }
 
-/* Options with a value, each name once: the word behind them is no positional. */
+/* The options with a value, each name once: the next word is their value, not a positional. */
 static void help_completion_bash_valued(void)
 {
     const struct cli_option *o;
@@ -181,7 +181,7 @@ static void help_completion_zsh_command(const struct cli_command *cmd)
     else if (help_completion_takes(cmd, "sandbox"))
         fputs(" \\\n            '1:sandbox:_ripcord_sandboxes'", stdout);
     if (cmd->words)
-        printf(" \\\n            '1:what:(%s)'", cmd->words);
+        printf(" \\\n            '1:action:(%s)'", cmd->words);
     if (help_completion_takes(cmd, "command"))
         fputs(" \\\n            '*::command:_normal'", stdout);
     fputs(" ;;\n", stdout);

@@ -1,4 +1,4 @@
-/* The tables as manual pages, in man(7). */
+/* Prints the tables as manual pages, in man(7) format. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,8 @@
 #include "cli/help.h"
 #include "version.h"
 
-/* Text as groff wants it: '-' as a real minus, '\' doubled, no line that begins like a request. */
+/* Escapes text for groff: '-' becomes a minus, '\' is doubled, and no line starts like a
+ * request. */
 static void help_man_text_n(const char *s, size_t len)
 {
     if (len && (*s == '.' || *s == '\''))
@@ -104,15 +105,29 @@ static void help_man_entries(const char *title, const struct help_entry *e)
     }
 }
 
+static void help_man_synopsis(const struct cli_command *cmd)
+{
+    const char *rest = cmd->usage, *part;
+    size_t len;
+
+    fputs(".SH SYNOPSIS\n", stdout);
+    for (bool first = true; (part = help_usage_next(&rest, &len)); first = false) {
+        fputs(first ? ".B ripcord\n" : ".br\n.B ripcord\n", stdout);
+        if (!first)
+            printf("%s ", cmd->name);
+        help_man_text_n(part, len);
+        putchar('\n');
+    }
+}
+
 void help_man_command(const struct cli_command *cmd)
 {
     char name[64];
 
     snprintf(name, sizeof(name), "ripcord-%s", cmd->name);
     help_man_head(name, cmd->summary);
-    fputs(".SH SYNOPSIS\n.B ripcord\n", stdout);
-    help_man_text(cmd->usage);
-    fputs("\n.SH DESCRIPTION\n", stdout);
+    help_man_synopsis(cmd);
+    fputs(".SH DESCRIPTION\n", stdout);
     help_man_prose(cmd->details ? cmd->details : cmd->summary);
     fputs(".SH OPTIONS\n", stdout);
     for (const struct cli_group *const *g = cmd->groups; g && *g; g++)

@@ -4,48 +4,50 @@
 #include <string.h>
 
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
 
 enum { HELP_WIDTH = 80, HELP_OPTION_COLUMN = 30, HELP_COMMAND_COLUMN = 11 };
 
 const char help_about[] =
-    "ripcord gives AI agents a safe place to work: persistent, hardened sandboxes that are there "
-    "in "
-    "milliseconds, with output that is never lost or wrong. There is nothing to set up: the first "
-    "command starts the daemon.";
+    "ripcord runs AI agents in persistent, hardened sandboxes that start in milliseconds. It "
+    "stores "
+    "the output of every command, so that none is lost. No setup is needed: the first command "
+    "starts the daemon.";
 
 /* clang-format off */
 const struct help_entry help_statuses[] = {
     { "0", "success" },
-    { "1", "a system call or the machine failed" },
-    { "2", "an option, a name or a value is not valid" },
+    { "1", "a system call failed" },
+    { "2", "invalid option, name or value" },
     { "3", "not found" },
-    { "4", "conflict with what is there, such as running commands" },
-    { "5", "denied" },
-    { "6", "over a limit" },
-    { "7", "this machine or engine cannot do that" },
-    { "8", "the engine or the daemon does not answer" },
-    { "9", "a deadline passed" },
-    { "125", "run, exec, shell, attach: ripcord itself failed; 126 the command cannot be run, 127 it was not found; all else is the command's own status" },
+    { "4", "conflict with the current state, for example a running command" },
+    { "5", "permission denied" },
+    { "6", "limit exceeded" },
+    { "7", "not supported by this machine or engine" },
+    { "8", "the engine or the daemon failed or does not respond" },
+    { "9", "timeout" },
+    { "125", "run, exec, session, shell, attach: ripcord itself failed; 126: the command cannot be run; 127: the command was not found; any other status is the command's own" },
     { NULL, NULL },
 };
 const struct help_entry help_environment[] = {
-    { "RIPCORD_ROOT", "as --root" },
-    { "RIPCORD_HOST", "as --host, unless --root is given" },
-    { "RIPCORD_TOKEN", "what 'ripcord token' prints on the machine of --host; without it, the token of this machine's state folder is used for its own addresses" },
-    { "NO_COLOR", "when set and not empty, no colours" },
-    { "XDG_DATA_HOME, XDG_RUNTIME_DIR", "where state and sockets of an ordinary user lie" },
+    { "RIPCORD_ROOT", "default for --root" },
+    { "RIPCORD_HOST", "default for --host, unless --root is given" },
+    { "RIPCORD_TOKEN", "API token for --host, as printed by 'ripcord token' on that machine; for addresses of this machine the default is the token in the state folder" },
+    { "NO_COLOR", "disables colours if set and not empty" },
+    { "XDG_DATA_HOME, XDG_RUNTIME_DIR", "base folders for state and sockets of an ordinary user" },
     { NULL, NULL },
 };
 const struct help_entry help_files[] = {
     { "/var/lib/ripcord, /run/ripcord", "state and sockets of root" },
     { "~/.local/share/ripcord, $XDG_RUNTIME_DIR/ripcord", "state and sockets of an ordinary user" },
-    { "DIR/state, DIR/run, DIR/ripcord.yaml", "all of it with --root DIR" },
+    { "DIR/state, DIR/run, DIR/ripcord.yaml", "state, sockets and configuration with --root DIR" },
     { "/etc/ripcord/ripcord.yaml", "configuration" },
     { NULL, NULL },
 };
 /* clang-format on */
 
-/* Fills lines up to HELP_WIDTH; `column` is where we are and where further lines begin. */
+/* Wraps text at HELP_WIDTH. column: the current column, and the indentation of further lines. */
 static void help_wrap(const char *text, int column)
 {
     int at = column;
@@ -73,9 +75,8 @@ static void help_paragraphs(const char *text)
     while (*text) {
         const char *end = strstr(text, "\n\n");
         size_t len = end ? (size_t)(end - text) : strlen(text);
-        char copy[2048];
+        _cleanup_free_ char *copy = xstrndup(text, len);
 
-        snprintf(copy, sizeof(copy), "%.*s", (int)len, text);
         help_wrap(copy, 0);
         putchar('\n');
         text += len + (end ? 2 : 0);
@@ -111,7 +112,7 @@ static void help_print_group(const struct cli_group *g)
     putchar('\n');
 }
 
-/* "command\tcomment" lines, the comment above the command. */
+/* text: lines "command\tcomment". The comment is printed above the command. */
 static void help_print_examples(const char *text)
 {
     help_title("Examples");
@@ -126,15 +127,36 @@ static void help_print_examples(const char *text)
     }
 }
 
+const char *help_usage_next(const char **usage, size_t *ret_len)
+{
+    const char *at = *usage, *bar = strstr(at, " | ");
+
+    *ret_len = bar ? (size_t)(bar - at) : strlen(at);
+    *usage = bar ? bar + 3 : at + *ret_len;
+    return *ret_len ? at : NULL;
+}
+
+/* Prints one line for each action. Only the first alternative in the text has the command's
+ * name. */
+static void help_print_usage(const struct cli_command *cmd)
+{
+    const char *rest = cmd->usage, *part;
+    size_t len;
+
+    for (bool first = true; (part = help_usage_next(&rest, &len)); first = false)
+        printf("%s ripcord %s%s%.*s\n", first ? "Usage:" : "      ", first ? "" : cmd->name,
+               first ? "" : " ", (int)len, part);
+    putchar('\n');
+}
+
 void help_command(const struct cli_command *cmd)
 {
-    printf("Usage: ripcord %s\n\n", cmd->usage);
+    help_print_usage(cmd);
     if (cmd->details) {
         help_paragraphs(cmd->details);
     } else {
-        char line[160];
+        _cleanup_free_ char *line = xasprintf("%s.", cmd->summary);
 
-        snprintf(line, sizeof(line), "%s.", cmd->summary);
         line[0] = (char)(line[0] >= 'a' && line[0] <= 'z' ? line[0] - 'a' + 'A' : line[0]);
         help_paragraphs(line);
     }
@@ -158,5 +180,5 @@ void help_overview(void)
     help_title("Try");
     printf("  ripcord run -- sh -c 'echo hello from $(id -un)'\n"
            "  ripcord up box && ripcord exec box -- touch f && ripcord exec box -- ls\n\n"
-           "'ripcord COMMAND --help' tells more about a command; see also ripcord(1).\n");
+           "Run 'ripcord COMMAND --help' for details of a command. See also ripcord(1).\n");
 }

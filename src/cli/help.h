@@ -1,6 +1,6 @@
 /*
- * The tables of cli.h in other forms: help for people, manual pages, shell completions. All write
- * to stdout.
+ * Help texts, manual pages and shell completions from the tables of cli.h. All functions write to
+ * stdout.
  */
 #pragma once
 
@@ -14,7 +14,11 @@ void help_bash(void);
 void help_zsh(void);
 void help_fish(void);
 
-/* For the overviews, and for ripcord(1). */
+/* The next alternative of a usage text, which separates them with " | ", or NULL. Advances
+ * *usage. */
+const char *help_usage_next(const char **usage, size_t *ret_len);
+
+/* Texts of the overview and of ripcord(1). */
 extern const char help_about[];
 struct help_entry {
     const char *name, *text;

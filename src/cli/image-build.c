@@ -1,12 +1,13 @@
 /*
- * ripcord image build: the Dockerfile is read and looked at here, so that what is wrong with it is
- * said with its place before anything is sent; then the context goes to the daemon, whose events
- * come back as lines. Whoever ends this program ends the build: the daemon sees us go.
+ * ripcord image build: checks the Dockerfile here, so that errors are reported with line and column
+ * before anything is sent. Then it sends the context to the daemon, whose events come back as
+ * lines. The end of this program ends the build, because the daemon notices the closed connection.
  *
- * A build that has been done before needs no context, only to know that it is the same. So it is
- * sent thin at first (proto/digest-context.h), and again with what the builder misses; whole where
- * that does not do, as on an engine that knows nothing of this. What a thin one tells is held back
- * until it has gone well or has something to run: steps are to be seen once.
+ * A repeated build needs only the digests of the context. So the first round sends a digest-only
+ * context (proto/digest-context.h), and the next rounds add the files that the builder asks for. If
+ * that does not suffice, or the engine does not support it, the whole context is sent. Events of a
+ * digest-only round are held back until it succeeds or runs a step, so that each step is shown
+ * once.
  */
 #include <string.h>
 #include <unistd.h>
@@ -37,19 +38,19 @@ struct image_build {
     struct build_context *context;
     struct build_view *view; /* NULL with --json */
     bool live;
-    char *secrets;    /* owned: as JSON, or NULL, */
-    char *logins;     /* and these, for registries */
-    char **agents;    /* owned: "ID=/PATH" */
-    struct buf lines; /* of the answer, not looked at yet */
-    json_t *end;      /* the last event */
+    char *secrets;    /* owned: secrets as JSON, or NULL */
+    char *logins;     /* owned: registry credentials as JSON, or NULL */
+    char **agents;    /* owned: ssh agents as "ID=/PATH" */
+    struct buf lines; /* received bytes that are not parsed yet */
+    json_t *end;      /* the end event, or NULL */
 
-    /* Of a thin context: */
+    /* For a digest-only context: */
     bool digest_only;
-    json_t *need; /* digits of what is to be sent, as keys */
-    bool again;   /* the builder misses something */
-    bool all;     /* of it */
+    json_t *need; /* digits of the files to send, as keys */
+    bool again;   /* the builder needs files: another round follows */
+    bool all;     /* the builder needs all files */
     bool holding;
-    char **held; /* owned: lines that are not shown yet */
+    char **held; /* owned: events that are held back */
 };
 
 static void image_build_wipe(char *text)
@@ -90,7 +91,7 @@ static int image_build_check_stage(const struct dockerfile *df, const char *targ
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
-/* What is only worth a remark is for `image lint`. */
+/* Shows warnings and errors of the linter. Findings of level info are left to `image lint`. */
 static int image_build_lint(struct image_build *ib, const char *text, size_t len, struct err *err)
 {
     struct lint_context context = {.has_ignore_file = build_context_has_ignore(ib->context)};
@@ -106,8 +107,8 @@ static int image_build_lint(struct image_build *ib, const char *text, size_t len
     lint_report_done(&report);
     if (!bad || !args_has(ib->args, "strict"))
         return 0;
-    err_set(err, ERR_INVALID, "the linter has findings in '%s'", label);
-    return err_hint(err, "'ripcord image lint' tells more; without --strict the build goes on.");
+    err_set(err, ERR_INVALID, "'%s': the linter has warnings", label);
+    return err_hint(err, "Run 'ripcord image lint' for details, or build without --strict.");
 }
 
 static int image_build_check_dockerfile(struct image_build *ib, struct err *err)
@@ -125,14 +126,14 @@ static int image_build_check_dockerfile(struct image_build *ib, struct err *err)
 
 /* ---- the request ---- */
 
-static int image_build_add(struct buf *b, const char *key, const char *value)
+static int image_build_add_query(struct buf *b, const char *key, const char *value)
 {
     _cleanup_free_ char *escaped = client_escape(value);
 
     return buf_appendf(b, "%c%s=%s", strchr(buf_data(b), '?') ? '&' : '?', key, escaped);
 }
 
-/* NAME alone is the variable of that name in our own environment; without it, it is left out. */
+/* NAME alone takes the value from the environment, and is skipped when it is not set there. */
 static int image_build_add_arg(struct buf *b, const char *arg)
 {
     const char *value = strchr(arg, '=') ? NULL : getenv(arg);
@@ -140,29 +141,33 @@ static int image_build_add_arg(struct buf *b, const char *arg)
 
     if (!both && !strchr(arg, '='))
         return 0;
-    return image_build_add(b, "arg", both ? both : arg);
+    return image_build_add_query(b, "arg", both ? both : arg);
 }
 
 static int image_build_add_options(const struct image_build *ib, struct buf *b)
 {
     static const char *const texts[] = {"target", "platform", "network", "engine"};
     const char *v;
-    int r = image_build_add(b, "dockerfile", build_context_dockerfile(ib->context));
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
-        if ((v = args_get(ib->args, texts[i])))
-            r = image_build_add(b, texts[i], v);
-    for (size_t i = 0; r >= 0 && (v = args_next(ib->args, "tag", &i));)
-        r = image_build_add(b, "tag", v);
-    for (size_t i = 0; r >= 0 && (v = args_next(ib->args, "build-arg", &i));)
-        r = image_build_add_arg(b, v);
-    if (r >= 0 && args_has(ib->args, "no-cache"))
-        r = image_build_add(b, "no_cache", "1");
-    if (r >= 0 && args_has(ib->args, "pull"))
-        r = image_build_add(b, "pull", "1");
-    for (char **a = ib->agents; r >= 0 && a && *a; a++)
-        r = image_build_add(b, "ssh", *a);
-    return r;
+    if (image_build_add_query(b, "dockerfile", build_context_dockerfile(ib->context)) < 0)
+        return -ERR_LIMIT;
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        if ((v = args_get(ib->args, texts[i])) && image_build_add_query(b, texts[i], v) < 0)
+            return -ERR_LIMIT;
+    for (size_t i = 0; (v = args_next(ib->args, "tag", &i));)
+        if (image_build_add_query(b, "tag", v) < 0)
+            return -ERR_LIMIT;
+    for (size_t i = 0; (v = args_next(ib->args, "build-arg", &i));)
+        if (image_build_add_arg(b, v) < 0)
+            return -ERR_LIMIT;
+    if (args_has(ib->args, "no-cache") && image_build_add_query(b, "no_cache", "1") < 0)
+        return -ERR_LIMIT;
+    if (args_has(ib->args, "pull") && image_build_add_query(b, "pull", "1") < 0)
+        return -ERR_LIMIT;
+    for (char **a = ib->agents; a && *a; a++)
+        if (image_build_add_query(b, "ssh", *a) < 0)
+            return -ERR_LIMIT;
+    return 0;
 }
 
 static size_t image_build_length(const char *text)
@@ -175,27 +180,21 @@ static int image_build_add_size(struct buf *b, const char *key, const char *text
     char size[32];
 
     snprintf(size, sizeof(size), "%zu", image_build_length(text));
-    return text ? image_build_add(b, key, size) : 0;
+    return text ? image_build_add_query(b, key, size) : 0;
 }
 
 static int image_build_make_target(const struct image_build *ib, char **ret, struct err *err)
 {
-    struct buf b = BUF_INIT(TARGET_MAX_BYTES);
-    int r = buf_append_str(&b, "/v1/images/build");
+    _cleanup_buf_ struct buf b = BUF_INIT(TARGET_MAX_BYTES);
 
-    if (r >= 0)
-        r = image_build_add_options(ib, &b);
-    if (r >= 0)
-        r = image_build_add_size(&b, "secrets", ib->secrets);
-    if (r >= 0)
-        r = image_build_add_size(&b, "logins", ib->logins);
-    if (r >= 0) {
-        *ret = buf_steal(&b);
-        return 0;
-    }
-    buf_done(&b);
-    return err_set(err, ERR_LIMIT, "names and arguments of the build are over %d bytes",
-                   TARGET_MAX_BYTES);
+    if (buf_append_str(&b, "/v1/images/build") < 0 || image_build_add_options(ib, &b) < 0 ||
+        image_build_add_size(&b, "secrets", ib->secrets) < 0 ||
+        image_build_add_size(&b, "logins", ib->logins) < 0)
+        return err_set(err, ERR_LIMIT,
+                       "the names and arguments of the build are longer than %d bytes",
+                       TARGET_MAX_BYTES);
+    *ret = buf_steal(&b);
+    return 0;
 }
 
 static int image_build_read_secrets(struct image_build *ib, struct err *err)
@@ -203,13 +202,15 @@ static int image_build_read_secrets(struct image_build *ib, struct err *err)
     _cleanup_json_ json_t *doc = json_object();
     int r = secrets_from_args(ib->args, doc, err);
 
-    if (r >= 0 && json_object_get(doc, "secrets"))
+    if (r < 0)
+        return r;
+    if (json_object_get(doc, "secrets"))
         ib->secrets = json_to_text(json_object_get(doc, "secrets"), false);
-    return r;
+    return 0;
 }
 
-/* What images it needs is in the Dockerfile, or in values for it. Most builds need no credentials,
- * so a file of them that cannot be read does not end this. */
+/* The Dockerfile and the build arguments name the images that the build needs. Most builds need no
+ * credentials, so an unreadable credentials file is only a warning. */
 static void image_build_read_logins(struct image_build *ib, const struct client *c)
 {
     _cleanup_err_ struct err why = ERR_INIT;
@@ -227,22 +228,21 @@ static void image_build_read_logins(struct image_build *ib, const struct client 
         strv_add(&texts, value ? value : "");
     }
     if (docker_auth_collect((const char *const *)texts, strv_len(texts), &doc, &why) < 0)
-        output_note(ib->cli->json, "warning: without credentials for registries: %s", why.msg);
+        output_note(ib->cli->json, "warning: registry credentials are not used: %s", why.msg);
     else if (doc && c->remote)
         output_note(ib->cli->json,
-                    "credentials for registries are not sent to '%s': nothing is "
-                    "encrypted on the way",
+                    "registry credentials are not sent to '%s': the connection is not encrypted",
                     c->host);
     else if (doc)
         ib->logins = json_to_text(doc, false);
 }
 
-/* What is given to the build beside its files. */
-static int image_build_read_gifts(struct image_build *ib, struct err *err)
+static int image_build_send_body(struct image_build *ib, struct sender *s, struct err *err)
 {
-    int r = image_build_read_secrets(ib, err);
-
-    return r < 0 ? r : agents_from_args(ib->args, &ib->agents, err);
+    if (sender_write(s, ib->secrets, image_build_length(ib->secrets)) < 0 ||
+        sender_write(s, ib->logins, image_build_length(ib->logins)) < 0)
+        return err_set(err, ERR_ENGINE, "the daemon stopped reading the request");
+    return build_context_pack(ib->context, sender_write, s, err);
 }
 
 static int image_build_send_all(struct image_build *ib, struct client *c, struct err *err)
@@ -258,12 +258,7 @@ static int image_build_send_all(struct image_build *ib, struct client *c, struct
         s.type = DIGEST_CONTEXT_TYPE;
     build_context_digest_only(ib->context, ib->digest_only, ib->need);
     build_context_remember(ib->context, c->paths.state);
-    if (sender_write(&s, ib->secrets, image_build_length(ib->secrets)) < 0 ||
-        sender_write(&s, ib->logins, image_build_length(ib->logins)) < 0)
-        r = err_set(err, ERR_ENGINE, "the daemon takes no more");
-    if (r >= 0)
-        r = build_context_pack(ib->context, sender_write, &s, err);
-    r = sender_end(&s, r, err);
+    r = sender_end(&s, image_build_send_body(ib, &s, err), err);
     sender_done(&s);
     return r;
 }
@@ -285,14 +280,14 @@ static void image_build_release(struct image_build *ib)
     for (char **line = ib->held; line && *line; line++) {
         _cleanup_json_ json_t *e = NULL;
 
-        if (json_parse("an event of the build", *line, strlen(*line), &e, NULL) >= 0)
+        if (json_parse("a build event", *line, strlen(*line), &e, NULL) >= 0)
             image_build_show(ib, *line, e);
     }
     ib->held = strv_free(ib->held);
     ib->holding = false;
 }
 
-/* None: more than can be named. */
+/* An empty list means that the builder needs all files. */
 static void image_build_on_need(struct image_build *ib, const json_t *list)
 {
     const json_t *digits;
@@ -305,7 +300,7 @@ static void image_build_on_need(struct image_build *ib, const json_t *list)
             json_object_set_new(ib->need, json_string_value(digits), json_true());
 }
 
-/* Of a step that is not run. */
+/* Whether the event can belong to a step that does not run. */
 static bool image_build_is_quiet(const char *kind)
 {
     static const char *const quiet[] = {"step", "cached", "step_end"};
@@ -320,7 +315,7 @@ static int image_build_on_line(struct image_build *ib, const char *line, struct 
 {
     _cleanup_json_ json_t *e = NULL;
     const char *kind;
-    int r = json_parse("an event of the build", line, strlen(line), &e, err);
+    int r = json_parse("a build event", line, strlen(line), &e, err);
 
     if (r < 0)
         return r;
@@ -344,21 +339,22 @@ static int image_build_on_piece(struct image_build *ib, const char *data, size_t
                                 struct err *err)
 {
     const char *end;
-    int r = 0;
 
     if (buf_append(&ib->lines, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "an event of the build is over %d bytes", EVENT_MAX);
-    while (r >= 0 && (end = memchr(buf_data(&ib->lines), '\n', ib->lines.len))) {
+        return err_set(err, ERR_LIMIT, "a build event is longer than %d bytes", EVENT_MAX);
+    while ((end = memchr(buf_data(&ib->lines), '\n', ib->lines.len))) {
         size_t n = (size_t)(end - buf_data(&ib->lines));
         _cleanup_free_ char *line = xstrndup(buf_data(&ib->lines), n);
+        int r = image_build_on_line(ib, line, err);
 
-        r = image_build_on_line(ib, line, err);
+        if (r < 0)
+            return r;
         buf_consume(&ib->lines, n + 1);
     }
-    return r;
+    return 0;
 }
 
-/* While nothing comes, the times on the screen go on. */
+/* Updates the times on the screen while no data arrives. */
 static ssize_t image_build_read_some(struct image_build *ib, struct client *c, void *data,
                                      size_t len, struct err *err)
 {
@@ -367,7 +363,7 @@ static ssize_t image_build_read_some(struct image_build *ib, struct client *c, v
         ssize_t n = client_read_for(c, data, len, TICK, &why);
 
         if (n == -ERR_TIMEOUT && ib->holding && !ib->again)
-            image_build_release(ib); /* it is at something that takes its time */
+            image_build_release(ib); /* the build runs a slow step */
         if (ib->view)
             build_view_tick(ib->view);
         if (n != -ERR_TIMEOUT)
@@ -381,20 +377,20 @@ static int image_build_receive(struct image_build *ib, struct client *c, struct 
     ssize_t n;
     int r;
 
-    c->on_slow = NULL; /* the answer begins with the first step, which may be long in coming */
+    c->on_slow = NULL; /* the response starts with the first step, which may take long */
     r = client_head(c, err);
     if (r < 0)
         return r;
-    do {
-        n = image_build_read_some(ib, c, piece, EVENT_MAX / 4, err);
-        if (n > 0)
-            r = image_build_on_piece(ib, piece, (size_t)n, err);
-    } while (n > 0 && r >= 0);
+    while ((n = image_build_read_some(ib, c, piece, EVENT_MAX / 4, err)) > 0) {
+        r = image_build_on_piece(ib, piece, (size_t)n, err);
+        if (r < 0)
+            return r;
+    }
     if (n < 0)
         return (int)n;
-    if (r >= 0 && !ib->end)
-        return err_set(err, ERR_ENGINE, "the daemon's answer ends without saying how");
-    return r;
+    if (!ib->end)
+        return err_set(err, ERR_ENGINE, "the daemon's response ended without a result");
+    return 0;
 }
 
 static int image_build_failed(struct image_build *ib, struct err *err)
@@ -426,7 +422,7 @@ static int image_build_finish(struct image_build *ib, struct err *err)
     if (json_object_get(ib->end, "error")) {
         int r = image_build_failed(ib, err);
 
-        /* The end event has said it on stdout. */
+        /* The end event on stdout has the error. */
         return ib->cli->json ? err_code_exit(err->code) : r;
     }
     build_view_free(TAKE_PTR(ib->view));
@@ -437,7 +433,7 @@ static int image_build_finish(struct image_build *ib, struct err *err)
 
 /* ---- rounds ---- */
 
-/* Nothing that a round has told counts. */
+/* Discards the events of a round. */
 static void image_build_forget(struct image_build *ib)
 {
     bool shown = !ib->holding;
@@ -459,29 +455,29 @@ static int image_build_one_round(struct image_build *ib, struct client *c, struc
 
     ib->holding = ib->digest_only;
     r = image_build_send_all(ib, c, err);
-    if (r >= 0)
-        r = image_build_receive(ib, c, err);
-    if (r >= 0 && ib->holding && !ib->again)
+    if (r < 0)
+        return r;
+    r = image_build_receive(ib, c, err);
+    if (r < 0)
+        return r;
+    if (ib->holding && !ib->again)
         image_build_release(ib);
-    return r;
+    return 0;
 }
 
-/* An engine or a daemon that knows no thin contexts says so before anything is done. */
-static bool image_build_is_refused(const struct image_build *ib, int r)
-{
-    return ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
-}
-
-static int image_build_build(struct image_build *ib, struct client *c, struct err *err)
+static int image_build_rounds(struct image_build *ib, struct client *c, struct err *err)
 {
     ib->need = json_object();
     for (unsigned round = 0;; round++) {
         _cleanup_err_ struct err why = ERR_INIT;
+        bool refused;
         int r;
 
         ib->digest_only = round < DIGEST_ONLY_ROUNDS && !ib->all;
         r = image_build_one_round(ib, c, &why);
-        if (!image_build_is_refused(ib, r) && (r < 0 || !ib->again))
+        /* An engine or a daemon without digest-only contexts refuses before it does anything. */
+        refused = ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
+        if (!refused && (r < 0 || !ib->again))
             return r < 0 ? err_move(err, &why) : 0;
         ib->all |= r < 0;
         if (r < 0)
@@ -498,7 +494,8 @@ static int image_build_read_progress(struct image_build *ib, struct err *err)
     bool live = isatty(STDERR_FILENO);
 
     if (how && !STREQ(how, "plain") && !STREQ(how, "tty") && !STREQ(how, "auto"))
-        return err_set(err, ERR_INVALID, "--progress: '%s' is not auto, plain or tty", how);
+        return err_set(err, ERR_INVALID,
+                       "--progress: unknown mode '%s'; supported: auto, plain, tty", how);
     if (how && !STREQ(how, "auto"))
         live = STREQ(how, "tty");
     ib->live = live;
@@ -517,18 +514,13 @@ int image_build(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (args->n_words > 2)
         return err_set(err, ERR_INVALID, "usage: ripcord image build [options] [CONTEXT]");
-    r = build_context_open(folder, args_get(args, "file"), &ib.context, err);
-    if (r >= 0)
-        r = image_build_check_dockerfile(&ib, err);
-    if (r >= 0)
-        r = image_build_read_progress(&ib, err);
-    if (r >= 0)
-        r = image_build_read_gifts(&ib, err);
-    if (r >= 0)
-        r = cli_client(cli, &c, err);
-    if (r >= 0)
-        image_build_read_logins(&ib, c);
-    if (r >= 0)
-        r = image_build_build(&ib, c, err);
+    if ((r = build_context_open(folder, args_get(args, "file"), &ib.context, err)) < 0 ||
+        (r = image_build_check_dockerfile(&ib, err)) < 0 ||
+        (r = image_build_read_progress(&ib, err)) < 0 ||
+        (r = image_build_read_secrets(&ib, err)) < 0 ||
+        (r = agents_from_args(args, &ib.agents, err)) < 0 || (r = cli_client(cli, &c, err)) < 0)
+        return r;
+    image_build_read_logins(&ib, c);
+    r = image_build_rounds(&ib, c, err);
     return r < 0 ? r : image_build_finish(&ib, err);
 }

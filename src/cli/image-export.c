@@ -1,6 +1,6 @@
 /*
- * ripcord image export: an image of the store as an archive or a folder. A file gets its name when
- * all of it is there, so that what was broken off leaves none.
+ * ripcord image export: writes an image of the store as an archive or a folder. A file gets its
+ * name when it is complete, so that an interrupted export leaves no file.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ static ssize_t image_export_read_piece(void *arg, void *data, size_t len)
     return n;
 }
 
-/* The daemon cuts the stream when the export fails over there after it began. */
+/* The daemon cuts the stream when the export fails on its side after the start of the response. */
 static int image_export_cut_off(struct export_job *x, struct err *err)
 {
     err_done(err);
@@ -77,8 +77,8 @@ static char *image_export_folder_of(const char *path)
     return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
 }
 
-/* In two steps: a link cannot take the place of a file that is there. */
-static int image_export_give_name(int fd, const char *path, struct err *err)
+/* Links a temporary name and renames it: linkat(2) cannot replace an existing file. */
+static int image_export_link_name(int fd, const char *path, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("%s.%d", path, getpid());
     char self[64];
@@ -112,7 +112,7 @@ static int image_export_to_file(struct export_job *x, struct err *err)
     if (fd < 0)
         return tree_err(err, errno, "write '%s'", x->path);
     r = image_export_copy_to(x, fd, err);
-    return r < 0 || named ? r : image_export_give_name(fd, x->path, err);
+    return r < 0 || named ? r : image_export_link_name(fd, x->path, err);
 }
 
 /* ---- a folder ---- */
@@ -126,7 +126,7 @@ static bool image_export_blob_is_valid(const char *path)
            strspn(hex, "0123456789abcdef") == 64;
 }
 
-/* The daemon is ours, but names that come from elsewhere are looked at all the same. */
+/* The daemon is trusted, but names from outside are checked anyway. */
 static int image_export_put_file(struct export_job *x, int dir, struct tar_reader *t,
                                  const struct tar_entry *e, struct err *err)
 {
@@ -137,7 +137,7 @@ static int image_export_put_file(struct export_job *x, int dir, struct tar_reade
 
     if (e->type != TAR_FILE || !(STREQ(e->path, "oci-layout") || STREQ(e->path, "index.json") ||
                                  image_export_blob_is_valid(e->path)))
-        return err_set(err, ERR_INVALID, "'%.200s' is no part of an OCI layout", e->path);
+        return err_set(err, ERR_INVALID, "'%.200s' is not part of an OCI layout", e->path);
     fd = openat(dir, e->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return tree_err(err, errno, "make '%s/%s'", x->path, e->path);
@@ -149,7 +149,8 @@ static int image_export_put_file(struct export_job *x, int dir, struct tar_reade
     return (int)n;
 }
 
-/* Made when it is missing; what is in one would be mixed with what comes. */
+/* Creates the folder if it is missing. Refuses a folder with files, which would mix with the
+ * export. */
 static int image_export_open_folder(const char *path, int *ret, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
@@ -176,10 +177,15 @@ static int image_export_to_folder(struct export_job *x, struct err *err)
     char rest[TAR_BLOCK];
     int r = image_export_open_folder(x->path, &dir, err);
 
+    if (r < 0)
+        return r;
     tar_reader_init(&t, image_export_read_piece, x);
-    while (r >= 0 && (r = tar_next(&t, e, err)) > 0)
+    while ((r = tar_next(&t, e, err)) > 0) {
         r = image_export_put_file(x, dir, &t, e, err);
-    while (r >= 0 && !x->failure.code && image_export_read_piece(x, rest, sizeof(rest)) > 0)
+        if (r < 0)
+            break;
+    }
+    while (r == 0 && !x->failure.code && image_export_read_piece(x, rest, sizeof(rest)) > 0)
         ;
     return x->failure.code ? image_export_cut_off(x, err) : r;
 }
@@ -193,33 +199,23 @@ static int image_export_check_place(const struct cli *cli, struct export_job *x,
     size_t len = x->path ? strlen(x->path) : 0;
 
     if (!x->path && isatty(STDOUT_FILENO)) {
-        err_set(err, ERR_INVALID, "an image is not written to a terminal");
-        return err_hint(err, "Give a file or a folder: -o image.tar");
+        err_set(err, ERR_INVALID,
+                "standard output is a terminal; refusing to write an image to it");
+        return err_hint(err, "Give a file or a folder, for example -o image.tar.");
     }
     if (!x->path && cli->json)
         return err_set(err, ERR_INVALID,
-                       "--json has no place beside an archive on standard output");
+                       "--json cannot be combined with an archive on standard output");
     x->folder =
         len && (x->path[len - 1] == '/' || (stat(x->path, &st) == 0 && S_ISDIR(st.st_mode)));
     if (x->folder && docker)
-        return err_set(err, ERR_INVALID, "--format docker is an archive: '%s' is a folder",
+        return err_set(err, ERR_INVALID, "--format docker writes an archive, but '%s' is a folder",
                        x->path);
     return 0;
 }
 
-static void image_export_tell(const struct cli *cli, const struct export_job *x, const char *name)
-{
-    _cleanup_json_ json_t *doc = NULL;
-
-    if (!cli->json)
-        return;
-    doc =
-        json_pack("{s:s, s:s, s:I}", "name", name, "path", x->path, "bytes", (json_int_t)x->bytes);
-    output_json(doc);
-}
-
-static int image_export_run_export(struct export_job *x, const char *name, const char *format,
-                                   struct err *err)
+static int image_export_download(struct export_job *x, const char *name, const char *format,
+                                 struct err *err)
 {
     _cleanup_free_ char *escaped = client_escape(name), *form = client_escape(format);
     _cleanup_free_ char *target = xasprintf("/v1/images/export?name=%s&format=%s", escaped, form);
@@ -236,24 +232,31 @@ int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     const char *format = args_get(args, "format"), *path = args_get(args, "output");
     struct export_job x = {.path = path && !STREQ(path, "-") ? path : NULL};
+    _cleanup_json_ json_t *doc = NULL;
     int r;
 
     if (args->n_words != 2)
         return err_set(err, ERR_INVALID, "usage: ripcord image export NAME [-o FILE|DIR]");
     format = format ? format : "oci";
     if (!STREQ(format, "oci") && !STREQ(format, "docker"))
-        return err_set(err, ERR_INVALID, "--format '%.40s' is not oci or docker", format);
+        return err_set(err, ERR_INVALID, "--format: unknown format '%.40s'; supported: oci, docker",
+                       format);
     r = image_export_check_place(cli, &x, STREQ(format, "docker"), err);
-    if (r >= 0)
-        r = cli_client(cli, &x.client, err);
+    if (r < 0)
+        return r;
+    r = cli_client(cli, &x.client, err);
     if (r < 0)
         return r;
     progress_init(&x.progress, cli->json);
-    r = image_export_run_export(&x, args->words[1], format, err);
+    r = image_export_download(&x, args->words[1], format, err);
     progress_done(&x.progress);
     err_done(&x.failure);
     if (r < 0)
         return err_wrap(err, "export '%s'", args->words[1]);
-    image_export_tell(cli, &x, args->words[1]);
+    if (!cli->json)
+        return 0;
+    doc = json_pack("{s:s, s:s, s:I}", "name", args->words[1], "path", x.path, "bytes",
+                    (json_int_t)x.bytes);
+    output_json(doc);
     return 0;
 }

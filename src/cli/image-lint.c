@@ -1,4 +1,4 @@
-/* ripcord image lint: Dockerfiles checked on their own, without a daemon. */
+/* ripcord image lint: checks Dockerfiles without a daemon. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,10 +12,12 @@
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 
-enum { FILE_MAX = DOCKERFILE_SIZE_MAX + 1 }; /* one more, so that the parser can say so */
+enum {
+    FILE_MAX = DOCKERFILE_SIZE_MAX + 1
+}; /* one byte more, so that the parser reports the limit */
 
 struct lint_job {
-    const char *path; /* "-" is the standard input */
+    const char *path; /* "-" is standard input */
     char *text;       /* owned */
     size_t len;
     struct lint_report report;
@@ -27,6 +29,7 @@ static void image_lint_job_done(struct lint_job *j)
     free(j->text);
     lint_report_done(&j->report);
 }
+#define _cleanup_lint_job_ __attribute__((cleanup(image_lint_job_done)))
 
 /* ---- in ---- */
 
@@ -38,7 +41,7 @@ static int image_lint_read_text(struct lint_job *j, struct err *err)
 
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         err_set(err, ERR_INVALID, "'%s' is a folder", j->path);
-        return err_hint(err, "Name the Dockerfile in it.");
+        return err_hint(err, "Give the path of the Dockerfile in it.");
     }
     r = file_read(AT_FDCWD, path, FILE_MAX, &j->text, &j->len, err);
     if (r < 0 && err && err->errnum == ENOENT)
@@ -55,8 +58,8 @@ static bool image_lint_exists_beside(const char *path, const char *name)
     return access(beside, F_OK) == 0;
 }
 
-/* Docker looks for Dockerfile.dockerignore first, then for the context's; we take the Dockerfile's
- * folder for the context, or the working directory, where people build from. */
+/* Docker uses Dockerfile.dockerignore, else the .dockerignore of the context. The context is
+ * unknown here, so the folder of the Dockerfile and the working folder are both tried. */
 static bool image_lint_has_ignore_file(const char *path)
 {
     _cleanup_free_ char *own = xasprintf("%s.dockerignore", path);
@@ -67,10 +70,10 @@ static bool image_lint_has_ignore_file(const char *path)
 
 /* ---- --fix ---- */
 
-/* Edits can uncover one another: again, until nothing changes. */
+/* An edit can make another one possible, so edits are repeated until nothing changes. */
 static int image_lint_fix(struct lint_job *j, const struct lint_context *context, struct err *err)
 {
-    _cleanup_free_ char *real = NULL; /* a link stays one */
+    _cleanup_free_ char *real = NULL; /* keeps a symbolic link */
     size_t fixed = 1, len;
     struct stat st;
 
@@ -88,7 +91,7 @@ static int image_lint_fix(struct lint_job *j, const struct lint_context *context
         return 0;
     real = realpath(j->path, NULL);
     if (!real || stat(real, &st) < 0)
-        return err_sys(err, errno, "look at '%s'", j->path);
+        return err_sys(err, errno, "stat '%s'", j->path);
     return file_replace(AT_FDCWD, real, j->text, j->len, st.st_mode & 07777, false, err);
 }
 
@@ -100,8 +103,7 @@ static int image_lint_check(struct lint_job *j, bool repair, struct err *err)
     if (r < 0)
         return r;
     if (repair && STREQ(j->path, "-"))
-        return err_set(err, ERR_INVALID,
-                       "--fix needs a file: the standard input cannot be changed");
+        return err_set(err, ERR_INVALID, "--fix cannot change standard input; give a file");
     context = (struct lint_context){.has_ignore_file = image_lint_has_ignore_file(j->path)};
     lint_check(j->text, j->len, &context, &j->report);
     return repair ? image_lint_fix(j, &context, err) : 0;
@@ -109,27 +111,25 @@ static int image_lint_check(struct lint_job *j, bool repair, struct err *err)
 
 /* ---- out ---- */
 
-static enum output_color image_lint_color_of(enum lint_severity s)
-{
-    return s == LINT_ERROR ? COLOR_RED : s == LINT_WARNING ? COLOR_YELLOW : COLOR_DIM;
-}
-
 static void image_lint_print_finding(FILE *to, const char *path, const char *text,
                                      const struct lint_finding *f)
 {
     struct dockerfile_pos pos = lint_pos(text, f->at);
+    enum lint_severity severity = f->rule->severity;
+    enum output_color color = severity == LINT_ERROR     ? COLOR_RED
+                              : severity == LINT_WARNING ? COLOR_YELLOW
+                                                         : COLOR_DIM;
 
     output_text(to, path);
-    fprintf(to, ":%u:%u: %s%s%s: ", pos.line, pos.column,
-            output_color(to, image_lint_color_of(f->rule->severity)),
-            lint_severity_name(f->rule->severity), output_color(to, COLOR_NONE));
+    fprintf(to, ":%u:%u: %s%s%s: ", pos.line, pos.column, output_color(to, color),
+            lint_severity_name(severity), output_color(to, COLOR_NONE));
     output_text(to, f->message);
     fprintf(to, " %s[%s]%s\n", output_color(to, COLOR_DIM), f->rule->id,
             output_color(to, COLOR_NONE));
     if (f->fix) {
         fputs("    ", to);
         output_text(to, f->fix);
-        fputs(f->edit ? " (--fix does it)\n" : "\n", to);
+        fputs(f->edit ? " (fixable with --fix)\n" : "\n", to);
     }
 }
 
@@ -158,7 +158,7 @@ static json_t *image_lint_job_json(const struct lint_job *j)
     for (size_t i = 0; i < j->report.n; i++) {
         json_t *one = image_lint_finding_json(j->text, &j->report.findings[i]);
 
-        if (one) /* NULL where a message holds bytes that are no UTF-8 */
+        if (one) /* NULL when a message is not UTF-8 */
             json_array_append_new(findings, one);
     }
     return json_pack("{sssosI}", "file", j->path, "findings", findings, "fixed",
@@ -175,7 +175,7 @@ static void image_lint_print_job(const struct cli *cli, const struct lint_job *j
         image_lint_print_finding(stdout, j->path, j->text, &j->report.findings[i]);
     if (j->fixed) {
         output_text(stdout, j->path);
-        printf(": %zu repaired\n", j->fixed);
+        printf(": %zu fixed\n", j->fixed);
     }
 }
 
@@ -189,7 +189,7 @@ void image_lint_show(const struct cli *cli, const char *path, const char *text,
         return;
     }
     doc = image_lint_finding_json(text, f);
-    if (!doc) /* a message with bytes that are no UTF-8 */
+    if (!doc) /* the message is not UTF-8 */
         return;
     json_object_set_new(doc, "event", json_string("lint"));
     json_object_set_new(doc, "file", json_string(path));
@@ -199,21 +199,18 @@ void image_lint_show(const struct cli *cli, const char *path, const char *text,
 int image_lint(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     char *standard[] = {"Dockerfile", NULL}, **paths = args->words + 1;
-    int worst = -1, bound = args_has(args, "strict") ? LINT_INFO : LINT_WARNING, r = 0;
+    int worst = -1, bound = args_has(args, "strict") ? LINT_INFO : LINT_WARNING;
     _cleanup_json_ json_t *files = json_array(), *doc = NULL;
 
-    for (paths = *paths ? paths : standard; *paths && r >= 0; paths++) {
-        struct lint_job j = {.path = *paths};
+    for (paths = *paths ? paths : standard; *paths; paths++) {
+        _cleanup_lint_job_ struct lint_job j = {.path = *paths};
+        int r = image_lint_check(&j, args_has(args, "fix"), err);
 
-        r = image_lint_check(&j, args_has(args, "fix"), err);
-        if (r >= 0) {
-            image_lint_print_job(cli, &j, files);
-            worst = MAX(worst, lint_worst(&j.report));
-        }
-        image_lint_job_done(&j);
+        if (r < 0)
+            return r;
+        image_lint_print_job(cli, &j, files);
+        worst = MAX(worst, lint_worst(&j.report));
     }
-    if (r < 0)
-        return r;
     doc = json_pack("{sO}", "files", files);
     if (cli->json)
         output_json(doc);

@@ -1,4 +1,4 @@
-/* ripcord image import, ls, show, rm, prune: the daemon's store of images. */
+/* ripcord image import, ls, show, rm, prune: the image store of the daemon. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -34,18 +34,19 @@ static char *image_store_target_of(const char *path, const char *name)
 
 /* ---- import ---- */
 
-/* An OCI layout as a folder travels as the tar that it would be. */
+/* Sends an OCI layout folder as a tar archive. */
 static int image_store_send_folder(struct sender *s, int dir, const char *path, struct err *err)
 {
     struct tree_stats stats = {0};
     struct stat st;
 
     if (fstatat(dir, "oci-layout", &st, 0) < 0) {
-        err_set(err, ERR_INVALID, "folder '%s' is not an OCI layout: it has no 'oci-layout'", path);
-        return err_hint(err,
-                        "A root file system comes as a tar: tar -C '%s' -c . | ripcord image "
-                        "import - NAME",
-                        path);
+        err_set(err, ERR_INVALID, "folder '%s' is not an OCI layout (no file 'oci-layout')", path);
+        return err_hint(
+            err,
+            "Import a root file system as a tar archive: tar -C '%s' -c . | ripcord image "
+            "import - NAME",
+            path);
     }
     if (fchdir(dir) < 0)
         return err_sys(err, errno, "enter '%s'", path);
@@ -62,7 +63,7 @@ static int image_store_send_all(struct sender *s, const char *path, struct err *
     if (fd < 0 || fstat(fd, &st) < 0)
         return tree_err(err, errno, "open '%s'", path);
     if (in && isatty(fd))
-        return err_set(err, ERR_INVALID, "an image is not read from a terminal");
+        return err_set(err, ERR_INVALID, "standard input is a terminal; expected an image archive");
     return S_ISDIR(st.st_mode) ? image_store_send_folder(s, fd, path, err)
                                : sender_pass_fd(s, fd, path, err);
 }
@@ -80,11 +81,12 @@ void image_print_imported(const json_t *doc)
             putchar(' ');
             output_text(stdout, json_string_value(name));
         }
-        printf(": layers %llu, new %llu, %s\n", (unsigned long long)json_number_of(image, "layers"),
+        printf(": %llu layers (%llu new), %s\n",
+               (unsigned long long)json_number_of(image, "layers"),
                (unsigned long long)json_number_of(image, "new_layers"),
                format_size(json_number_of(image, "bytes"), size));
         if (json_number_of(image, "dropped"))
-            output_note(false, "%llu devices, pipes or attributes were left out",
+            output_note(false, "skipped %llu devices, pipes or attributes",
                         (unsigned long long)json_number_of(image, "dropped"));
     }
 }
@@ -96,8 +98,9 @@ int image_import(struct cli *cli, const struct cli_args *args, struct err *err)
     struct sender s;
     int r = image_store_check_words(args, 1, 2, "import FILE|DIR|- [NAME]", err);
 
-    if (r >= 0)
-        r = cli_client(cli, &client, err);
+    if (r < 0)
+        return r;
+    r = cli_client(cli, &client, err);
     if (r < 0)
         return r;
     sender_init(&s, client, "POST",
@@ -106,13 +109,13 @@ int image_import(struct cli *cli, const struct cli_args *args, struct err *err)
     r = image_store_send_all(&s, args->words[1], err);
     r = sender_end(&s, r, err);
     sender_done(&s);
-    if (r >= 0)
-        r = client_receive(client, &doc, err);
-    if (r >= 0 && cli->json)
+    if (r < 0 || client_receive(client, &doc, err) < 0)
+        return err_wrap(err, "import '%s'", args->words[1]);
+    if (cli->json)
         output_json(doc);
-    else if (r >= 0)
+    else
         image_print_imported(doc);
-    return r < 0 ? err_wrap(err, "import '%s'", args->words[1]) : 0;
+    return 0;
 }
 
 /* ---- ls, show ---- */
@@ -153,8 +156,9 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err)
     char total[FORMAT_MAX];
     int r = image_store_check_words(args, 0, 0, "ls", err);
 
-    if (r >= 0)
-        r = cli_call(cli, "GET", "/v1/images", NULL, &doc, err);
+    if (r < 0)
+        return r;
+    r = cli_call(cli, "GET", "/v1/images", NULL, &doc, err);
     if (r < 0)
         return r;
     if (cli->json) {
@@ -166,7 +170,7 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err)
         image_store_add_image(t, image);
     table_print(t);
     table_free(t);
-    printf("%s in all, shared layers counted once\n", image_store_size_of(doc, "bytes", total));
+    printf("total: %s (shared layers counted once)\n", image_store_size_of(doc, "bytes", total));
     return 0;
 }
 
@@ -197,13 +201,13 @@ static void image_store_print_text(const char *title, const char *text)
 
 enum { MADE_BY_MAX = 160 };
 
-/* The first line of it, and not all of a long one: --json has the rest. */
+/* Prints the beginning of the first line. --json has the full text. */
 static void image_store_print_made_by(const char *text)
 {
     size_t len = MIN(strcspn(text, "\n"), (size_t)MADE_BY_MAX);
     _cleanup_free_ char *line = NULL;
 
-    while (len && (text[len] & 0xc0) == 0x80) /* not half of a character */
+    while (len && (text[len] & 0xc0) == 0x80) /* do not cut a character */
         len--;
     line = xstrndup(text, len);
     output_text(stdout, line);
@@ -273,28 +277,32 @@ static void image_store_print_removed(const json_t *doc)
 {
     char bytes[FORMAT_MAX];
 
-    printf("removed: images %llu, layers %llu, %s\n",
+    printf("removed: %llu images, %llu layers, %s\n",
            (unsigned long long)json_number_of(doc, "images"),
            (unsigned long long)json_number_of(doc, "layers"),
            image_store_size_of(doc, "bytes", bytes));
 }
 
-/* One after the other; the first that cannot be removed ends it. */
+/* Removes the images one by one and stops at the first failure. */
 int image_rm(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     int r = image_store_check_words(args, 1, CLI_ANY, "rm NAME...", err);
 
-    for (int i = 1; r >= 0 && i < args->n_words; i++) {
+    if (r < 0)
+        return r;
+    for (int i = 1; i < args->n_words; i++) {
         _cleanup_free_ char *target = image_store_target_of("/v1/images", args->words[i]);
         _cleanup_json_ json_t *doc = NULL;
 
         r = cli_call(cli, "DELETE", target, NULL, &doc, err);
-        if (r >= 0 && cli->json)
+        if (r < 0)
+            return r;
+        if (cli->json)
             output_json(doc);
-        else if (r >= 0)
+        else
             image_store_print_removed(doc);
     }
-    return r;
+    return 0;
 }
 
 int image_prune(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -302,8 +310,9 @@ int image_prune(struct cli *cli, const struct cli_args *args, struct err *err)
     _cleanup_json_ json_t *doc = NULL, *body = json_object();
     int r = image_store_check_words(args, 0, 0, "prune", err);
 
-    if (r >= 0)
-        r = cli_call(cli, "POST", "/v1/images/prune", body, &doc, err);
+    if (r < 0)
+        return r;
+    r = cli_call(cli, "POST", "/v1/images/prune", body, &doc, err);
     if (r < 0)
         return r;
     if (cli->json)

@@ -1,4 +1,4 @@
-/* ripcord image pull and push: images of registries. The daemon does it and tells how far it is. */
+/* ripcord image pull and push. The daemon transfers the image and reports the progress. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct image_transfer {
     struct cli *cli;
     uint64_t started;
     bool bar, shown;
-    char step[16]; /* last told */
+    char step[16]; /* step that was printed last */
 };
 
 /* ---- progress ---- */
@@ -58,7 +58,7 @@ static void image_transfer_show_progress(struct image_transfer *t, const json_t 
     if (t->bar && total)
         image_transfer_draw_bar(bytes, total);
     if (total)
-        fprintf(stderr, "%s: layers %llu of %llu, %s of %s", t->step, done, n,
+        fprintf(stderr, "%s: %llu of %llu layers, %s of %s", t->step, done, n,
                 format_size(bytes, has), format_size(total, all));
     else
         fprintf(stderr, "%s: %llu layers", t->step, n);
@@ -79,7 +79,7 @@ static int image_transfer_take_line(struct image_transfer *t, const char *line, 
                                     json_t **last, struct err *err)
 {
     json_t *doc = NULL, *progress;
-    int r = json_parse("the daemon's answer", line, len, &doc, err);
+    int r = json_parse("the daemon's response", line, len, &doc, err);
 
     if (r < 0)
         return r;
@@ -97,15 +97,17 @@ static int image_transfer_take_line(struct image_transfer *t, const char *line, 
 static int image_transfer_take_lines(struct image_transfer *t, struct buf *b, json_t **last,
                                      struct err *err)
 {
-    int r = 0;
+    char *end;
 
-    for (char *end; r >= 0 && (end = memchr(buf_data(b), '\n', b->len));) {
+    while ((end = memchr(buf_data(b), '\n', b->len))) {
         size_t len = (size_t)(end - buf_data(b));
+        int r = image_transfer_take_line(t, buf_data(b), len, last, err);
 
-        r = image_transfer_take_line(t, buf_data(b), len, last, err);
+        if (r < 0)
+            return r;
         buf_consume(b, len + 1);
     }
-    return r;
+    return 0;
 }
 
 static int image_transfer_read_answer(struct image_transfer *t, struct client *c, json_t **ret,
@@ -115,37 +117,39 @@ static int image_transfer_read_answer(struct image_transfer *t, struct client *c
     _cleanup_json_ json_t *last = NULL;
     char piece[4096];
     ssize_t n;
-    int r = 0;
+    int r;
 
-    while (r >= 0 && (n = client_read(c, piece, sizeof(piece), err)) != 0) {
+    while ((n = client_read(c, piece, sizeof(piece), err)) != 0) {
         if (n < 0)
             return (int)n;
         if (buf_append(&b, piece, (size_t)n) < 0)
-            return err_set(err, ERR_LIMIT, "the daemon's answer has a line that is too long");
+            return err_set(err, ERR_LIMIT, "the daemon's response has a line that is too long");
         r = image_transfer_take_lines(t, &b, &last, err);
+        if (r < 0)
+            return r;
     }
-    if (r < 0)
-        return r;
     if (!last)
-        return err_set(err, ERR_ENGINE, "the daemon's answer has no end");
+        return err_set(err, ERR_ENGINE, "the daemon's response ended without a result");
     if (json_object_get(last, "error"))
         return json_to_err(last, err);
     *ret = TAKE_PTR(last);
     return 0;
 }
 
-static int image_transfer_run_transfer(struct cli *cli, const char *target, const json_t *body,
-                                       json_t **ret, struct err *err)
+static int image_transfer_run(struct cli *cli, const char *target, const json_t *body, json_t **ret,
+                              struct err *err)
 {
     struct image_transfer t = {
         .cli = cli, .started = time_mono(), .bar = !cli->json && isatty(STDERR_FILENO)};
     struct client *c;
     int r = cli_client(cli, &c, err);
 
-    if (r >= 0)
-        r = client_ask(c, "POST", target, body, err);
-    if (r >= 0)
-        r = image_transfer_read_answer(&t, c, ret, err);
+    if (r < 0)
+        return r;
+    r = client_ask(c, "POST", target, body, err);
+    if (r < 0)
+        return r;
+    r = image_transfer_read_answer(&t, c, ret, err);
     image_transfer_hide_progress(&t);
     return r;
 }
@@ -158,7 +162,7 @@ static int image_transfer_read_password(char **ret, struct err *err)
     ssize_t n;
 
     if (isatty(STDIN_FILENO))
-        return err_set(err, ERR_INVALID, "a password is not read from a terminal");
+        return err_set(err, ERR_INVALID, "--password-stdin: standard input is a terminal");
     n = fd_read_full(STDIN_FILENO, text, PASSWORD_MAX);
     if (n < 0)
         return err_sys(err, (int)-n, "read the password");
@@ -176,7 +180,7 @@ static int image_transfer_find_credentials(const struct cli_args *args, const ch
     bool password = args_has(args, "password-stdin");
 
     if (!user != !password)
-        return err_set(err, ERR_INVALID, "--username and --password-stdin belong together");
+        return err_set(err, ERR_INVALID, "--username and --password-stdin must be given together");
     if (!user)
         return docker_auth_find(name, a, err);
     a->username = xstrdup(user);
@@ -185,25 +189,23 @@ static int image_transfer_find_credentials(const struct cli_args *args, const ch
 
 /* ---- the commands ---- */
 
-/* remote: the name that tells the registry; second: the command's other name. */
-static int image_transfer_transfer(struct cli *cli, const struct cli_args *args, const char *remote,
-                                   bool push, json_t **ret, struct err *err)
+/* remote: the image name that contains the registry. */
+static int image_transfer_start(struct cli *cli, const struct cli_args *args, const char *remote,
+                                bool push, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *body = NULL;
-    struct docker_auth auth = {0};
+    _cleanup_docker_auth_ struct docker_auth auth = {0};
     int r = image_transfer_find_credentials(args, remote, &auth, err);
 
-    if (r >= 0)
-        body = json_pack("{s:s, s:s*, s:s*, s:b, s:s*, s:s*}", "name", args->words[1],
-                         push ? "to" : "as", args->n_words > 2 ? args->words[2] : NULL, "platform",
-                         args_get(args, "platform"), "plain_http", args_has(args, "plain-http"),
-                         "username", auth.username, "password", auth.password);
-    if (r >= 0)
-        r = body ? image_transfer_run_transfer(cli, push ? "/v1/images/push" : "/v1/images/pull",
-                                               body, ret, err)
-                 : err_set(err, ERR_INVALID, "a name or a password is not valid UTF-8");
-    docker_auth_done(&auth);
-    return r;
+    if (r < 0)
+        return r;
+    body = json_pack("{s:s, s:s*, s:s*, s:b, s:s*, s:s*}", "name", args->words[1],
+                     push ? "to" : "as", args->n_words > 2 ? args->words[2] : NULL, "platform",
+                     args_get(args, "platform"), "plain_http", args_has(args, "plain-http"),
+                     "username", auth.username, "password", auth.password);
+    if (!body)
+        return err_set(err, ERR_INVALID, "the name or the password is not valid UTF-8");
+    return image_transfer_run(cli, push ? "/v1/images/push" : "/v1/images/pull", body, ret, err);
 }
 
 int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -213,12 +215,14 @@ int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (args->n_words < 2 || args->n_words > 3)
         return err_set(err, ERR_INVALID, "usage: ripcord image pull NAME [AS]");
-    r = image_transfer_transfer(cli, args, args->words[1], false, &doc, err);
-    if (r >= 0 && cli->json)
+    r = image_transfer_start(cli, args, args->words[1], false, &doc, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
         output_json(doc);
-    else if (r >= 0)
+    else
         image_print_imported(doc);
-    return r;
+    return 0;
 }
 
 static void image_transfer_print_pushed(const json_t *doc)
@@ -228,7 +232,7 @@ static void image_transfer_print_pushed(const json_t *doc)
     output_text(stdout, json_text_of(doc, "name"));
     putchar('@');
     output_text(stdout, json_text_of(doc, "digest"));
-    printf(": layers %llu, %s sent\n", (unsigned long long)json_number_of(doc, "layers"),
+    printf(": %llu layers, %s sent\n", (unsigned long long)json_number_of(doc, "layers"),
            format_size(json_number_of(doc, "bytes"), size));
 }
 
@@ -239,10 +243,12 @@ int image_push(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (args->n_words < 2 || args->n_words > 3)
         return err_set(err, ERR_INVALID, "usage: ripcord image push NAME [DEST]");
-    r = image_transfer_transfer(cli, args, args->words[args->n_words - 1], true, &doc, err);
-    if (r >= 0 && cli->json)
+    r = image_transfer_start(cli, args, args->words[args->n_words - 1], true, &doc, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
         output_json(doc);
-    else if (r >= 0)
+    else
         image_transfer_print_pushed(doc);
-    return r;
+    return 0;
 }

@@ -14,8 +14,7 @@ int image_build(struct cli *cli, const struct cli_args *args, struct err *err);
 struct lint_finding;
 int image_lint(struct cli *cli, const struct cli_args *args, struct err *err);
 
-/* One finding as the other commands show it: a line on stderr, or an event on stdout with --json.
- */
+/* Prints one finding for another command: a line on stderr, or with --json an event on stdout. */
 void image_lint_show(const struct cli *cli, const char *path, const char *text,
                      const struct lint_finding *f);
 
@@ -25,7 +24,7 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_show(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_rm(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_prune(struct cli *cli, const struct cli_args *args, struct err *err);
-void image_print_imported(const json_t *doc); /* the answer of an import or a pull */
+void image_print_imported(const json_t *doc); /* the response of an import or a pull */
 
 /* image-transfer.c */
 int image_pull(struct cli *cli, const struct cli_args *args, struct err *err);

@@ -1,7 +1,7 @@
 /*
- * Requests go out on one connection each, so many ahead of the answer that is read: the daemon
- * always has enough to work on, and an engine that is quicker with many at once has them. A name
- * that fails is its own result and stops nobody else.
+ * Each request has its own connection. Up to MANY_AHEAD requests are sent before the first response
+ * is read, so that the daemon and the engine can work in parallel. A failure affects only its own
+ * sandbox.
  */
 #include "cli/many.h"
 
@@ -10,7 +10,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-enum { MANY_AHEAD = 128 }; /* half of what the daemon takes by default over TCP */
+enum { MANY_AHEAD = 128 }; /* half of the daemon's default limit for TCP connections */
 
 struct task {
     const char *name; /* borrowed from argv */
@@ -32,26 +32,18 @@ static void many_send_one(struct cli *cli, const struct many *m, struct task *t)
     client_send(&t->client, m->method, target, NULL, m->body, &t->err);
 }
 
-/* What a daemon that has just ended has not heard is asked of the next. */
+/* A request that an ended daemon did not read is sent again to the next daemon. */
 static void many_receive_one(const struct many *m, struct task *t)
 {
     _cleanup_free_ char *target = many_target_of(m, t);
 
     if (!t->err.code)
         client_receive(&t->client, &t->answer, &t->err);
-    if (t->err.code && client_was_unheard(&t->client)) {
+    if (t->err.code && client_request_unread(&t->client)) {
         err_done(&t->err);
         client_call(&t->client, m->method, target, m->body, &t->answer, &t->err);
     }
     client_done(&t->client);
-}
-
-static void many_print_one(const struct many *m, const struct task *t)
-{
-    if (t->err.code)
-        output_error(&t->err, false);
-    else
-        printf("%s: %s\n", t->name, m->done);
 }
 
 static json_t *many_result_of(const struct task *t)
@@ -72,14 +64,16 @@ static int many_report(struct cli *cli, const struct many *m, struct task *t, js
 
     if (cli->json)
         json_array_append_new(list, many_result_of(t));
+    else if (t->err.code)
+        output_error(&t->err, false);
     else
-        many_print_one(m, t);
+        printf("%s: %s\n", t->name, m->done);
     json_decref(t->answer);
     err_done(&t->err);
     return status;
 }
 
-/* Names are checked before anything is touched; one given twice is meant once. */
+/* Checks all names before the first request. A repeated name counts once. */
 static int many_collect(const struct cli_args *args, struct task *tasks, size_t *ret_n,
                         struct err *err)
 {

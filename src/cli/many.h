@@ -1,5 +1,5 @@
 /*
- * One request for each of many sandboxes, in parallel, one result each.
+ * Sends the same request for several sandboxes in parallel. Each sandbox has its own result.
  */
 #pragma once
 
@@ -8,10 +8,10 @@
 
 struct many {
     const char *method;
-    const char *suffix; /* behind /v1/sandboxes/NAME: "/stop", "?force=1" or "" */
-    const json_t *body; /* borrowed; NULL for none */
-    const char *done;   /* "stopped": what is said of a success */
+    const char *suffix; /* after /v1/sandboxes/NAME: "/stop", "?force=1" or "" */
+    const json_t *body; /* borrowed; NULL: no body */
+    const char *done;   /* word for success, e.g. "stopped" */
 };
 
-/* For every word of args. The exit status is that of the worst. */
+/* Handles the sandbox of each word in args. Returns the highest exit status. */
 int many_run(struct cli *cli, const struct cli_args *args, const struct many *m, struct err *err);

@@ -17,8 +17,9 @@ int exec_parse(const char *s, struct err *err)
 
     if (len >= 1 && len <= EXEC_ID_MAX && strspn(s, allowed) == len)
         return 0;
-    err_set(err, ERR_INVALID, "'%s' is not the id of an exec", s);
-    return err_hint(err, "'ripcord ps --all NAME' lists them; 'last' is the newest.");
+    err_set(err, ERR_INVALID, "invalid exec id '%s'", s);
+    return err_hint(
+        err, "Run 'ripcord ps --all NAME' to list the ids, or use 'last' for the newest exec.");
 }
 
 int exec_lookup(struct cli *cli, const char *sandbox, const char *id, json_t **ret, struct err *err)
@@ -37,7 +38,7 @@ int exec_lookup(struct cli *cli, const char *sandbox, const char *id, json_t **r
         return r;
     exec = json_object_get(doc, "exec");
     if (!json_text_of(exec, "id"))
-        return err_set(err, ERR_ENGINE, "the daemon answered without an exec");
+        return err_set(err, ERR_ENGINE, "the daemon's response has no exec");
     *ret = json_incref(exec);
     return 0;
 }

@@ -1,13 +1,13 @@
 /*
- * Naming things of the API on the command line: checked before they become part of a path.
+ * Checks names from the command line before they become part of an API path.
  */
 #pragma once
 
 #include "cli/cli.h"
 #include "lib/base/json.h"
 
-/* "last" or an id: letters, digits, '-' and '_'. */
+/* Checks an exec id: "last", or letters, digits, '-' and '_'. */
 int exec_parse(const char *s, struct err *err);
-/* Fetches EXEC; id may be NULL for the last one. */
+/* Fetches the exec in *ret, a new reference. id NULL: the newest exec. */
 int exec_lookup(struct cli *cli, const char *sandbox, const char *id, json_t **ret,
                 struct err *err);

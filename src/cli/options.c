@@ -49,8 +49,8 @@ static const struct cli_option *cli_options_find_short(const struct cli_command 
     return NULL;
 }
 
-static int cli_options_unknown_option(const struct cli_command *cmd, const char *word, size_t len,
-                                      struct err *err)
+static int cli_options_unknown(const struct cli_command *cmd, const char *word, size_t len,
+                               struct err *err)
 {
     _cleanup_free_ char *name = xstrndup(word, len);
     const char *names[OPTIONS_MAX], *near;
@@ -62,9 +62,9 @@ static int cli_options_unknown_option(const struct cli_command *cmd, const char 
     near = strv_nearest(name, names, n);
     err_set(err, ERR_INVALID, "unknown option '--%s' for 'ripcord %s'", name, cmd->name);
     if (near)
-        return err_hint(err, "Did you mean '--%s'? 'ripcord %s --help' lists the options.", near,
-                        cmd->name);
-    return err_hint(err, "'ripcord %s --help' lists the options.", cmd->name);
+        return err_hint(err, "Did you mean '--%s'? Run 'ripcord %s --help' to list the options.",
+                        near, cmd->name);
+    return err_hint(err, "Run 'ripcord %s --help' to list the options.", cmd->name);
 }
 
 static void cli_options_add_value(struct cli_args *a, const struct cli_option *o, const char *value)
@@ -94,7 +94,7 @@ static int cli_options_parse_long(const struct cli_command *cmd, int argc, char 
     const struct cli_option *o = cli_options_find_long(cmd, name, len);
 
     if (!o)
-        return cli_options_unknown_option(cmd, name, len, err);
+        return cli_options_unknown(cmd, name, len, err);
     if (!o->arg && eq)
         return err_set(err, ERR_INVALID, "option '--%s' takes no value", o->name);
     if (o->arg && !eq && *i + 1 >= argc)
@@ -112,7 +112,7 @@ static int cli_options_parse_short(const struct cli_command *cmd, int argc, char
 
         if (!o) {
             err_set(err, ERR_INVALID, "unknown option '-%c' for 'ripcord %s'", *p, cmd->name);
-            return err_hint(err, "'ripcord %s --help' lists the options.", cmd->name);
+            return err_hint(err, "Run 'ripcord %s --help' to list the options.", cmd->name);
         }
         if (!o->arg) {
             cli_options_add_value(a, o, NULL);
@@ -136,8 +136,10 @@ static int cli_options_check_count(const struct cli_command *cmd, const struct c
     if (!a->words || a->n_words < cmd->min_args)
         err_set(err, ERR_INVALID, "'ripcord %s' needs more arguments", cmd->name);
     else
-        err_set(err, ERR_INVALID, "'ripcord %s' does not take '%s'", cmd->name,
+        err_set(err, ERR_INVALID, "'ripcord %s': unexpected argument '%s'", cmd->name,
                 a->words[cmd->max_args]);
+    if (strstr(cmd->usage, " | ")) /* one line for each action would be too long */
+        return err_hint(err, "Run 'ripcord %s --help' to see its actions.", cmd->name);
     return err_hint(err, "Usage: ripcord %s", cmd->usage);
 }
 
@@ -190,8 +192,8 @@ int args_check_action(const struct cli_command *cmd, const char *action, const c
 
         snprintf(word, sizeof(word), " %s ", o->name);
         if (!cli_options_is_global(o) && !strstr(options, word))
-            return err_set(err, ERR_INVALID, "'ripcord %s %s' has no option '--%s'", cmd->name,
-                           action, o->name);
+            return err_set(err, ERR_INVALID, "'ripcord %s %s' does not take option '--%s'",
+                           cmd->name, action, o->name);
     }
     return 0;
 }
@@ -224,26 +226,47 @@ const char *args_get(const struct cli_args *a, const char *name)
     return last;
 }
 
-int args_size(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err)
+static int options_check_range(const char *name, uint64_t v, uint64_t min, uint64_t max,
+                               enum parse_unit unit, struct err *err)
 {
-    const char *v = args_get(a, name);
+    char option[64];
 
-    if (!v)
-        return 0;
-    return parse_size(v, ret, err) < 0 ? err_wrap(err, "--%s", name) : 0;
+    snprintf(option, sizeof(option), "--%s", name);
+    return parse_check_range(option, v, min, max, unit, err);
 }
 
-int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err)
+int args_size(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
+              struct err *err)
 {
-    const char *v = args_get(a, name);
-    uint64_t usec;
+    const char *text = args_get(a, name);
+    uint64_t v;
+    int r;
 
-    if (!v)
+    if (!text)
         return 0;
-    if (parse_duration(v, &usec, err) < 0)
+    if (parse_size(text, &v, err) < 0)
         return err_wrap(err, "--%s", name);
-    if (usec < USEC_PER_MSEC)
-        return err_set(err, ERR_INVALID, "--%s: '%s' is less than a millisecond", name, v);
+    r = options_check_range(name, v, min, max, PARSE_BYTES, err);
+    if (r < 0)
+        return r;
+    *ret = v;
+    return 0;
+}
+
+int args_duration_ms(const struct cli_args *a, const char *name, uint64_t max, uint64_t *ret,
+                     struct err *err)
+{
+    const char *text = args_get(a, name);
+    uint64_t usec;
+    int r;
+
+    if (!text)
+        return 0;
+    if (parse_duration(text, &usec, err) < 0)
+        return err_wrap(err, "--%s", name);
+    r = options_check_range(name, usec / USEC_PER_MSEC, 1, max, PARSE_MSEC, err);
+    if (r < 0)
+        return r;
     *ret = usec / USEC_PER_MSEC;
     return 0;
 }
@@ -251,9 +274,17 @@ int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, 
 int args_u64(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
              struct err *err)
 {
-    const char *v = args_get(a, name);
+    const char *text = args_get(a, name);
+    uint64_t v;
+    int r;
 
-    if (!v)
+    if (!text)
         return 0;
-    return parse_u64(v, min, max, ret, err) < 0 ? err_wrap(err, "--%s", name) : 0;
+    if (parse_u64(text, 0, UINT64_MAX, &v, err) < 0)
+        return err_wrap(err, "--%s", name);
+    r = options_check_range(name, v, min, max, PARSE_COUNT, err);
+    if (r < 0)
+        return r;
+    *ret = v;
+    return 0;
 }

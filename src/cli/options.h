@@ -1,6 +1,5 @@
 /*
- * Parsing argv by the tables of cli.h, and reading what was found. All strings are borrowed from
- * argv.
+ * Parses argv with the tables of cli.h and reads the values. All strings are borrowed from argv.
  */
 #pragma once
 
@@ -26,27 +25,31 @@ struct cli_args {
 
 void args_done(struct cli_args *a);
 
-/* argv[0] is the first word behind the command's name. `--opt VALUE`, `--opt=VALUE`, `-o VALUE`,
- * `-oVALUE`, `-it`, `--`. */
+/* argv[0] is the first word after the command's name. Forms: `--opt VALUE`, `--opt=VALUE`,
+ * `-o VALUE`, `-oVALUE`, `-it`, `--`. */
 int args_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_args *ret,
                struct err *err);
 
-/* Of a command with actions, whose options are in one table: what another action takes must not be
- * passed over. `options`: names, with a space around each; the global ones are always fine. */
+/* For a command with actions, whose options share one table: refuses options of other actions.
+ * `options`: the names of the action's options, with a space around each. Global options are always
+ * allowed. */
 int args_check_action(const struct cli_command *cmd, const char *action, const char *options,
                       const struct cli_args *a, struct err *err);
 
 bool args_has(const struct cli_args *a, const char *name);
-/* The last value given, or NULL. */
+/* The last value of the option, or NULL. */
 const char *args_get(const struct cli_args *a, const char *name);
-/* for (size_t i = 0; (v = args_next(a, "env", &i));): each value in order. */
+/* Iterates over the values in order: for (size_t i = 0; (v = args_next(a, "env", &i));) */
 const char *args_next(const struct cli_args *a, const char *name, size_t *iter);
 
-/* With the option's name in the error. An option that is absent leaves *ret untouched. */
-int args_size(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err);
-int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err);
+/* The value must be between min (a millisecond for a duration) and max. Errors name the option.
+ * Without the option, *ret is not changed. */
+int args_size(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
+              struct err *err);
+int args_duration_ms(const struct cli_args *a, const char *name, uint64_t max, uint64_t *ret,
+                     struct err *err);
 int args_u64(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
              struct err *err);
 
-/* The i-th option of a command, the global ones last; NULL past the end. */
+/* The i-th option of a command, with the global options last; NULL past the end. */
 const struct cli_option *cli_option_at(const struct cli_command *cmd, size_t i);

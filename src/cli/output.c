@@ -78,7 +78,7 @@ void output_error(const struct err *err, bool json)
         fprintf(stderr, "%s\n", text);
         return;
     }
-    msg = output_escaped(err->msg ? err->msg : "failed for no known reason", true);
+    msg = output_escaped(err->msg ? err->msg : "unknown error", true);
     fprintf(stderr, "%sripcord:%s %s\n", output_color(stderr, COLOR_RED),
             output_color(stderr, COLOR_NONE), msg);
     if (err->hint)
@@ -130,7 +130,7 @@ void table_free(struct table *t)
     free(t);
 }
 
-/* Characters, which for what we show is near enough to columns. */
+/* Counts characters, which is close enough to columns for our texts. */
 static size_t output_width_of(const char *s)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /*
- * What people and programs see: error lines, tables, JSON. Everything that may come from a sandbox
- * is escaped. Colour only on a terminal and without NO_COLOR.
+ * Output for people and programs: errors, tables, JSON. Text that may come from a sandbox is
+ * escaped. Colours are used only on a terminal and without NO_COLOR.
  */
 #pragma once
 
@@ -20,11 +20,11 @@ void output_error(const struct err *err, bool json);
 void output_note(bool json, const char *fmt, ...) _printf_(2, 3);
 /* One line of compact JSON on stdout. */
 void output_json(const json_t *doc);
-/* Escaped, on one line. NULL prints "-". */
+/* Prints the text escaped, on one line. NULL prints "-". */
 void output_text(FILE *f, const char *s);
 
 enum output_color { COLOR_NONE, COLOR_BOLD, COLOR_DIM, COLOR_RED, COLOR_GREEN, COLOR_YELLOW };
-/* The escape that switches the colour on, or off with COLOR_NONE; "" where colour is not wanted. */
+/* The escape sequence that turns the colour on, or off for COLOR_NONE; "" without colours. */
 const char *output_color(FILE *f, enum output_color color);
 
 /* A table: rows of cells (copied and escaped), aligned when printed. */
@@ -35,12 +35,12 @@ void table_add(struct table *t, const char *cell); /* NULL is "-"; rows fill lef
 void table_color(struct table *t, enum output_color color); /* of the cell added last */
 void table_print(struct table *t);
 
-/* "3m", "2h", "5d": one unit, for "how long ago"; `rfc3339` as the API gives it, NULL is "-". */
+/* The age of a time of the API in one unit: "3m", "2h", "5d". NULL gives "-". */
 #define AGE_MAX 16
 const char *output_age(const char *rfc3339, char buf[static AGE_MAX]);
-/* Microseconds since the epoch of "2026-11-16T01:02:03[.456]Z", or 0. */
+/* Microseconds since the epoch for "2026-11-16T01:02:03[.456]Z", or 0 when it is not valid. */
 uint64_t output_parse_time(const char *rfc3339);
 
-/* Short-hands for answers: a member's text, number or truth; NULL, 0, false when absent. */
+/* The text or number of a member of a JSON object; NULL or 0 when it is absent. */
 const char *json_text_of(const json_t *obj, const char *key);
 uint64_t json_number_of(const json_t *obj, const char *key);

@@ -1,5 +1,5 @@
 /*
- * A line on stderr that tells how far a copy is, for whoever waits longer than half a second at a
+ * A progress line on stderr for copies that take longer than half a second. It is shown only on a
  * terminal.
  */
 #pragma once
@@ -15,7 +15,7 @@ struct progress {
 };
 
 void progress_init(struct progress *p, bool json);
-/* That many bytes more have moved. */
+/* Counts more copied bytes and redraws the line when it is due. */
 void progress_add(struct progress *p, uint64_t bytes);
-/* Takes the line away again. */
+/* Erases the line. */
 void progress_done(struct progress *p);

@@ -1,7 +1,7 @@
 /*
- * Neither way may block the other: a peer that waits for us to read would wait for ever. Sockets
- * are asked not to wait for each call; for pipes and terminals, which share their flags with other
- * programs, a write of PIPE_BUF bytes after POLLOUT does not.
+ * The two directions must not block each other, or a peer that waits for us to read would wait for
+ * ever. Sockets use MSG_DONTWAIT. Pipes and terminals share their flags with other programs, so
+ * they stay blocking; a write of PIPE_BUF bytes after POLLOUT does not block.
  */
 #include "cli/pump.h"
 
@@ -22,8 +22,8 @@
 struct flow {
     int from, to;
     bool from_socket, to_socket;
-    bool ended; /* `from` has given all */
-    bool over;  /* and `to` has it, or takes no more */
+    bool ended; /* `from` reached its end */
+    bool over;  /* and all bytes are written, or `to` is closed */
     bool broken;
     char *data; /* owned */
     size_t off, len;
@@ -45,15 +45,6 @@ static void pump_flow_init(struct flow *f, int from, int to)
                        .data = xmalloc(PUMP_SIZE)};
 }
 
-static void pump_flow_end(struct flow *f)
-{
-    f->over = true;
-    if (f->to_socket)
-        shutdown(f->to, SHUT_WR);
-    else
-        close(f->to);
-}
-
 static void pump_flow_read(struct flow *f)
 {
     ssize_t n = f->from_socket ? recv(f->from, f->data, PUMP_SIZE, MSG_DONTWAIT)
@@ -64,8 +55,13 @@ static void pump_flow_read(struct flow *f)
     f->off = 0;
     f->len = n > 0 ? (size_t)n : 0;
     f->ended = n <= 0;
-    if (f->ended)
-        pump_flow_end(f);
+    if (!f->ended)
+        return;
+    f->over = true;
+    if (f->to_socket)
+        shutdown(f->to, SHUT_WR);
+    else
+        close(f->to);
 }
 
 static void pump_flow_write(struct flow *f)
@@ -110,7 +106,7 @@ void pump(int in, int out, int sock, const struct buf *early)
 
         pump_flow_poll(&up, &fds[0], &fds[1]);
         pump_flow_poll(&down, &fds[2], &fds[3]);
-        /* With the way back at its end, a hang-up is the only word that can still come. */
+        /* When the direction from the socket has ended, only a hang-up can still be reported. */
         fds[4] = (struct pollfd){.fd = down.over ? sock : -1};
         if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
             break;

@@ -1,5 +1,6 @@
 /*
- * Bytes both ways between a local peer and a socket, each way with its own end.
+ * Copies bytes in both directions between a local peer and a socket. Each direction ends on its
+ * own.
  */
 #pragma once
 
@@ -7,7 +8,7 @@
 
 enum { PUMP_SIZE = 128 << 10 };
 
-/* Until both ways have ended or one peer has gone. in and out may be the same socket. `early` is
- * what the socket has said already, at most PUMP_SIZE. Closes nothing but `out` at its end, when
- * that is no socket. */
+/* Runs until both directions have ended or a peer is gone. in and out may be the same socket.
+ * `early`: bytes that were already received from the socket, at most PUMP_SIZE. The function closes
+ * `out` at the end of its direction if it is not a socket; it closes nothing else. */
 void pump(int in, int out, int sock, const struct buf *early);

@@ -7,7 +7,7 @@
 #include "lib/base/text.h"
 #include "lib/base/xalloc.h"
 
-/* Bytes at the end of data that begin a UTF-8 character without finishing it. */
+/* The number of bytes at the end of data that are an incomplete UTF-8 character. */
 static size_t render_cut_tail(const char *data, size_t len)
 {
     for (size_t n = 1; n <= 3 && n <= len; n++) {
@@ -22,7 +22,7 @@ static size_t render_cut_tail(const char *data, size_t len)
     return 0;
 }
 
-/* Line ends, also those of a terminal ("\r\n"), and tabs pass; text_escape() does the rest. */
+/* The length of a line end (also "\r\n" of a terminal) or tab, which are not escaped; else 0. */
 static size_t render_passing(const char *p, size_t len)
 {
     if (p[0] == '\n' || p[0] == '\t')
@@ -55,7 +55,7 @@ int render_escaped(struct render_state *st, const char *data, size_t len, struct
     size_t cut;
     int r;
 
-    /* Finish the character that the last piece began: byte by byte, as there are three at most. */
+    /* Complete the character of the last piece byte by byte: at most three bytes are missing. */
     while (st->tail_len && len) {
         st->tail[st->tail_len++] = *data++;
         len--;

@@ -27,15 +27,15 @@ int input_read(const char *path, size_t max, char **ret, size_t *ret_len, struct
     if (n < 0)
         return err_sys(err, (int)-n, "read '%s'", what);
     if ((size_t)n > max)
-        return err_set(err, ERR_LIMIT, "'%s' has over %zu bytes", what, max);
+        return err_set(err, ERR_LIMIT, "'%s' is larger than %zu bytes", what, max);
     data[n] = '\0';
     *ret = TAKE_PTR(data);
     *ret_len = (size_t)n;
     return 0;
 }
 
-static int cli_secrets_set_secret(json_t *obj, const char *name, const char *value, size_t len,
-                                  struct err *err)
+static int cli_secrets_set(json_t *obj, const char *name, const char *value, size_t len,
+                           struct err *err)
 {
     json_t *text = memchr(value, 0, len) ? NULL : json_stringn(value, len);
 
@@ -45,7 +45,7 @@ static int cli_secrets_set_secret(json_t *obj, const char *name, const char *val
     }
     if (!text) {
         err_set(err, ERR_INVALID, "--secret: the value of '%s' is not UTF-8 text", name);
-        return err_hint(err, "Encode it, e.g. with base64.");
+        return err_hint(err, "Encode the value, for example with base64.");
     }
     json_object_set_new(obj, name, text);
     return 0;
@@ -56,13 +56,13 @@ static int cli_secrets_from_environment(json_t *obj, const char *name, struct er
     const char *value = getenv(name);
 
     if (value)
-        return cli_secrets_set_secret(obj, name, value, strlen(value), err);
-    err_set(err, ERR_INVALID, "--secret: there is no environment variable '%s'", name);
-    return err_hint(err, "Or name a file: --secret %s=@FILE.", name);
+        return cli_secrets_set(obj, name, value, strlen(value), err);
+    err_set(err, ERR_INVALID, "--secret: environment variable '%s' is not set", name);
+    return err_hint(err, "Set the variable, or use a file: --secret %s=@FILE.", name);
 }
 
-/* An error never shows what stands behind the '='. */
-static int cli_secrets_add_secret(json_t *obj, const char *arg, struct err *err)
+/* Errors never show the text after the '='. */
+static int cli_secrets_add(json_t *obj, const char *arg, struct err *err)
 {
     const char *eq = strchr(arg, '=');
     _cleanup_free_ char *name = xstrndup(arg, eq ? (size_t)(eq - arg) : strlen(arg)), *value = NULL;
@@ -74,17 +74,18 @@ static int cli_secrets_add_secret(json_t *obj, const char *arg, struct err *err)
     if (!eq)
         return cli_secrets_from_environment(obj, name, err);
     if (eq[1] != '@' || !eq[2]) {
-        err_set(err, ERR_INVALID, "--secret: the value of '%s' must not stand on the command line",
+        err_set(err, ERR_INVALID, "--secret: the value of '%s' must not be on the command line",
                 name);
-        return err_hint(err,
-                        "Everybody on the machine can read it there. Use --secret %s=@FILE, "
-                        "--secret %s=@- or, from the environment, --secret %s.",
-                        name, name, name);
+        return err_hint(
+            err,
+            "Every user of this machine can read the command line. Use --secret %s=@FILE, "
+            "--secret %s=@- (standard input) or --secret %s (environment).",
+            name, name, name);
     }
     r = input_read(eq + 2, SECRET_SIZE_MAX, &value, &len, err);
     if (r < 0)
         return err_wrap(err, "--secret %s", name);
-    r = cli_secrets_set_secret(obj, name, value, len, err);
+    r = cli_secrets_set(obj, name, value, len, err);
     explicit_bzero(value, len);
     return r;
 }
@@ -101,9 +102,10 @@ int secrets_from_args(const struct cli_args *a, json_t *doc, struct err *err)
         int r;
 
         if (in && taken)
-            return err_set(err, ERR_INVALID, "--secret: standard input has another use already");
+            return err_set(err, ERR_INVALID,
+                           "--secret: standard input is already used by another option");
         taken |= in;
-        r = cli_secrets_add_secret(obj, v, err);
+        r = cli_secrets_add(obj, v, err);
         if (r < 0)
             return r;
     }

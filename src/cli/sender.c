@@ -28,16 +28,18 @@ void sender_done(struct sender *s)
     err_done(&s->failure);
 }
 
-/* 1; 0 when the daemon has answered. */
+/* Returns 1, or 0 when the daemon has responded. */
 static int sender_put_piece(struct sender *s, const void *data, size_t len)
 {
-    int r = 0;
+    int r;
 
-    if (!s->begun)
+    if (!s->begun) {
+        s->begun = true;
         r = client_begin(s->client, s->method, s->target, s->type, &s->failure);
-    s->begun = true;
-    if (r >= 0)
-        r = client_put(s->client, data, len, &s->failure);
+        if (r < 0)
+            return r;
+    }
+    r = client_put(s->client, data, len, &s->failure);
     s->answered |= r == 0;
     progress_add(&s->progress, len);
     return r;
@@ -92,12 +94,17 @@ int sender_pass_fd(struct sender *s, int fd, const char *name, struct err *err)
     return r < 0 ? err_sys(err, -r, "read '%s'", name) : 0;
 }
 
+/* The last piece, and the empty one that ends the body. */
+static int sender_finish(struct sender *s)
+{
+    int r = s->len ? sender_put_piece(s, s->piece, s->len) : 0;
+
+    return r < 0 || s->answered ? r : sender_put_piece(s, NULL, 0);
+}
+
 int sender_end(struct sender *s, int r, struct err *err)
 {
-    if (r >= 0 && s->len)
-        r = sender_put_piece(s, s->piece, s->len);
-    if (r >= 0 && !s->answered)
-        r = sender_put_piece(s, NULL, 0);
+    r = r < 0 ? r : sender_finish(s);
     progress_done(&s->progress);
     if (s->failure.code || s->answered) {
         err_done(err);

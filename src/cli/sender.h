@@ -1,6 +1,6 @@
 /*
- * A request with a body that is made while it is sent: small writes become large pieces, and the
- * request begins with the first of them, so that what fails before it costs the daemon nothing.
+ * Sends a request whose body is produced during the upload. Small writes are collected into large
+ * pieces. The request starts with the first piece, so an earlier failure costs the daemon nothing.
  */
 #pragma once
 
@@ -12,26 +12,28 @@ struct sender {
     struct client *client;
     const char *method;
     char *target;     /* owned */
-    const char *type; /* of the body */
+    const char *type; /* content type of the body */
     char *piece;      /* owned */
     size_t len;
-    bool begun, answered; /* the daemon has said something before the end: an error */
+    bool begun;    /* the request was started */
+    bool answered; /* the daemon responded before the end of the body: with an error */
     struct err failure;
     struct progress progress;
 };
 
-/* Takes the target. The body is a tar, unless another type is set. */
+/* Takes ownership of target. The content type is tar unless s->type is changed. */
 void sender_init(struct sender *s, struct client *c, const char *method, char *target, bool json);
 void sender_done(struct sender *s);
-/* tar_write_fn; the argument is the sender. -EPIPE: sender_end() tells why. */
+/* A tar_write_fn whose argument is the sender. Returns -EPIPE when the daemon stops reading;
+ * sender_end() has the reason. */
 int sender_write(void *arg, const void *data, size_t len);
-/* All that `read` gives, as it comes: 0, its -errno, or -EPIPE as above. */
+/* Sends all that `read` returns. Returns 0, the -errno of `read`, or -EPIPE as above. */
 int sender_pass(struct sender *s, tar_read_fn read, void *arg);
-/* The same of a descriptor. */
+/* The same for a descriptor. */
 int sender_pass_fd(struct sender *s, int fd, const char *name, struct err *err);
 /*
- * The body is whole, or (r < 0, *err is filled) cannot be made: the connection is cut then, so that
- * it is not taken for whole over there. A failure of the sending itself replaces *err. Then the
- * answer is to be read.
+ * Ends the body. r < 0 with *err filled: the body could not be produced, so the connection is
+ * closed and the daemon sees an incomplete request. A failure of the upload itself replaces *err.
+ * On success the caller reads the response.
  */
 int sender_end(struct sender *s, int r, struct err *err);

@@ -16,7 +16,7 @@
 
 enum {
     PIECE = 64 << 10,
-    LINE_MAX_BYTES = 8 << 20, /* more than any event can have */
+    LINE_MAX_BYTES = 8 << 20, /* larger than any event */
     RETRY_USEC = 50000,
 };
 static const uint64_t resume_usec = 10 * USEC_PER_SEC;
@@ -26,13 +26,13 @@ struct following {
     const struct session_follow *o;
     struct client *client;
     uint64_t seq;
-    struct buf line;  /* not whole yet */
-    struct buf shown; /* for a terminal */
+    struct buf line;  /* incomplete line */
+    struct buf shown; /* escaped text for a terminal */
     json_t *end;      /* the exit event */
     int signals;      /* signalfd */
     bool cancelled;
-    bool progress; /* something came since the connection was made */
-    bool told;     /* the daemon itself said why it ends: another try would not help */
+    bool progress; /* an event arrived on this connection */
+    bool final;    /* the failure is final: a retry would not help */
 };
 
 /* ---- events ---- */
@@ -58,7 +58,7 @@ int session_event_parse(const char *line, size_t len, struct session_event *ret,
     n = p ? (size_t)(p - name) : 0;
     p = session_follow_skip(p, end, "\",\"event\":");
     if (!p || !e.seq || n >= sizeof(e.stream) || end - p < 3 || end[-1] != '}')
-        return err_set(err, ERR_ENGINE, "the daemon sent something that is not an event");
+        return err_set(err, ERR_ENGINE, "the daemon sent an invalid event");
     memcpy(e.stream, name, n);
     e.text = p;
     e.len = (size_t)(end - p) - 1;
@@ -71,7 +71,7 @@ static int session_follow_show(struct following *f, const char *data, size_t len
     if (isatty(STDOUT_FILENO)) {
         buf_clear(&f->shown);
         if (text_escape(&f->shown, data, len) < 0)
-            return err_set(err, ERR_LIMIT, "an event is too large to be shown");
+            return err_set(err, ERR_LIMIT, "an event is too large to display");
         data = buf_data(&f->shown);
         len = f->shown.len;
     }
@@ -98,8 +98,8 @@ static int session_follow_take_line(struct following *f, const char *line, size_
     int r;
 
     if (session_follow_skip(line, line + len, "{\"error\":")) {
-        f->told = true;
-        r = json_parse("the daemon's answer", line, len, &doc, err);
+        f->final = true;
+        r = json_parse("the daemon's response", line, len, &doc, err);
         return r < 0 ? r : json_to_err(doc, err);
     }
     r = session_event_parse(line, len, &e, err);
@@ -122,11 +122,11 @@ static int session_follow_take_bytes(struct following *f, const char *data, size
     for (const char *nl; len && (nl = memchr(data, '\n', len));) {
         size_t n = (size_t)(nl - data);
 
-        if (!f->line.len) { /* the usual case: no copy */
+        if (!f->line.len) { /* usual case: no copy */
             r = session_follow_take_line(f, data, n, err);
         } else {
             if (buf_append(&f->line, data, n) < 0)
-                return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
+                return err_set(err, ERR_LIMIT, "an event is longer than %d bytes", LINE_MAX_BYTES);
             r = session_follow_take_line(f, buf_data(&f->line), f->line.len, err);
             buf_clear(&f->line);
         }
@@ -136,7 +136,7 @@ static int session_follow_take_bytes(struct following *f, const char *data, size
         len -= n + 1;
     }
     if (len && buf_append(&f->line, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
+        return err_set(err, ERR_LIMIT, "an event is longer than %d bytes", LINE_MAX_BYTES);
     return 0;
 }
 
@@ -160,7 +160,7 @@ static int session_follow_watch_signals(struct following *f, struct err *err)
     return f->signals < 0 ? err_sys(err, errno, "make a signal descriptor") : 0;
 }
 
-/* One that has ended meanwhile needs no cancelling. */
+/* A session that has ended in the meantime is not an error. */
 static int session_follow_cancel(struct following *f, struct err *err)
 {
     _cleanup_free_ char *target =
@@ -171,7 +171,7 @@ static int session_follow_cancel(struct following *f, struct err *err)
     if (f->cancelled)
         json_object_set_new(body, "grace_ms", json_integer(0));
     else
-        output_note(f->cli->json, "cancelling the session; Ctrl-C again kills it");
+        output_note(f->cli->json, "cancelling the session; press Ctrl-C again to kill it");
     f->cancelled = true;
     client_disconnect(f->client);
     r = client_call(f->client, "POST", target, body, NULL, err);
@@ -182,15 +182,20 @@ static int session_follow_cancel(struct following *f, struct err *err)
     return r;
 }
 
-/* 1 when there was one. */
+/* Returns 1 when there was a signal. */
 static int session_follow_take_signals(struct following *f, struct err *err)
 {
     struct signalfd_siginfo si;
-    int r = 0;
+    int any = 0;
 
-    while (r >= 0 && read(f->signals, &si, sizeof(si)) == sizeof(si))
-        r = session_follow_cancel(f, err) < 0 ? -err->code : 1;
-    return r;
+    while (read(f->signals, &si, sizeof(si)) == sizeof(si)) {
+        int r = session_follow_cancel(f, err);
+
+        if (r < 0)
+            return r;
+        any = 1;
+    }
+    return any;
 }
 
 /* ---- the connection ---- */
@@ -206,12 +211,13 @@ static int session_follow_connect_events(struct following *f, struct err *err)
     f->progress = false;
     client_disconnect(f->client);
     r = client_ask(f->client, "GET", target, NULL, err);
-    if (r >= 0)
-        f->client->http.stop_fd = f->signals;
-    return r;
+    if (r < 0)
+        return r;
+    f->client->http.stop_fd = f->signals;
+    return 0;
 }
 
-/* Until the connection ends: 0 when all is told, -ERR_X when it was lost or broken. */
+/* Reads events until the session ends. Returns -ERR_X when the connection is lost or broken. */
 static int session_follow_read_events(struct following *f, struct err *err)
 {
     static char piece[PIECE];
@@ -221,43 +227,45 @@ static int session_follow_read_events(struct following *f, struct err *err)
         int r;
 
         if (n == 0)
-            return err_set(err, ERR_ENGINE, "the daemon ended the stream before the session");
+            return err_set(err, ERR_ENGINE,
+                           "the daemon closed the stream before the session ended");
         if (n < 0)
             return (int)n;
         r = session_follow_take_bytes(f, piece, (size_t)n, err);
         if (r >= 0 && fflush(stdout) != 0)
             r = err_sys(err, errno, "write to standard output");
         if (r < 0) {
-            f->told = true;
+            f->final = true;
             return r;
         }
     }
     return 0;
 }
 
-/* The daemon is not there, or not yet itself again. */
-static bool session_follow_passing(const struct err *err)
+/* Whether the daemon may be restarting, so that a retry can help. */
+static bool session_follow_is_temporary(const struct err *err)
 {
     return err->code == ERR_ENGINE || err->code == ERR_SYSTEM || err->code == ERR_TIMEOUT;
 }
 
-static int session_follow_lost(const struct following *f, struct err *err)
+static int session_follow_fail(const struct following *f, struct err *err)
 {
     err_wrap(err, "session '%s'", f->o->session);
-    if (f->told || !session_follow_passing(err))
+    if (f->final || !session_follow_is_temporary(err))
         return -err->code;
-    return err_hint(err, "It may go on: 'ripcord session %s --resume %s --since %llu' joins it.",
+    return err_hint(err,
+                    "It may still run: attach with 'ripcord session %s --resume %s --since %llu'.",
                     f->o->sandbox, f->o->session, (unsigned long long)f->seq);
 }
 
-/* After a loss: 1 to try again. */
-static int session_follow_again(struct following *f, struct deadline *by, struct err *err)
+/* Called after a lost connection. Returns 1 to try again. */
+static int session_follow_retry(struct following *f, struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     int sig;
 
-    if (f->told || !session_follow_passing(err))
-        return session_follow_lost(f, err);
+    if (f->final || !session_follow_is_temporary(err))
+        return session_follow_fail(f, err);
     err_move(&why, err);
     sig = session_follow_take_signals(f, err);
     if (sig)
@@ -265,7 +273,7 @@ static int session_follow_again(struct following *f, struct deadline *by, struct
     if (f->progress)
         *by = deadline_in(resume_usec);
     else if (deadline_passed(by))
-        return err_move(err, &why), session_follow_lost(f, err);
+        return err_move(err, &why), session_follow_fail(f, err);
     else
         usleep(RETRY_USEC);
     return 1;
@@ -276,13 +284,11 @@ static int session_follow_run(struct following *f, struct err *err)
     struct deadline by = deadline_in(resume_usec);
 
     for (;;) {
-        int r = session_follow_connect_events(f, err);
+        int r;
 
-        if (r >= 0)
-            r = session_follow_read_events(f, err);
-        if (r >= 0)
+        if (session_follow_connect_events(f, err) >= 0 && session_follow_read_events(f, err) >= 0)
             return 0;
-        r = session_follow_again(f, &by, err);
+        r = session_follow_retry(f, &by, err);
         if (r < 0)
             return r;
     }
@@ -302,25 +308,29 @@ static int session_follow_conclude(const struct following *f)
     return end_status(f->end);
 }
 
+static void session_follow_done(struct following *f)
+{
+    json_decref(f->end);
+    buf_done(&f->line);
+    buf_done(&f->shown);
+    fd_close(f->signals);
+}
+
 int session_follow(struct cli *cli, const struct session_follow *o, struct err *err)
 {
-    struct following f = {.cli = cli,
-                          .o = o,
-                          .seq = o->since,
-                          .line = BUF_INIT(LINE_MAX_BYTES),
-                          .shown = BUF_INIT(4 * LINE_MAX_BYTES),
-                          .signals = -1};
+    _cleanup_(session_follow_done) struct following f = {.cli = cli,
+                                                         .o = o,
+                                                         .seq = o->since,
+                                                         .line = BUF_INIT(LINE_MAX_BYTES),
+                                                         .shown = BUF_INIT(4 * LINE_MAX_BYTES),
+                                                         .signals = -1};
     int r = cli_client(cli, &f.client, err);
 
-    if (r >= 0)
-        r = session_follow_watch_signals(&f, err);
-    if (r >= 0)
-        r = session_follow_run(&f, err);
-    if (r >= 0)
-        r = session_follow_conclude(&f);
-    json_decref(f.end);
-    buf_done(&f.line);
-    buf_done(&f.shown);
-    fd_close(f.signals);
-    return r;
+    if (r < 0)
+        return r;
+    r = session_follow_watch_signals(&f, err);
+    if (r < 0)
+        return r;
+    r = session_follow_run(&f, err);
+    return r < 0 ? r : session_follow_conclude(&f);
 }

@@ -26,13 +26,13 @@ static enum sink_kind sink_second_opening(struct sink *s)
     return s->own >= 0 ? SINK_OWN : SINK_PIECES;
 }
 
-/* On the first write only: a command without output costs no extra system call. */
+/* Called at the first write, so that a command without output costs no system call. */
 static enum sink_kind sink_probe(struct sink *s)
 {
     struct stat st;
 
     if (fstat(s->fd, &st) < 0)
-        return SINK_PLAIN; /* closed: write says so */
+        return SINK_PLAIN; /* closed: write(2) reports it */
     if (S_ISSOCK(st.st_mode))
         return SINK_SOCKET;
     if (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && isatty(s->fd)))

@@ -6,51 +6,52 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 /* clang-format off */
 static const struct cli_option spec_options[] = {
     { "engine", 0, "NAME", "engine to run on: native (default) or docker (Docker and Podman)", "native docker" },
-    { "image", 0, "IMAGE", "base file system: 'host', this machine's own programs, read-only (native), or an image's name", "host default" },
-    { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is its own", "default" },
-    { "cache", 0, "TOOL=MODE", "how a tool's package cache is kept: layered (default), private, shared[:GROUP], readonly or off; TOOL 'all': every tool that is not named; may be repeated", NULL },
-    { "network", 0, "MODE", "none, packages (default) or open", "none packages open" },
-    { "isolation", 0, "LEVEL", "shared (default), or strict: no file of image or caches is another sandbox's too (native, images of the store)", "shared strict" },
-    { "mount", 0, "SRC:DST[:ro]", "show a folder of this machine inside; may be repeated", "@dir" },
+    { "image", 0, "IMAGE", "base file system: 'host' (the programs of this machine, read-only; native only) or the name of an image", "host default" },
+    { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is the engine's default", "default" },
+    { "cache", 0, "TOOL=MODE", "cache mode of a tool: layered (default), private, shared[:GROUP], readonly or off; TOOL 'all' stands for all other tools; may be repeated", NULL },
+    { "network", 0, "MODE", "network access: none, packages (the package cache only; default) or open", "none packages open" },
+    { "isolation", 0, "LEVEL", "shared (default), or strict: share no files of images or caches with other sandboxes (native, images of the store)", "shared strict" },
+    { "mount", 0, "SRC:DST[:ro]", "mount a folder of this machine; may be repeated", "@dir" },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
     { 0 },
 };
 static const struct cli_option lease_options[] = {
-    { "idle-stop", 0, "DURATION", "stop after this long without a command, e.g. 30m; 0s: never", NULL },
-    { "max-life", 0, "DURATION", "stop this long after it came up, whatever runs, e.g. 8h; 0s: never", NULL },
-    { "rm-after", 0, "DURATION", "remove after it has been stopped for this long, e.g. 7d; 0s: never", NULL },
+    { "idle-stop", 0, "DURATION", "stop the sandbox after this time without a command, e.g. 30m; 0s: never", NULL },
+    { "max-life", 0, "DURATION", "stop the sandbox this long after its start, even if a command runs, e.g. 8h; 0s: never", NULL },
+    { "rm-after", 0, "DURATION", "remove the sandbox after it was stopped for this long, e.g. 7d; 0s: never", NULL },
     { 0 },
 };
 static const struct cli_option limits_options[] = {
-    { "memory", 0, "SIZE", "memory, without swap, e.g. 512M (default 4G)", NULL },
-    { "cpus", 0, "N", "processors, e.g. 0.5 (default 2)", NULL },
-    { "pids", 0, "N", "processes and threads (default 300)", NULL },
-    { "disk", 0, "SIZE", "what may be written to disk, e.g. 10G", NULL },
-    { "nofile", 0, "N", "open files per process", NULL },
+    { "memory", 0, "SIZE", "memory, without swap, e.g. 512M (default: 4G)", NULL },
+    { "cpus", 0, "N", "number of processors, e.g. 0.5 (default: 2)", NULL },
+    { "pids", 0, "N", "number of processes and threads (default: 300)", NULL },
+    { "disk", 0, "SIZE", "disk space, e.g. 10G", NULL },
+    { "nofile", 0, "N", "number of open files per process", NULL },
     { "tmpfs", 0, "NAME=SIZE", "size of /tmp, /run or /scratch, e.g. tmp=256M; may be repeated", NULL },
     { 0 },
 };
 static const struct cli_option place_options[] = {
     { "env", 'e', "KEY=VALUE", "set an environment variable; may be repeated", NULL },
-    { "workdir", 'w', "DIR", "working folder (default /home/agent)", NULL },
-    { "user", 'u', "USER", "name, UID or UID:GID inside (default agent)", NULL },
+    { "workdir", 'w', "DIR", "working folder (default: /home/agent)", NULL },
+    { "user", 'u', "USER", "user in the sandbox: name, UID or UID:GID (default: agent)", NULL },
     { 0 },
 };
 static const struct cli_option exec_options[] = {
-    { "timeout", 0, "DURATION", "kill the command and all it started after this long, e.g. 90s", NULL },
-    { "idle-timeout", 0, "DURATION", "the same after this long without output", NULL },
-    { "secret", 0, "NAME=@FILE", "hand over a secret as a file in $RIPCORD_SECRETS; NAME alone: from the environment; may be repeated", NULL },
-    { "detach", 'd', NULL, "do not wait: print the exec's id and leave it running", NULL },
-    { "stats", 0, NULL, "say on stderr what the command used, and what it had of the package registry", NULL },
+    { "timeout", 0, "DURATION", "kill the command and all processes that it started after this time, e.g. 90s", NULL },
+    { "idle-timeout", 0, "DURATION", "kill them after this time without output", NULL },
+    { "secret", 0, "NAME=@FILE", "pass a secret as a file in $RIPCORD_SECRETS; NAME alone takes the value from the environment; may be repeated", NULL },
+    { "detach", 'd', NULL, "print the id of the exec and leave it running", NULL },
+    { "stats", 0, NULL, "print the resource usage and the package cache statistics of the command on stderr", NULL },
     { 0 },
 };
 static const struct cli_option terminal_options[] = {
-    { "interactive", 'i', NULL, "pass standard input on to the command", NULL },
-    { "tty", 't', NULL, "give the command a terminal; Ctrl-P Ctrl-Q leaves it running", NULL },
+    { "interactive", 'i', NULL, "send standard input to the command", NULL },
+    { "tty", 't', NULL, "run the command on a terminal; Ctrl-P Ctrl-Q detaches from it", NULL },
     { 0 },
 };
 /* clang-format on */
@@ -61,8 +62,6 @@ const struct cli_group limits_group = {"Limits", limits_options};
 const struct cli_group place_group = {"Environment", place_options};
 const struct cli_group exec_group = {"Command", exec_options};
 const struct cli_group terminal_group = {"Terminal", terminal_options};
-
-enum { SPEC_PIDS_MAX = 4194304, SPEC_NOFILE_MAX = 1 << 30, SPEC_ROW_MAX = 65535 };
 
 int spec_set_text(json_t *obj, const char *key, const char *value, struct err *err)
 {
@@ -87,24 +86,22 @@ static int cli_spec_set_option(json_t *obj, const char *key, const struct cli_ar
 }
 
 static int cli_spec_set_size(json_t *obj, const char *key, const struct cli_args *a,
-                             const char *name, struct err *err)
+                             const char *name, uint64_t min, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_size(a, name, &v, err);
+    int r = args_size(a, name, min, SPEC_BYTES_MAX, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
-    if (v == 0 || v > INT64_MAX)
-        return err_set(err, ERR_INVALID, "--%s: '%s' is out of range", name, args_get(a, name));
     json_object_set_new(obj, key, json_integer((json_int_t)v));
     return 0;
 }
 
 static int cli_spec_set_number(json_t *obj, const char *key, const struct cli_args *a,
-                               const char *name, uint64_t max, struct err *err)
+                               const char *name, uint64_t min, uint64_t max, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_u64(a, name, 1, max, &v, err);
+    int r = args_u64(a, name, min, max, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
@@ -113,10 +110,10 @@ static int cli_spec_set_number(json_t *obj, const char *key, const struct cli_ar
 }
 
 static int cli_spec_set_duration(json_t *obj, const char *key, const struct cli_args *a,
-                                 const char *name, struct err *err)
+                                 const char *name, uint64_t max, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_duration_ms(a, name, &v, err);
+    int r = args_duration_ms(a, name, max, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
@@ -131,21 +128,21 @@ static int cli_spec_set_cpus(json_t *obj, const struct cli_args *a, struct err *
 
     if (!v)
         return 0;
-    if (parse_cpus(v, &milli, err) < 0)
+    if (parse_cpus(v, SPEC_CPUS_MIN_MILLI, SPEC_CPUS_MAX_MILLI, &milli, err) < 0)
         return err_wrap(err, "--cpus");
     json_object_set_new(obj, "cpus",
                         milli % 1000 ? json_real(milli / 1000.0) : json_integer(milli / 1000));
     return 0;
 }
 
-/* "K=V" into obj[K]. */
+/* Stores "K=V" as obj[K]. */
 static int cli_spec_set_pair(json_t *obj, const char *name, const char *pair, struct err *err)
 {
     const char *eq = strchr(pair, '=');
     _cleanup_free_ char *key = NULL;
 
     if (!eq || eq == pair)
-        return err_set(err, ERR_INVALID, "--%s: '%s' is not KEY=VALUE", name, pair);
+        return err_set(err, ERR_INVALID, "--%s: '%s' must have the form KEY=VALUE", name, pair);
     key = xstrndup(pair, (size_t)(eq - pair));
     return spec_set_text(obj, key, eq + 1, err);
 }
@@ -178,15 +175,21 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
     for (size_t i = 0; (v = args_next(a, "tmpfs", &i));) {
         const char *eq = strchr(v, '='), *hit = NULL;
         uint64_t size;
+        int r;
 
         for (size_t k = 0; eq && k < ARRAY_SIZE(names); k++)
             if (strlen(names[k]) == (size_t)(eq - v) && memcmp(names[k], v, (size_t)(eq - v)) == 0)
                 hit = names[k];
         if (!hit)
-            return err_set(err, ERR_INVALID,
-                           "--tmpfs: '%s' is not NAME=SIZE with NAME tmp, run or scratch", v);
+            return err_set(
+                err, ERR_INVALID,
+                "--tmpfs: '%s' must have the form NAME=SIZE with NAME tmp, run or scratch", v);
         if (parse_size(eq + 1, &size, err) < 0)
             return err_wrap(err, "--tmpfs");
+        r = parse_check_range("the size of --tmpfs", size, SPEC_TMPFS_MIN, SPEC_BYTES_MAX,
+                              PARSE_BYTES, err);
+        if (r < 0)
+            return r;
         json_object_set_new(obj, hit, json_integer((json_int_t)size));
     }
     if (json_object_size(obj))
@@ -194,7 +197,8 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
     return 0;
 }
 
-/* SRC:DST[:ro]. A relative SRC is ours to resolve: the daemon's folder is another one. */
+/* Parses SRC:DST[:ro]. A relative SRC is resolved here, because the daemon has another working
+ * folder. */
 static int cli_spec_add_mount(json_t *array, const char *v, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(v), *absolute = NULL;
@@ -203,8 +207,8 @@ static int cli_spec_add_mount(json_t *array, const char *v, struct err *err)
     int r;
 
     if (!dst || !*src || *dst != '/' || (mode && !STREQ(mode, "ro") && !STREQ(mode, "rw")))
-        return err_set(err, ERR_INVALID, "--mount: '%s' is not SRC:DST[:ro] with an absolute DST",
-                       v);
+        return err_set(err, ERR_INVALID,
+                       "--mount: '%s' must have the form SRC:DST[:ro] with an absolute DST", v);
     absolute = realpath(src, NULL);
     if (!absolute)
         return err_set(err, ERR_INVALID, "--mount: '%s': %s", src, strerror(errno));
@@ -240,18 +244,20 @@ static int cli_spec_set_limits(json_t *doc, const struct cli_args *a, struct err
     _cleanup_json_ json_t *limits = json_object();
     int r;
 
-    if ((r = cli_spec_set_size(limits, "memory", a, "memory", err)) < 0 ||
+    if ((r = cli_spec_set_size(limits, "memory", a, "memory", SPEC_MEMORY_MIN, err)) < 0 ||
         (r = cli_spec_set_cpus(limits, a, err)) < 0 ||
-        (r = cli_spec_set_number(limits, "pids", a, "pids", SPEC_PIDS_MAX, err)) < 0 ||
-        (r = cli_spec_set_size(limits, "disk", a, "disk", err)) < 0 ||
-        (r = cli_spec_set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MAX, err)) < 0)
+        (r = cli_spec_set_number(limits, "pids", a, "pids", SPEC_PIDS_MIN, SPEC_PIDS_MAX, err)) <
+            0 ||
+        (r = cli_spec_set_size(limits, "disk", a, "disk", SPEC_DISK_MIN, err)) < 0 ||
+        (r = cli_spec_set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MIN, SPEC_NOFILE_MAX,
+                                 err)) < 0)
         return r;
     if (json_object_size(limits))
         json_object_set(doc, "limits", limits);
     return cli_spec_set_tmpfs(doc, a, err);
 }
 
-/* env, workdir and user mean the same in both kinds of spec. */
+/* env, workdir and user have the same meaning in SPEC and EXECSPEC. */
 static int cli_spec_set_place(json_t *doc, const struct cli_args *a, struct err *err)
 {
     const char *user = args_get(a, "user"), *dir = args_get(a, "workdir");
@@ -283,11 +289,11 @@ static int cli_spec_check_word(const struct cli_args *a, const char *name, const
     }
     all = strv_join(list, ", ");
     near = strv_nearest(v, words, n);
-    err_set(err, ERR_INVALID, "--%s: '%s' is none of %s", name, v, all);
+    err_set(err, ERR_INVALID, "--%s: unknown value '%s'; supported: %s", name, v, all);
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
-/* A duration, or 0 in any unit for none. */
+/* A duration; 0 in any unit removes the lease. */
 static int cli_spec_set_lease(json_t *doc, const char *key, const struct cli_args *a,
                               const char *name, struct err *err)
 {
@@ -295,7 +301,7 @@ static int cli_spec_set_lease(json_t *doc, const char *key, const struct cli_arg
     uint64_t usec = 1;
 
     if (!v || parse_duration(v, &usec, NULL) < 0 || usec)
-        return cli_spec_set_duration(doc, key, a, name, err);
+        return cli_spec_set_duration(doc, key, a, name, SPEC_LEASE_MAX_MS, err);
     json_object_set_new(doc, key, json_integer(0));
     return 0;
 }
@@ -304,11 +310,12 @@ int leases_from_args(const struct cli_args *a, json_t *doc, struct err *err)
 {
     int r = cli_spec_set_lease(doc, "idle_stop_ms", a, "idle-stop", err);
 
-    if (r >= 0)
-        r = cli_spec_set_lease(doc, "max_life_ms", a, "max-life", err);
-    if (r >= 0)
-        r = cli_spec_set_lease(doc, "rm_after_ms", a, "rm-after", err);
-    return r;
+    if (r < 0)
+        return r;
+    r = cli_spec_set_lease(doc, "max_life_ms", a, "max-life", err);
+    if (r < 0)
+        return r;
+    return cli_spec_set_lease(doc, "rm_after_ms", a, "rm-after", err);
 }
 
 int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, struct err *err)
@@ -361,8 +368,10 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
     int r;
 
     if ((r = cli_spec_set_argv(doc, argv, err)) < 0 || (r = cli_spec_set_place(doc, a, err)) < 0 ||
-        (r = cli_spec_set_duration(doc, "timeout_ms", a, "timeout", err)) < 0 ||
-        (r = cli_spec_set_duration(doc, "idle_timeout_ms", a, "idle-timeout", err)) < 0 ||
+        (r = cli_spec_set_duration(doc, "timeout_ms", a, "timeout", SPEC_TIMEOUT_MAX_MS, err)) <
+            0 ||
+        (r = cli_spec_set_duration(doc, "idle_timeout_ms", a, "idle-timeout", SPEC_TIMEOUT_MAX_MS,
+                                   err)) < 0 ||
         (r = secrets_from_args(a, doc, err)) < 0)
         return r;
     if (args_has(a, "interactive"))
@@ -373,4 +382,40 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
         json_object_set_new(doc, "stats", json_true());
     *ret = TAKE_PTR(doc);
     return 0;
+}
+
+int spec_name_option(struct err *err)
+{
+    static const struct {
+        const char *field, *option;
+    } names[] = {
+        {"limits.memory", "--memory"},
+        {"limits.cpus", "--cpus"},
+        {"limits.pids", "--pids"},
+        {"limits.disk", "--disk"},
+        {"limits.nofile", "--nofile"},
+        {"tmpfs.tmp", "--tmpfs tmp"},
+        {"tmpfs.run", "--tmpfs run"},
+        {"tmpfs.scratch", "--tmpfs scratch"},
+        {"idle_stop_ms", "--idle-stop"},
+        {"max_life_ms", "--max-life"},
+        {"rm_after_ms", "--rm-after"},
+        {"timeout_ms", "--timeout"},
+        {"idle_timeout_ms", "--idle-timeout"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names) && err->code == ERR_INVALID && err->msg; i++) {
+        _cleanup_free_ char *field = xasprintf("field '%s'", names[i].field);
+        const char *at = strstr(err->msg, field), *rest = at ? at + strlen(field) : NULL;
+        char *msg;
+
+        if (!at)
+            continue;
+        rest += strncmp(rest, ": must ", 7) == 0;
+        msg = xasprintf("%.*s%s%s", (int)(at - err->msg), err->msg, names[i].option, rest);
+        free(err->msg);
+        err->msg = msg;
+        break;
+    }
+    return -(int)err->code;
 }

@@ -35,7 +35,7 @@ const char *state_end(const json_t *exec, char buf[static STATE_END_MAX])
     return buf;
 }
 
-/* Whole seconds from one second on: thousandths of an hour tell nobody anything. */
+/* Rounds down to seconds, or to milliseconds below one second. */
 static uint64_t cli_state_coarse(uint64_t usec)
 {
     return usec < USEC_PER_SEC ? usec / USEC_PER_MSEC * USEC_PER_MSEC

@@ -1,5 +1,5 @@
 /*
- * States and ends in one word, for tables.
+ * States and ends of execs as short texts for tables.
  */
 #pragma once
 
@@ -9,8 +9,8 @@
 #include "lib/base/parse.h"
 
 enum output_color state_color(const char *state);
-/* "exit 0", "signal TERM", "oom": how an exec ended; its state while it has not. */
+/* How an exec ended ("exit 0", "signal TERM", "oom"), or its state while it runs. */
 #define STATE_END_MAX 48
 const char *state_end(const json_t *exec, char buf[static STATE_END_MAX]);
-/* From start to end, or to now. */
+/* The time from the start to the end, or to now while it runs. */
 const char *state_duration(const json_t *exec, char buf[static FORMAT_MAX]);

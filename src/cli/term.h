@@ -1,13 +1,13 @@
 /*
- * Our own terminal: raw while a command has it, and as it was on every way out (return, exit,
- * signals that we handle).
+ * The terminal of this program. It is in raw mode while a command uses it, and is restored on every
+ * way out: return, exit, and the signals that we handle.
  */
 #pragma once
 
 #include <stdbool.h>
 
-/* Puts standard input into raw mode; false when it is no terminal. */
+/* Switches standard input to raw mode; false when it is not a terminal. */
 bool term_raw(void);
-void term_restore(void); /* fine to call without term_raw() */
+void term_restore(void); /* does nothing without term_raw() */
 /* The size of the terminal on stdin, stdout or stderr. */
 bool term_size(unsigned *rows, unsigned *cols);

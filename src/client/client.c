@@ -10,22 +10,23 @@
 enum { CLIENT_SLOW_MS = 500, CLIENT_PIECE = 256 << 10 };
 #define CLIENT_BODY_MAX MIB(64)
 
-static int client_take_token(struct client *c, struct err *err)
+static int client_load_token(struct client *c, struct err *err)
 {
     const char *given = getenv("RIPCORD_TOKEN");
     int r;
 
     if (given && *given) {
         if (strlen(given) != TOKEN_LEN) {
-            err_set(err, ERR_INVALID, "RIPCORD_TOKEN does not hold a token");
-            return err_hint(err, "'ripcord token' on the daemon's machine prints it.");
+            err_set(err, ERR_INVALID, "RIPCORD_TOKEN is not a valid token");
+            return err_hint(err,
+                            "Set it to the output of 'ripcord token' on the daemon's machine.");
         }
         memcpy(c->token.text, given, TOKEN_LEN + 1);
         return 0;
     }
     if (!address_is_loopback(&c->address)) {
         err_set(err, ERR_UNAUTHORIZED, "no token for '%s'", c->host);
-        return err_hint(err, "Set RIPCORD_TOKEN to what 'ripcord token' prints on that machine.");
+        return err_hint(err, "Set RIPCORD_TOKEN to the output of 'ripcord token' on that machine.");
     }
     r = token_load(c->paths.state, &c->token, err);
     return r < 0 ? err_wrap(err, "no token for '%s'", c->host) : 0;
@@ -39,7 +40,7 @@ static int client_init_remote(struct client *c, const char *host, struct err *er
         return r;
     c->remote = true;
     address_format(&c->address, c->host);
-    return client_take_token(c, err);
+    return client_load_token(c, err);
 }
 
 int client_init(struct client *c, const char *root, const char *host, struct err *err)
@@ -98,8 +99,8 @@ void client_done(struct client *c)
     token_done(&c->token);
 }
 
-/* Nobody there is for the other side to mend: we start daemons on this machine only, and those
- * that are asked for by their address have been started with it. */
+/* Does not start a daemon: a daemon with a TCP address was started with that address, maybe on
+ * another machine. */
 static int client_connect_remote(struct client *c, int *ret_fd, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
@@ -107,7 +108,7 @@ static int client_connect_remote(struct client *c, int *ret_fd, struct err *err)
     if (address_connect(&c->address, ret_fd, &why) >= 0)
         return 0;
     err_set(err, ERR_ENGINE, "%s", why.msg);
-    return err_hint(err, "Is 'ripcord daemon --listen %s' running there?", c->host);
+    return err_hint(err, "Check that 'ripcord daemon --listen %s' runs on that machine.", c->host);
 }
 
 int client_connect(struct client *c, struct err *err)
@@ -144,14 +145,6 @@ int client_send(struct client *c, const char *method, const char *target, const 
     return r;
 }
 
-static void client_tell_when_slow(struct client *c)
-{
-    struct pollfd p = {.fd = c->http.fd, .events = POLLIN};
-
-    if (c->on_slow && poll(&p, 1, CLIENT_SLOW_MS) == 0)
-        c->on_slow(c->userdata);
-}
-
 static int client_read_answer(struct client *c, json_t **ret, struct err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(CLIENT_BODY_MAX);
@@ -160,12 +153,12 @@ static int client_read_answer(struct client *c, json_t **ret, struct err *err)
 
     r = http_client_body(&c->http, CLIENT_BODY_MAX, &body, err);
     if (r < 0)
-        return err_wrap(err, "read the daemon's answer");
-    r = json_parse("the daemon's answer", buf_data(&body), body.len, &doc, err);
+        return err_wrap(err, "read the daemon's response");
+    r = json_parse("the daemon's response", buf_data(&body), body.len, &doc, err);
     if (r < 0) {
         err_done(err);
-        return err_set(err, ERR_ENGINE,
-                       "the daemon answered HTTP %d with something that is not JSON", status);
+        return err_set(err, ERR_ENGINE, "the daemon sent HTTP %d with a body that is not JSON",
+                       status);
     }
     if (status >= 400)
         return json_to_err(doc, err);
@@ -173,52 +166,50 @@ static int client_read_answer(struct client *c, json_t **ret, struct err *err)
     return 0;
 }
 
-/* A daemon that ends after it has read a request may have done what was asked. */
+/* A daemon that ends after it has read a request may have carried it out. */
 static int client_await_head(struct client *c, struct err *err)
 {
+    struct pollfd p = {.fd = c->http.fd, .events = POLLIN};
     int r;
 
-    client_tell_when_slow(c);
+    if (c->on_slow && poll(&p, 1, CLIENT_SLOW_MS) == 0)
+        c->on_slow(c->userdata);
     r = http_client_head(&c->http, err);
     if (r >= 0)
         return 0;
     client_disconnect(c);
-    err_wrap(err, "wait for the daemon's answer");
+    err_wrap(err, "wait for the daemon's response");
     if (c->http.unread || !err || err->errnum != ECONNRESET)
         return r;
     return err_hint(err,
-                    "The daemon has ended; what has become of the request is not known, and "
-                    "'ripcord ls' shows what is there. The log is '%s/ripcordd.log'.",
+                    "The daemon ended, and the request may or may not have been carried out. Check "
+                    "with 'ripcord ls', and see the log '%s/ripcordd.log'.",
                     c->paths.state);
 }
 
-/* Asking twice does no harm. */
-static bool client_may_repeat(const struct client *c, const char *method)
-{
-    return STREQ(method, "GET") || STREQ(method, "PUT") || client_was_unheard(c);
-}
-
-bool client_was_unheard(const struct client *c)
+bool client_request_unread(const struct client *c)
 {
     return !c->remote && c->http.unread;
 }
 
 /*
- * A daemon that is killed just now still has its socket, and takes the connection with it: what may
- * be asked twice, or was not heard, is then asked of the next daemon.
+ * A daemon that is being killed may still accept the connection and then drop it. The request is
+ * then sent once more to the next daemon, if it may be repeated or was not read.
  */
 static int client_request(struct client *c, const char *method, const char *target,
                           const char *extra_headers, const json_t *body, struct err *err)
 {
-    for (bool again = true;; again = false, err_done(err)) {
+    for (bool again = true, harmless;; again = false, err_done(err)) {
         int r = client_connect(c, err);
 
         if (r < 0)
             return r;
         r = client_send(c, method, target, extra_headers, body, err);
-        if (r >= 0)
-            r = client_await_head(c, err);
-        if (r >= 0 || !again || !client_may_repeat(c, method))
+        r = r < 0 ? r : client_await_head(c, err);
+        if (r == 0)
+            return 0;
+        harmless = STREQ(method, "GET") || STREQ(method, "PUT") || client_request_unread(c);
+        if (!again || !harmless)
             return r;
     }
 }
@@ -230,9 +221,11 @@ static int client_take_answer(struct client *c, json_t **ret, struct err *err)
 
     if (r < 0 || !c->http.head.keep_alive)
         client_disconnect(c);
-    if (r >= 0 && ret)
+    if (r < 0)
+        return r;
+    if (ret)
         *ret = TAKE_PTR(doc);
-    return r;
+    return 0;
 }
 
 int client_receive(struct client *c, json_t **ret, struct err *err)
@@ -301,8 +294,9 @@ int client_begin(struct client *c, const char *method, const char *target, const
 {
     int r = client_connect(c, err);
 
-    if (r >= 0)
-        r = http_client_begin(&c->http, method, target, content_type, err);
+    if (r < 0)
+        return r;
+    r = http_client_begin(&c->http, method, target, content_type, err);
     if (r < 0)
         client_disconnect(c);
     return r;
@@ -372,19 +366,22 @@ int client_upgrade(struct client *c, const char *method, const char *target, con
 {
     _cleanup_free_ char *headers = xasprintf("Connection: Upgrade\r\nUpgrade: %s\r\n", protocol);
     _cleanup_json_ json_t *doc = NULL;
-    int r = client_request(c, method, target, headers, body, err), fd = -1;
+    int r = client_request(c, method, target, headers, body, err), status, fd;
 
     if (r < 0)
         return r;
-    if (c->http.head.status == 101)
-        fd = http_client_upgraded(&c->http, early);
-    else
+    status = c->http.head.status;
+    if (status != 101) {
         r = client_read_answer(c, &doc, err);
-    if (r >= 0 && fd < 0)
-        r = err_set(err, ERR_ENGINE, "the daemon answered HTTP %d instead of opening a stream",
-                    c->http.head.status);
+        client_disconnect(c);
+        return r < 0 ? r
+                     : err_set(err, ERR_ENGINE,
+                               "the daemon sent HTTP %d instead of opening a stream", status);
+    }
+    fd = http_client_upgraded(&c->http, early);
     client_disconnect(c);
-    if (r >= 0)
-        *ret_fd = fd;
-    return r;
+    if (fd < 0)
+        return err_set(err, ERR_ENGINE, "the daemon sent too much data with its response");
+    *ret_fd = fd;
+    return 0;
 }

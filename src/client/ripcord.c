@@ -1,5 +1,6 @@
 /*
- * The public face: client.h and stream.h behind opaque structs and errors that the caller owns.
+ * The public library: client.h and stream.h behind opaque structs, and errors that the caller
+ * owns.
  */
 #include "ripcord.h"
 
@@ -22,13 +23,13 @@ struct ripcord_error {
 };
 
 struct ripcord_exec {
-    struct client client; /* of its own, so that the caller's stays free for requests */
+    struct client client; /* its own, so that the caller's stays free for requests */
     struct client_stream stream;
     bool ended;
 };
 
-/* Hands an error to the caller, who may not want it. */
-static int client_ripcord_give(struct ripcord_error **ret, struct err *err)
+/* Hands *err over in *ret, or drops it when ret is NULL. Returns -code and leaves *err empty. */
+static int client_ripcord_fail(struct ripcord_error **ret, struct err *err)
 {
     int r = -(int)err->code;
 
@@ -70,7 +71,7 @@ int ripcord_open(const char *root, struct ripcord **ret, struct ripcord_error **
 
     if (client_init(&r->client, root, NULL, &e) < 0) {
         free(r);
-        return client_ripcord_give(err, &e);
+        return client_ripcord_fail(err, &e);
     }
     *ret = r;
     return 0;
@@ -86,7 +87,7 @@ void ripcord_close(struct ripcord *r)
 
 static int client_ripcord_parse_body(const char *body, json_t **ret, struct err *err)
 {
-    return body ? json_parse("the request's body", body, strlen(body), ret, err) : 0;
+    return body ? json_parse("the request body", body, strlen(body), ret, err) : 0;
 }
 
 int ripcord_request(struct ripcord *r, const char *method, const char *target, const char *body,
@@ -97,7 +98,7 @@ int ripcord_request(struct ripcord *r, const char *method, const char *target, c
 
     if (client_ripcord_parse_body(body, &doc, &e) < 0 ||
         client_call(&r->client, method, target, doc, &answer, &e) < 0)
-        return client_ripcord_give(err, &e);
+        return client_ripcord_fail(err, &e);
     if (ret)
         *ret = json_to_text(answer, false);
     return 0;
@@ -122,7 +123,7 @@ int ripcord_exec_start(struct ripcord *r, const char *target, const char *body,
     if (client_ripcord_parse_body(body, &doc, &e) < 0 ||
         stream_open(&x->stream, &x->client, target, doc, &e) < 0) {
         ripcord_exec_free(x);
-        return client_ripcord_give(err, &e);
+        return client_ripcord_fail(err, &e);
     }
     *ret = x;
     return 0;
@@ -138,7 +139,7 @@ int ripcord_exec_attach(struct ripcord *r, const char *sandbox, const char *exec
     if (stream_attach(&x->stream, &x->client, sandbox, exec, stdout_offset, stderr_offset, &e) <
         0) {
         ripcord_exec_free(x);
-        return client_ripcord_give(err, &e);
+        return client_ripcord_fail(err, &e);
     }
     *ret = x;
     return 0;
@@ -158,8 +159,8 @@ int ripcord_exec_fd(const struct ripcord_exec *x)
     return x->stream.fd;
 }
 
-static void client_ripcord_tell(struct ripcord_exec *x, const struct stream_event *ev,
-                                const struct ripcord_exec_events *events, void *userdata)
+static void client_ripcord_deliver(struct ripcord_exec *x, const struct stream_event *ev,
+                                   const struct ripcord_exec_events *events, void *userdata)
 {
     _cleanup_free_ char *record = NULL;
 
@@ -188,7 +189,7 @@ static int client_ripcord_drain(struct ripcord_exec *x, const struct ripcord_exe
             return r;
         if (ev.type == STREAM_NOTHING)
             break;
-        client_ripcord_tell(x, &ev, events, userdata);
+        client_ripcord_deliver(x, &ev, events, userdata);
     }
     return 0;
 }
@@ -210,22 +211,29 @@ int ripcord_exec_step(struct ripcord_exec *x, int timeout_ms,
 {
     struct pollfd p = {.fd = x->stream.fd, .events = POLLIN};
     struct err e = ERR_INIT;
+    int n;
 
-    /* What came with the answer to the request is there already: it must not wait for more. */
+    /* Frames that came with the answer to the request are received already: they must not wait. */
     if (client_ripcord_drain(x, events, userdata, &e) < 0)
-        return client_ripcord_give(err, &e);
+        return client_ripcord_fail(err, &e);
     if (x->ended)
         return 0;
-    if (poll(&p, 1, timeout_ms) <= 0)
+    n = poll(&p, 1, timeout_ms);
+    if (n < 0 && errno != EINTR) {
+        err_sys(&e, errno, "wait for the daemon");
+        return client_ripcord_fail(err, &e);
+    }
+    if (n <= 0)
         return 1;
     if (client_ripcord_receive(x, &e) < 0 || client_ripcord_drain(x, events, userdata, &e) < 0)
-        return client_ripcord_give(err, &e);
+        return client_ripcord_fail(err, &e);
     return x->ended ? 0 : 1;
 }
 
-/* r as the stream's senders give it: 0 means that some of it waits for the socket. */
-static int client_ripcord_sent(struct ripcord_exec *x, int r, struct err *e,
-                               struct ripcord_error **err)
+/* Waits until the socket has taken all. r: the result of a stream_*() sender, where 0 means that
+ * some bytes are still queued. */
+static int client_ripcord_flush(struct ripcord_exec *x, int r, struct err *e,
+                                struct ripcord_error **err)
 {
     while (r == 0) {
         struct pollfd p = {.fd = x->stream.fd, .events = POLLOUT};
@@ -235,7 +243,7 @@ static int client_ripcord_sent(struct ripcord_exec *x, int r, struct err *e,
         else
             r = stream_flush(&x->stream, e);
     }
-    return r < 0 ? client_ripcord_give(err, e) : 0;
+    return r < 0 ? client_ripcord_fail(err, e) : 0;
 }
 
 int ripcord_exec_write(struct ripcord_exec *x, const void *data, size_t len,
@@ -246,7 +254,7 @@ int ripcord_exec_write(struct ripcord_exec *x, const void *data, size_t len,
     while (len) {
         size_t n = MIN(len, (size_t)EXEC_WRITE_PIECE);
         struct err e = ERR_INIT;
-        int r = client_ripcord_sent(x, stream_stdin(&x->stream, p, n, &e), &e, err);
+        int r = client_ripcord_flush(x, stream_stdin(&x->stream, p, n, &e), &e, err);
 
         if (r < 0)
             return r;
@@ -260,14 +268,14 @@ int ripcord_exec_close_stdin(struct ripcord_exec *x, struct ripcord_error **err)
 {
     struct err e = ERR_INIT;
 
-    return client_ripcord_sent(x, stream_stdin_eof(&x->stream, &e), &e, err);
+    return client_ripcord_flush(x, stream_stdin_eof(&x->stream, &e), &e, err);
 }
 
 int ripcord_exec_signal(struct ripcord_exec *x, int sig, struct ripcord_error **err)
 {
     struct err e = ERR_INIT;
 
-    return client_ripcord_sent(x, stream_signal(&x->stream, sig, &e), &e, err);
+    return client_ripcord_flush(x, stream_signal(&x->stream, sig, &e), &e, err);
 }
 
 int ripcord_exec_resize(struct ripcord_exec *x, unsigned rows, unsigned cols,
@@ -275,5 +283,5 @@ int ripcord_exec_resize(struct ripcord_exec *x, unsigned rows, unsigned cols,
 {
     struct err e = ERR_INIT;
 
-    return client_ripcord_sent(x, stream_resize(&x->stream, rows, cols, &e), &e, err);
+    return client_ripcord_flush(x, stream_resize(&x->stream, rows, cols, &e), &e, err);
 }

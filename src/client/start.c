@@ -1,9 +1,10 @@
 /*
- * Who starts the daemon is decided by a lock on <run>/start.lock; the losers wait for it and then
- * find the socket. The daemon tells through a pipe that it listens ("ready\n"); when the pipe ends
- * without that word it is dead, and what it wrote to its log since is the reason.
+ * A lock on <run>/start.lock decides which process starts the daemon. The others wait for the lock
+ * and then find the socket. The daemon writes "ready\n" to a pipe when it listens. If the pipe
+ * closes without that, the daemon has failed, and the new lines of its log are the reason.
  *
- * posix_spawn rather than fork: this code also lives in libripcord, in processes with threads.
+ * The code uses posix_spawn, not fork, because it is also part of libripcord and runs in processes
+ * with threads.
  */
 #include "client/start.h"
 
@@ -28,10 +29,10 @@ extern char **environ;
 
 enum {
     START_READY_FD = 3,
-    START_WORDS_MAX = 2048, /* how much of the log's end may become an error message */
-    START_WORDS_LINES = 5,
+    START_LOG_MAX = 2048, /* maximum part of the log in an error message */
+    START_LOG_LINES = 5,
     START_LOCK_POLL_USEC = 5000,
-    START_AGAIN_USEC = 10000, /* at first; each time twice as long, up to */
+    START_AGAIN_USEC = 10000, /* first wait; doubled each time, up to the next value */
     START_AGAIN_MAX_USEC = 1000000,
 };
 static const uint64_t start_timeout_usec = 30 * USEC_PER_SEC;
@@ -56,9 +57,9 @@ int start_find_daemon(char **ret, struct err *err)
         *ret = xstrdup(RIPCORD_LIBEXECDIR "/ripcordd");
         return 0;
     }
-    err_set(err, ERR_SYSTEM, "cannot find the daemon: neither '%s' nor '%s/ripcordd' can be run",
+    err_set(err, ERR_SYSTEM, "cannot find the daemon: neither '%s' nor '%s/ripcordd' is executable",
             beside ? beside : "ripcordd", RIPCORD_LIBEXECDIR);
-    return err_hint(err, "Install ripcord whole: 'ripcordd' belongs beside 'ripcord'.");
+    return err_hint(err, "Install 'ripcordd' in the same folder as 'ripcord'.");
 }
 
 static int client_start_try_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
@@ -70,7 +71,7 @@ static int client_start_try_connect(const struct path_roots *paths, int *ret_fd,
     return unix_connect(dir, "ripcord.sock", SOCK_STREAM, ret_fd, err);
 }
 
-static bool client_start_nobody_there(const struct err *err)
+static bool client_start_is_absent(const struct err *err)
 {
     return err->errnum == ENOENT || err->errnum == ECONNREFUSED;
 }
@@ -87,9 +88,10 @@ static int client_start_take_lock(const struct path_roots *paths, int *ret, stru
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_sys(err, errno, "lock '%s'", path);
         if (deadline_passed(&by))
-            return err_set(err, ERR_TIMEOUT,
-                           "another process has been starting the daemon for %d s",
-                           (int)(start_timeout_usec / USEC_PER_SEC));
+            return err_set(
+                err, ERR_TIMEOUT,
+                "another process is starting the daemon, but it was not ready within %d s",
+                (int)(start_timeout_usec / USEC_PER_SEC));
         usleep(START_LOCK_POLL_USEC);
     }
     *ret = TAKE_FD(fd);
@@ -98,7 +100,7 @@ static int client_start_take_lock(const struct path_roots *paths, int *ret, stru
 
 static char **client_start_clean_environment(void)
 {
-    /* The last ones say where the docker engine is. */
+    /* The last four locate the docker engine. */
     static const char *const keep[] = {"PATH=",
                                        "HOME=",
                                        "LANG=",
@@ -119,7 +121,7 @@ static char **client_start_clean_environment(void)
     return env;
 }
 
-/* Everything that the child does between fork and exec. The order matters: closefrom comes last. */
+/* The actions of the child before exec. The order matters: closefrom is last. */
 static void client_start_fill_actions(posix_spawn_file_actions_t *fa, posix_spawnattr_t *attr,
                                       const char *log, int ready)
 {
@@ -168,7 +170,7 @@ static int client_start_spawn_daemon(const struct path_roots *paths, const char 
     return r ? err_sys(err, r, "start '%s'", program) : 0;
 }
 
-/* 1: the daemon said "ready"; 0: its end of the pipe closed without that. */
+/* Returns 1 when the daemon is ready, 0 when it closed the pipe without "ready". */
 static int client_start_wait_ready(int fd, struct err *err)
 {
     struct deadline by = deadline_in(start_timeout_usec);
@@ -196,53 +198,54 @@ static int client_start_wait_ready(int fd, struct err *err)
     }
 }
 
-/* The last lines of the log from `from` on, escaped, as the tail of a message. */
-static char *client_start_last_words(const char *log, off_t from)
+/* The last lines of the log after offset `from`, escaped for a message. The caller frees the
+ * text. */
+static char *client_start_log_tail(const char *log, off_t from)
 {
     _cleanup_close_ int fd = open(log, O_RDONLY | O_CLOEXEC);
-    struct buf b = BUF_INIT(START_WORDS_MAX * 4);
-    char text[START_WORDS_MAX + 1], *p, *line;
+    struct buf b = BUF_INIT(START_LOG_MAX * 4);
+    char text[START_LOG_MAX + 1], *p, *line;
     off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
     ssize_t n;
     int lines = 0;
 
     if (end <= from)
-        return xstrdup("it said nothing");
-    if (end - from > START_WORDS_MAX)
-        from = end - START_WORDS_MAX;
-    n = pread(fd, text, START_WORDS_MAX, from);
+        return xstrdup("no log message");
+    if (end - from > START_LOG_MAX)
+        from = end - START_LOG_MAX;
+    n = pread(fd, text, START_LOG_MAX, from);
     if (n <= 0)
-        return xstrdup("its log cannot be read");
+        return xstrdup("the log cannot be read");
     while (n > 0 && text[n - 1] == '\n')
         n--;
     text[n] = '\0';
-    for (p = text + n; p > text && lines < START_WORDS_LINES; p--)
+    for (p = text + n; p > text && lines < START_LOG_LINES; p--)
         lines += p[-1] == '\n';
-    p += lines == START_WORDS_LINES;
+    p += lines == START_LOG_LINES;
     while ((line = strsep(&p, "\n")))
         if (buf_append_str(&b, "\n  ") < 0 || text_escape(&b, line, strlen(line)) < 0)
             break;
     return buf_steal(&b);
 }
 
-/* ERR_CONFLICT: it has found another one, which may not listen yet, or be about to end. */
+/* Sets ERR_CONFLICT when another daemon runs, which may not listen yet or may be about to end. */
 static int client_start_report_failure(pid_t pid, const char *log, off_t from, struct err *err)
 {
-    _cleanup_free_ char *words = NULL;
+    _cleanup_free_ char *tail = NULL;
     int status = 0, code = ERR_ENGINE;
 
-    /* The pipe is closed, so it is dead or about to be; it never blocks for long. */
+    /* The pipe is closed, so the daemon is dead or about to end: this does not block for long. */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    words = client_start_last_words(log, from);
+    tail = client_start_log_tail(log, from);
     if (WIFEXITED(status) && WEXITSTATUS(status) == err_code_exit(ERR_CONFLICT))
         code = ERR_CONFLICT;
     if (WIFSIGNALED(status))
-        err_set(err, code, "the daemon could not start (signal %d): %s", WTERMSIG(status), words);
+        err_set(err, code, "the daemon could not start (signal %d): %s", WTERMSIG(status), tail);
     else
         err_set(err, code, "the daemon could not start (exit status %d): %s", WEXITSTATUS(status),
-                words);
-    return err_hint(err, "'ripcord doctor' shows what this machine lacks; the log is '%s'.", log);
+                tail);
+    return err_hint(err, "Run 'ripcord doctor' to check this machine, and see the log '%s'.", log);
 }
 
 static int client_start_locked(const struct path_roots *paths, struct err *err)
@@ -257,7 +260,8 @@ static int client_start_locked(const struct path_roots *paths, struct err *err)
     if (pipe2(fds, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
     in = fds[0];
-    /* Above 2, even when the caller has closed its stdio: the child's file actions fill 0 to 2. */
+    /* Keep it above 2, even if the caller has closed its stdio: the child's file actions use 0 to
+     * 2. */
     out = fcntl(fds[1], F_DUPFD_CLOEXEC, START_READY_FD);
     close(fds[1]);
     if (out < 0)
@@ -270,12 +274,13 @@ static int client_start_locked(const struct path_roots *paths, struct err *err)
     if (r < 0) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        return err_hint(err, "The log is '%s'.", log);
+        return err_hint(err, "See the log '%s'.", log);
     }
     return r ? 0 : client_start_report_failure(pid, log, from, err);
 }
 
-/* Others (systemd, somebody by hand) start daemons without our lock: theirs is as good as ours. */
+/* Other programs (systemd, a user) start daemons without our lock, and we use such a daemon as
+ * well. */
 static int client_start_and_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
 {
     struct deadline by = deadline_in(start_timeout_usec);
@@ -302,7 +307,7 @@ int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
 
     if (client_start_try_connect(paths, ret_fd, &e) == 0)
         return 0;
-    if (!client_start_nobody_there(&e))
+    if (!client_start_is_absent(&e))
         return err_move(err, &e);
     r = path_roots_make(paths, err);
     if (r < 0)
@@ -312,7 +317,7 @@ int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
         return r;
     if (client_start_try_connect(paths, ret_fd, &e) == 0)
         return 0;
-    if (!client_start_nobody_there(&e))
+    if (!client_start_is_absent(&e))
         return err_move(err, &e);
     return client_start_and_connect(paths, ret_fd, err);
 }

@@ -1,14 +1,16 @@
 /*
- * Starting `ripcordd` when nobody answers: once, however many ask at the same time, and without
- * handing it anything of the caller's (terminal, pipes, folder, environment).
+ * Starts `ripcordd` if it does not run. Only one daemon is started, even if several processes try
+ * at the same time. The daemon inherits nothing from the caller: no terminal, pipes, working folder
+ * or environment, except the few variables that it needs.
  */
 #pragma once
 
 #include "lib/base/err.h"
 #include "lib/base/path.h"
 
-/* The daemon's program: beside our own, else in the libexec folder. */
+/* Finds the daemon's program: in the folder of our own program, else in the libexec folder. The
+ * caller frees *ret. */
 int start_find_daemon(char **ret, struct err *err);
 
-/* Connects to the daemon of these folders, starting one when there is none. */
+/* Connects to the daemon of these folders and starts it if necessary. The caller owns *ret_fd. */
 int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err);

@@ -9,7 +9,7 @@
 #include "proto/exec-frames.h"
 
 enum {
-    /* Room for the largest frame and a good read behind it, so that moving is rare. */
+    /* Room for the largest frame and a large read after it, so that data is rarely moved. */
     STREAM_BUFFER = FRAME_PAYLOAD_MAX + FRAME_HEAD_SIZE + (256 << 10),
     STREAM_ROOM_MIN = 64 << 10,
     STREAM_OUT_MAX = FRAME_PAYLOAD_MAX + (64 << 10),
@@ -18,7 +18,7 @@ enum {
     STREAM_RETRY_USEC = 50000,
 };
 
-/* What came with the head of the answer is the stream's beginning. */
+/* Bytes that came with the head of the response are the start of the stream. */
 static int client_stream_start(struct client_stream *s, struct client *c, const char *target,
                                const json_t *body, struct err *err)
 {
@@ -92,9 +92,9 @@ void stream_done(struct client_stream *s)
 static int client_stream_lost(struct client_stream *s, int errnum, struct err *err)
 {
     s->fd = fd_close(s->fd);
-    return errnum ? err_set(err, ERR_ENGINE, "the connection to the daemon was lost: %s",
-                            strerror(errnum))
-                  : err_set(err, ERR_ENGINE, "the daemon closed the connection");
+    return errnum
+               ? err_set(err, ERR_ENGINE, "lost the connection to the daemon: %s", strerror(errnum))
+               : err_set(err, ERR_ENGINE, "the daemon closed the connection");
 }
 
 int stream_fill(struct client_stream *s, struct err *err)
@@ -102,7 +102,7 @@ int stream_fill(struct client_stream *s, struct err *err)
     ssize_t n;
 
     if (s->off == s->len)
-        s->off = s->len = 0; /* the usual case: the same, cache-warm memory again */
+        s->off = s->len = 0; /* usual case: reuse memory that is in the CPU cache */
     if (STREAM_BUFFER - s->len < STREAM_ROOM_MIN) {
         memmove(s->mem, s->mem + s->off, s->len - s->off);
         s->len -= s->off;
@@ -119,9 +119,9 @@ int stream_fill(struct client_stream *s, struct err *err)
     return 1;
 }
 
-static int client_stream_broken(struct err *err, const char *what)
+static int client_stream_protocol_error(struct err *err, const char *what)
 {
-    return err_set(err, ERR_ENGINE, "the daemon broke the protocol: %s", what);
+    return err_set(err, ERR_ENGINE, "protocol error of the daemon: %s", what);
 }
 
 static int client_stream_on_started(struct client_stream *s, const struct frame *f,
@@ -136,7 +136,7 @@ static int client_stream_on_started(struct client_stream *s, const struct frame 
     sandbox = json_string_value(json_object_get(doc, "sandbox"));
     exec = json_string_value(json_object_get(doc, "exec"));
     if (!sandbox || !exec)
-        return client_stream_broken(err, "a started frame without names");
+        return client_stream_protocol_error(err, "started frame without names");
     free(s->sandbox);
     free(s->exec);
     s->sandbox = xstrdup(sandbox);
@@ -147,7 +147,8 @@ static int client_stream_on_started(struct client_stream *s, const struct frame 
     return 0;
 }
 
-/* Drops what was handed out before; what is missing in front is told first, the data after it. */
+/* Drops bytes that were delivered before. If bytes are missing, the gap is delivered first and the
+ * data after it. */
 static int client_stream_on_output(struct client_stream *s, const struct frame *f,
                                    struct stream_event *ret, struct err *err)
 {
@@ -156,12 +157,12 @@ static int client_stream_on_output(struct client_stream *s, const struct frame *
     uint64_t at, next = s->next[stream];
 
     if (f->length < STREAM_OFFSET_SIZE)
-        return client_stream_broken(err, "an output frame without offset");
+        return client_stream_protocol_error(err, "output frame without an offset");
     at = frame_get_u64(f->data);
     ev.data = f->data + STREAM_OFFSET_SIZE;
     ev.len = f->length - STREAM_OFFSET_SIZE;
     if (at > UINT64_MAX - ev.len)
-        return client_stream_broken(err, "an offset past the end of numbers");
+        return client_stream_protocol_error(err, "offset too large");
     if (at + ev.len <= next)
         return 0;
     if (at < next) {
@@ -187,10 +188,10 @@ static int client_stream_on_gap(struct client_stream *s, const struct frame *f,
     uint64_t to;
 
     if (f->length != STREAM_GAP_SIZE)
-        return client_stream_broken(err, "a gap frame of the wrong size");
+        return client_stream_protocol_error(err, "gap frame of the wrong size");
     stream = (unsigned char)f->data[0];
     if (stream != STREAM_STDOUT && stream != STREAM_STDERR)
-        return client_stream_broken(err, "a gap in an unknown stream");
+        return client_stream_protocol_error(err, "gap in an unknown stream");
     to = frame_get_u64(f->data + 9);
     if (to <= s->next[stream])
         return 0;
@@ -206,7 +207,7 @@ static int client_stream_on_end(struct client_stream *s, const struct frame *f,
     int r;
 
     if (s->end)
-        return client_stream_broken(err, "two end records");
+        return client_stream_protocol_error(err, "two end records");
     r = json_parse("the end record", f->data, f->length, &s->end, err);
     if (r < 0)
         return r;
@@ -239,7 +240,7 @@ static int client_stream_on_frame(struct client_stream *s, const struct frame *f
     case FRAME_ERROR:
         return client_stream_on_error(f, err);
     default:
-        return client_stream_broken(err, "a frame that only clients send");
+        return client_stream_protocol_error(err, "frame type is reserved for clients");
     }
 }
 
@@ -272,8 +273,8 @@ int stream_flush(struct client_stream *s, struct err *err)
         if (n < 0 && errno == EAGAIN)
             return 0;
         /*
-         * A peer that reads no more may still have said why: the receiving side finds the error
-         * frame or the end, and sees the loss itself.
+         * A peer that stopped reading may have sent the reason. The receiving side finds the error
+         * frame or the end, and notices the lost connection itself.
          */
         if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
             buf_clear(&s->out);
@@ -290,7 +291,7 @@ static int client_stream_queue(struct client_stream *s, enum frame_type type, co
                                size_t len, struct err *err)
 {
     if (frame_append(&s->out, type, data, len) < 0)
-        return err_set(err, ERR_LIMIT, "too much is waiting to be sent to the daemon");
+        return err_set(err, ERR_LIMIT, "the send queue to the daemon is full");
     return stream_flush(s, err);
 }
 
@@ -323,12 +324,6 @@ int stream_detach(struct client_stream *s, struct err *err)
     return client_stream_queue(s, FRAME_DETACH, NULL, 0, err);
 }
 
-/* Worth another try: the daemon is not there, or not yet itself again. */
-static bool client_stream_passing(const struct err *err)
-{
-    return err->code == ERR_ENGINE || err->code == ERR_SYSTEM;
-}
-
 int stream_resume(struct client_stream *s, const struct deadline *by, struct err *err)
 {
     s->fd = fd_close(s->fd);
@@ -339,7 +334,8 @@ int stream_resume(struct client_stream *s, const struct deadline *by, struct err
 
         if (client_stream_attach(s, &e) == 0)
             return 0;
-        if (!client_stream_passing(&e) || deadline_passed(by))
+        /* These codes mean that the daemon is not there, or not ready yet. */
+        if ((e.code != ERR_ENGINE && e.code != ERR_SYSTEM) || deadline_passed(by))
             return err_move(err, &e);
         usleep(STREAM_RETRY_USEC);
     }

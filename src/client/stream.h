@@ -1,11 +1,10 @@
 /*
- * The stream of one exec: what comes back after an upgrade to `ripcord-exec/1`. Never blocks but in
- * stream_open() and stream_resume(); meant for a poll loop over stream_fd().
+ * The stream of one exec, after an upgrade to `ripcord-exec/1`. Only stream_open(), stream_attach()
+ * and stream_resume() block; the other functions are made for a poll loop over the descriptor `fd`.
  *
- * Output is handed out in place, from the receive buffer: no copy between socket and caller. The
- * stream counts the offsets, so that each byte is handed out exactly once whatever the daemon
- * repeats, and after a lost connection stream_resume() goes on at the very next byte. Bytes that
- * are gone for good come as a STREAM_GAP, never silently.
+ * Output is delivered in place, from the receive buffer, without a copy. The stream counts offsets:
+ * each byte is delivered once even if the daemon repeats it, and after a lost connection
+ * stream_resume() continues at the next byte. Lost bytes are reported as a STREAM_GAP.
  */
 #pragma once
 
@@ -19,7 +18,7 @@ enum { STREAM_STDOUT = 1, STREAM_STDERR = 2 };
 
 enum stream_event_type {
     STREAM_NOTHING, /* call stream_fill() when the socket is readable */
-    STREAM_STARTED, /* sandbox and exec are known */
+    STREAM_STARTED, /* the names of sandbox and exec are known */
     STREAM_OUTPUT,
     STREAM_GAP,
     STREAM_END, /* the end record; the last event */
@@ -39,35 +38,37 @@ struct client_stream {
     int fd;                /* owned; -1 while lost */
     char *mem;             /* owned receive buffer */
     size_t off, len;
-    struct buf out;           /* frames that the socket has not taken yet */
-    char *sandbox;            /* owned; NULL before STREAM_STARTED */
-    char *exec;               /* owned */
-    uint64_t next[3];         /* next offset expected, by stream number */
-    struct stream_event held; /* output behind a gap that the daemon did not announce */
-    json_t *unenforced;       /* owned; a run's default limits that do not hold, or NULL */
-    json_t *end;              /* owned */
+    struct buf out;   /* frames that are not sent yet */
+    char *sandbox;    /* owned; NULL before STREAM_STARTED */
+    char *exec;       /* owned */
+    uint64_t next[3]; /* next offset expected, by stream number */
+    struct stream_event
+        held;           /* output after a gap that the daemon did not report; delivered next */
+    json_t *unenforced; /* owned: names of default limits that are not enforced, or NULL */
+    json_t *end;        /* owned */
 };
 
 /*
- * Sends the request with the upgrade and waits for the answer. The client's connection goes to the
- * stream.
+ * Sends the request with the upgrade and waits for the response. The stream takes over the
+ * connection of the client.
  */
 int stream_open(struct client_stream *s, struct client *c, const char *target, const json_t *body,
                 struct err *err);
-/* Re-joins an exec at the given offsets, or replays an ended one. */
+/* Attaches to an exec at the given offsets, or replays an ended one. */
 int stream_attach(struct client_stream *s, struct client *c, const char *sandbox, const char *exec,
                   uint64_t stdout_offset, uint64_t stderr_offset, struct err *err);
 void stream_done(struct client_stream *s);
 #define _cleanup_stream_ __attribute__((cleanup(stream_done)))
 
-/* Receives what there is: 1, 0 when that is nothing, -ERR_ENGINE when the connection is lost. */
+/* Receives available data. Returns 1, 0 without data, or -ERR_ENGINE when the connection is
+ * lost. */
 int stream_fill(struct client_stream *s, struct err *err);
-/* The next event out of what was received. An error is either the daemon's word that the exec could
- * not be run or followed, or a broken protocol. */
+/* Takes the next event from the received data. An error is either reported by the daemon (the exec
+ * could not be run or followed) or a protocol error. */
 int stream_next(struct client_stream *s, struct stream_event *ret, struct err *err);
 
-/* Queue, then send what the socket takes. 1 when all is sent, 0 when some remains (poll for
- * POLLOUT, then stream_flush()), or -ERR_ENGINE. */
+/* These functions queue a frame and send as much as the socket accepts. They return 1 when all is
+ * sent, 0 when bytes remain (poll for POLLOUT, then call stream_flush()), or -ERR_ENGINE. */
 int stream_stdin(struct client_stream *s, const void *data, size_t len, struct err *err);
 int stream_stdin_eof(struct client_stream *s, struct err *err);
 int stream_signal(struct client_stream *s, int sig, struct err *err);
@@ -80,8 +81,8 @@ static inline bool stream_sending(const struct client_stream *s)
 }
 
 /*
- * After a lost connection, once STREAM_STARTED was seen: connects again (starting the daemon when
- * it is gone) and attaches at the offsets reached, trying until the deadline. Queued frames are
- * dropped: what the old connection did of them is unknown.
+ * Reconnects after a lost connection, if STREAM_STARTED was seen. It starts the daemon if
+ * necessary, attaches at the next offsets, and retries until the deadline. Queued frames are
+ * dropped, because it is unknown which of them the daemon has received.
  */
 int stream_resume(struct client_stream *s, const struct deadline *by, struct err *err);

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "dockerapi/classify.h"
 #include "dockerapi/connect.h"
+#include "dockerapi/error-classes.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/guard.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "dockerapi/call.h"
-#include "dockerapi/classify.h"
+#include "dockerapi/error-classes.h"
 #include "dockerapi/net.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"

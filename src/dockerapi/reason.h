@@ -1,6 +1,6 @@
 /*
  * Why an engine refused: finer than our error codes, so that a caller can act on it ("the name is
- * taken", "it is being removed: wait") without looking at words. One table in classify.c makes it
+ * taken", "it is being removed: wait") without looking at words. One table in error-classes.c makes it
  * from status, words and flavour.
  */
 #pragma once

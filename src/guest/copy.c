@@ -101,7 +101,7 @@ static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const ch
     if (!argv[0] || argv[0][0] != '/')
         r = err_set(&err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
     else
-        r = confine_job(&err);
+        r = confine_helper(&err);
     if (r >= 0)
         r = work(&c, argv[0], &stats, &err);
     done = (struct guest_done){stats.entries, stats.bytes, stats.skipped};

@@ -1,6 +1,6 @@
 /*
- * What the daemon may ask about the store. Whatever walks folders or hashes runs on a worker; the
- * table of stored files belongs to the loop and is put right when the worker is done.
+ * Answers requests of the daemon about the store. Workers walk folders and hash files. The table of
+ * stored files belongs to the loop, which updates it when the worker is done.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 enum { LIST_MAX = 200000 };
 
 struct admin {
-    struct packages *reg;
-    struct admin_ask ask;
+    struct packages *pkgs;
+    struct admin_request request;
     char *subject, *path; /* owned */
     json_t *result;       /* owned */
     json_t *list;         /* in result */
@@ -71,7 +71,7 @@ static void admin_list_file(void *arg, int fd, const struct digest *d)
 static void admin_list_pages(struct admin *a, json_t *pages, const char *eco, const char *upstream)
 {
     _cleanup_free_ char *path = xasprintf("pages/%s/%s", eco, upstream);
-    int fd = openat(a->reg->dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(a->pkgs->dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     _cleanup_closedir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *e;
     struct stat st;
@@ -86,14 +86,14 @@ static void admin_list_pages(struct admin *a, json_t *pages, const char *eco, co
 
 static void admin_work_list(struct admin *a)
 {
-    const struct packages_config *c = &a->reg->config; /* what is read here never changes */
+    const struct packages_config *c = &a->pkgs->config; /* constant after start */
     json_t *pages = json_array();
 
     a->result = json_object();
     a->list = json_array();
     json_object_set_new(a->result, "files", a->list);
     json_object_set_new(a->result, "pages", pages);
-    blobs_walk(a->reg->dirfd, admin_list_file, a);
+    blobs_walk(a->pkgs->dirfd, admin_list_file, a);
     for (size_t i = 0; i < c->n_upstreams; i++) {
         admin_list_pages(a, pages, ecosystem_name(c->upstreams[i].eco), c->upstreams[i].name);
         if (c->upstreams[i].eco == ECO_NPM)
@@ -126,12 +126,12 @@ static void admin_work_verify(struct admin *a)
     a->result = json_object();
     a->list = json_array();
     json_object_set_new(a->result, "bad", a->list);
-    blobs_walk(a->reg->dirfd, admin_verify_file, a);
+    blobs_walk(a->pkgs->dirfd, admin_verify_file, a);
     json_object_set_new(a->result, "checked", json_integer((json_int_t)a->checked));
     json_object_set_new(a->result, "bytes", json_integer((json_int_t)a->bytes));
 }
 
-/* A wrong file goes; it will be fetched again when somebody asks. */
+/* Removes damaged files; the next request downloads them again. */
 static void admin_after_verify(struct admin *a)
 {
     for (size_t i = 0; i < a->n_bad; i++) {
@@ -139,9 +139,9 @@ static void admin_after_verify(struct admin *a)
 
         blob_path(&a->bad[i], path);
         digest_key(&a->bad[i], key);
-        unlinkat(a->reg->dirfd, path, 0);
-        blobs_forget(&a->reg->blobs, &a->bad[i]);
-        packages_event(a->reg, "corrupt", "{s:s}", "digest", key);
+        unlinkat(a->pkgs->dirfd, path, 0);
+        blobs_forget(&a->pkgs->blobs, &a->bad[i]);
+        packages_event(a->pkgs, "corrupt", "{s:s}", "digest", key);
     }
 }
 
@@ -158,7 +158,7 @@ static bool admin_show_digest(struct admin *a)
     if (!colon || !digest_from_parts(algo, colon + 1, &d))
         return false;
     blob_path(&d, path);
-    fd = openat(a->reg->dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    fd = openat(a->pkgs->dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         err_set(&a->err, ERR_NOT_FOUND, "'%s' is not in the cache", a->subject);
     else
@@ -185,7 +185,7 @@ static void admin_show_line(struct admin *a, char *line)
     json_array_append_new(a->list, json_pack("{s:s, s:s, s:s, s:I, s:b}", "file", field[0],
                                              "version", field[1], "digest", key, "size",
                                              (json_int_t)strtoll(field[4], NULL, 10), "stored",
-                                             faccessat(a->reg->dirfd, path, F_OK, 0) == 0));
+                                             faccessat(a->pkgs->dirfd, path, F_OK, 0) == 0));
 }
 
 static void admin_show_page(struct admin *a)
@@ -194,7 +194,7 @@ static void admin_show_page(struct admin *a)
     struct page page = {.fd = -1};
     char *save, *line;
 
-    if (!a->path || page_open(a->reg->dirfd, a->path, &page) <= 0) {
+    if (!a->path || page_open(a->pkgs->dirfd, a->path, &page) <= 0) {
         err_set(&a->err, ERR_NOT_FOUND, "'%s' is not in the cache", a->subject);
         return;
     }
@@ -209,8 +209,8 @@ static void admin_show_page(struct admin *a)
     page_done(&page);
 }
 
-/* The path of the page that "pypi/name" or "npm/name" means, where it is kept. */
-static char *admin_subject_path(struct packages *reg, const char *subject)
+/* The path of the stored page for "pypi/name" or "npm/name". NULL: not such a name. */
+static char *admin_subject_path(struct packages *pkgs, const char *subject)
 {
     const char *name = strchr(subject, '/');
     _cleanup_free_ char *eco_name = name ? xstrndup(subject, (size_t)(name - subject)) : NULL;
@@ -226,7 +226,7 @@ static char *admin_subject_path(struct packages *reg, const char *subject)
         return NULL;
     if (eco == ECO_NPM)
         snprintf(normal, sizeof(normal), "%s", name);
-    u = config_route(&reg->config, eco, normal);
+    u = config_route(&pkgs->config, eco, normal);
     slash = strchr(normal, '/');
     if (!u)
         return NULL;
@@ -247,7 +247,7 @@ static void admin_work(void *arg)
 {
     struct admin *a = arg;
 
-    switch (a->ask.type) {
+    switch (a->request.type) {
     case PACKAGES_LIST:
         admin_work_list(a);
         break;
@@ -265,40 +265,41 @@ static void admin_done(void *arg)
     _cleanup_free_ char *text = a->result ? json_to_text(a->result, false) : NULL;
 
     admin_after_verify(a);
-    a->ask.fn(a->ask.arg, a->ask.seq, text, &a->err);
+    a->request.fn(a->request.arg, a->request.seq, text, &a->err);
     admin_free(a);
 }
 
-static void admin_prune(struct packages *reg, const struct admin_ask *ask)
+static void admin_prune(struct packages *pkgs, const struct admin_request *request)
 {
-    uint64_t n = 0, bytes = 0, keep = ask->has_keep ? ask->keep : reg->config.budget;
+    uint64_t n = 0, bytes = 0, keep = request->has_keep ? request->keep : pkgs->config.budget;
     char text[128];
 
-    blobs_evict(&reg->blobs, keep, ask->age ? (int64_t)(time_wall() - ask->age * USEC_PER_SEC) : 0,
-                &n, &bytes);
+    blobs_evict(&pkgs->blobs, keep,
+                request->age ? (int64_t)(time_wall() - request->age * USEC_PER_SEC) : 0, &n,
+                &bytes);
     if (keep == 0)
-        trim_pages(reg, 0);
+        page_trim_start(pkgs, 0);
     snprintf(text, sizeof(text), "{\"removed\":%llu,\"bytes\":%llu}", (unsigned long long)n,
              (unsigned long long)bytes);
-    ask->fn(ask->arg, ask->seq, text, NULL);
+    request->fn(request->arg, request->seq, text, NULL);
 }
 
-void admin_run(struct packages *reg, const struct admin_ask *ask)
+void admin_run(struct packages *pkgs, const struct admin_request *request)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct admin *a;
 
-    if (ask->type == PACKAGES_PRUNE) {
-        admin_prune(reg, ask);
+    if (request->type == PACKAGES_PRUNE) {
+        admin_prune(pkgs, request);
         return;
     }
     a = xnew0(struct admin);
-    a->reg = reg;
-    a->ask = *ask;
-    a->subject = xstrdup(ask->subject ? ask->subject : "");
-    a->path = admin_subject_path(reg, a->subject);
-    if (pool_submit(reg->disk, admin_work, admin_done, a, &err) < 0) {
-        ask->fn(ask->arg, ask->seq, NULL, &err);
+    a->pkgs = pkgs;
+    a->request = *request;
+    a->subject = xstrdup(request->subject ? request->subject : "");
+    a->path = admin_subject_path(pkgs, a->subject);
+    if (pool_submit(pkgs->disk, admin_work, admin_done, a, &err) < 0) {
+        request->fn(request->arg, request->seq, NULL, &err);
         admin_free(a);
     }
 }
@@ -324,27 +325,27 @@ static json_t *admin_ecosystems_json(const struct packages_counters *c)
     return j;
 }
 
-char *admin_stats(struct packages *reg)
+char *admin_stats(struct packages *pkgs)
 {
-    json_t *boxes = json_object(), *upstreams = json_array();
+    json_t *clients = json_object(), *upstreams = json_array();
     _cleanup_json_ json_t *j = json_object();
 
-    for (const struct packages_client *b = reg->boxes; b; b = b->next)
-        json_object_set_new(boxes, b->id, admin_ecosystems_json(b->counters));
-    for (size_t i = 0; i < reg->config.n_upstreams; i++) {
-        const struct upstream *u = &reg->config.upstreams[i];
+    for (const struct packages_client *b = pkgs->clients; b; b = b->next)
+        json_object_set_new(clients, b->id, admin_ecosystems_json(b->counters));
+    for (size_t i = 0; i < pkgs->config.n_upstreams; i++) {
+        const struct upstream *u = &pkgs->config.upstreams[i];
 
         json_array_append_new(upstreams,
                               json_pack("{s:s, s:s, s:s, s:b}", "name", u->name, "type",
                                         ecosystem_name(u->eco), "url", u->url, "down", u->down));
     }
-    json_object_set_new(j, "ecosystems", admin_ecosystems_json(reg->counters));
-    json_object_set_new(j, "sandboxes", boxes);
+    json_object_set_new(j, "ecosystems", admin_ecosystems_json(pkgs->counters));
+    json_object_set_new(j, "sandboxes", clients);
     json_object_set_new(j, "upstreams", upstreams);
     json_object_set_new(j, "store",
-                        json_pack("{s:I, s:I, s:I, s:I}", "files", (json_int_t)reg->blobs.n,
-                                  "bytes", (json_int_t)reg->blobs.bytes, "budget",
-                                  (json_int_t)reg->blobs.budget, "evicted",
-                                  (json_int_t)reg->blobs.evicted));
+                        json_pack("{s:I, s:I, s:I, s:I}", "files", (json_int_t)pkgs->blobs.n,
+                                  "bytes", (json_int_t)pkgs->blobs.bytes, "budget",
+                                  (json_int_t)pkgs->blobs.budget, "evicted",
+                                  (json_int_t)pkgs->blobs.evicted));
     return json_to_text(j, false);
 }

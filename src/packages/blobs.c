@@ -39,13 +39,17 @@ static int blobs_make_folders(int dirfd, struct err *err)
 {
     int r = dir_make_all(dirfd, "tmp", 0700, err);
 
-    for (int a = 0; a < DIGEST_MAX && r >= 0; a++) {
+    if (r < 0)
+        return r;
+    for (int a = 0; a < DIGEST_MAX; a++) {
         char path[BLOB_PATH_MAX];
 
         snprintf(path, sizeof(path), "blobs/%s", digest_algo_name((enum digest_algo)a));
         r = dir_make_all(dirfd, path, 0700, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 typedef void (*visit_fn)(void *arg, int dirfd, const char *name, const struct digest *d);
@@ -257,7 +261,7 @@ static int blobs_sync_folder(int dirfd, const char *path)
     return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
-/* Its folder is made when the first file needs it. */
+/* Creates the folder of the file on first use. */
 static int blobs_rename_into(int dirfd, const char *tmp, const char *path)
 {
     _cleanup_free_ char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));

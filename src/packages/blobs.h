@@ -1,9 +1,10 @@
 /*
- * The stored files, by digest: blobs/<algorithm>/<two digits>/<hex>. A file gets there only whole,
- * verified and synced, by a rename; its time of change is when it was last used. Eviction unlinks:
- * whoever has the file open reads on.
+ * The store of package files, by digest: blobs/<algorithm>/<two digits>/<hex>. A file is renamed into
+ * the store when it is complete, verified and synced. Its mtime is when it was last used. Eviction
+ * unlinks files; a request that has the file open can read on.
  *
- * The table belongs to the loop; functions that take a folder alone may run on workers.
+ * Functions that take struct blobs belong to the loop. Functions that take a folder may run on
+ * workers.
  */
 #pragma once
 
@@ -29,25 +30,25 @@ struct blobs {
 };
 
 void blob_path(const struct digest *d, char ret[static BLOB_PATH_MAX]);
-/* Makes the folders, clears what a crash left in tmp/, and reads what is there. */
+/* Makes the folders, clears tmp/, and reads the list of stored files. */
 int blobs_open(struct blobs *b, int dirfd, uint64_t budget, struct err *err);
 void blobs_done(struct blobs *b);
 struct blob *blobs_get(struct blobs *b, const struct digest *d);
-/* Opens it for reading and marks it used; -1 when it is not there (and then forgets it). */
+/* Opens a file for reading and marks it as used. -1: the file is missing; it is then forgotten. */
 int blobs_use(struct blobs *b, const struct digest *d, uint64_t *ret_size);
 void blobs_add(struct blobs *b, const struct digest *d, uint64_t size);
 void blobs_forget(struct blobs *b, const struct digest *d);
-/* Unlinks the longest unused until at most `keep` bytes are left, and all unused since `before`
- * (microseconds since the epoch). */
+/* Unlinks all files that were last used before `before` (microseconds since the epoch), then the
+ * least recently used ones until at most `keep` bytes are left. */
 void blobs_evict(struct blobs *b, uint64_t keep, int64_t before, uint64_t *ret_n,
                  uint64_t *ret_bytes);
 
 /* A new file in tmp/; its name goes to `name`. */
 int blob_tmp(int dirfd, char name[static 32], int *ret, struct err *err);
-/* The verified file becomes the blob. `note`: what it is, for `cache ls`. */
+/* Moves the verified file into the store. `note` is its name for `cache ls`. */
 int blob_commit(int dirfd, int fd, const char *tmp, const struct digest *d, const char *note,
                 struct err *err);
-/* Calls fn for every stored file; the name is checked, the file open. */
+/* Calls fn with each stored file, opened for reading. */
 typedef void (*blob_walk_fn)(void *arg, int fd, const struct digest *d);
 void blobs_walk(int dirfd, blob_walk_fn fn, void *arg);
-void blob_note(int fd, char ret[static BLOB_NOTE_MAX]); /* "" when there is none */
+void blob_note(int fd, char ret[static BLOB_NOTE_MAX]); /* "": no note */

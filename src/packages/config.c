@@ -16,8 +16,7 @@
 
 enum { CA_MAX = 4 << 20 };
 
-/* Where the two public registries are; PyPI keeps its files on a host of its own, found by its
- * links. */
+/* The two public registries. The files of PyPI are on another host; its index pages link to it. */
 static const char default_upstreams[] =
     "[{\"name\":\"pypi\",\"type\":\"pypi\",\"url\":\"https://pypi.org/simple/\"},"
     "{\"name\":\"npm\",\"type\":\"npm\",\"url\":\"https://registry.npmjs.org/\"}]";
@@ -43,7 +42,7 @@ static int packages_config_read_upstream(const json_t *j, struct upstream_fields
     return json_read(j, "upstreams", fields, ARRAY_SIZE(fields), err);
 }
 
-/* Its name becomes a folder. */
+/* The name of an upstream is also the name of a folder. */
 static bool packages_config_name_is_folder(const char *s)
 {
     size_t len = s ? strlen(s) : 0;
@@ -73,19 +72,23 @@ static int packages_config_set_address(struct upstream *u, const struct upstream
     char *host = f->url ? fetch_url_host(f->url) : NULL;
     size_t len = f->url ? strlen(f->url) : 0;
     _cleanup_strv_ char **hosts = NULL;
-    int r = 0;
+    int r;
 
     if (!host)
-        return err_set(err, ERR_INVALID, "upstream '%s': its url is no https address", f->name);
+        return err_set(err, ERR_INVALID, "upstream '%s': 'url' is not an https address", f->name);
     u->url = xasprintf("%s%s", f->url, f->url[len - 1] == '/' ? "" : "/");
     strv_push(&u->hosts, host);
     if (!f->http_ok && strncasecmp(f->url, "https://", 8) != 0)
-        return err_set(err, ERR_INVALID, "upstream '%s': its url is not https", f->name);
-    if (f->hosts)
-        r = json_read_strv(f->hosts, "hosts", &hosts, err);
-    for (char **h = hosts; r >= 0 && h && *h; h++)
+        return err_set(err, ERR_INVALID, "upstream '%s': 'url' does not begin with https://",
+                       f->name);
+    if (!f->hosts)
+        return 0;
+    r = json_read_strv(f->hosts, "hosts", &hosts, err);
+    if (r < 0)
+        return r;
+    for (char **h = hosts; h && *h; h++)
         strv_add(&u->hosts, *h);
-    return r;
+    return 0;
 }
 
 static int packages_config_make_upstream(struct packages_config *c, const struct upstream_fields *f,
@@ -95,15 +98,18 @@ static int packages_config_make_upstream(struct packages_config *c, const struct
 
     if (!packages_config_name_is_folder(f->name) || !f->type)
         return err_set(err, ERR_INVALID,
-                       "an upstream needs a type and a name of small letters, digits and '-'");
+                       "an upstream needs a type and a name (lower-case letters, digits and '-')");
     u->name = xstrdup(f->name);
     r = ecosystem_parse(f->type, &u->eco, err);
-    if (r >= 0)
-        r = packages_config_set_address(u, f, err);
-    if (r >= 0 && f->names)
-        r = json_read_strv(f->names, "names", &u->names, err);
-    if (r >= 0 && f->ca_file)
-        r = file_read(AT_FDCWD, f->ca_file, CA_MAX, &u->ca_pem, NULL, err);
+    if (r < 0)
+        return r;
+    r = packages_config_set_address(u, f, err);
+    if (r < 0)
+        return r;
+    r = f->names ? json_read_strv(f->names, "names", &u->names, err) : 0;
+    if (r < 0)
+        return r;
+    r = f->ca_file ? file_read(AT_FDCWD, f->ca_file, CA_MAX, &u->ca_pem, NULL, err) : 0;
     if (r < 0)
         return r;
     u->authorization = packages_config_authorization(f);
@@ -127,16 +133,17 @@ static int packages_config_read_upstreams(struct packages_config *c, const json_
     size_t i;
 
     if (json_array_size(list) > UPSTREAMS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d upstreams", UPSTREAMS_MAX);
+        return err_set(err, ERR_LIMIT, "more than %d upstreams", UPSTREAMS_MAX);
     json_array_foreach ((json_t *)list, i, j) {
         struct upstream_fields f = {0};
         int r = packages_config_read_upstream(j, &f, err);
 
-        for (size_t k = 0; r >= 0 && k < c->n_upstreams; k++)
+        if (r < 0)
+            return r;
+        for (size_t k = 0; k < c->n_upstreams; k++)
             if (f.name && STREQ(c->upstreams[k].name, f.name))
-                return err_set(err, ERR_INVALID, "two upstreams are named '%s'", f.name);
-        if (r >= 0)
-            r = packages_config_make_upstream(c, &f, &c->upstreams[c->n_upstreams++], err);
+                return err_set(err, ERR_INVALID, "two upstreams have the name '%s'", f.name);
+        r = packages_config_make_upstream(c, &f, &c->upstreams[c->n_upstreams++], err);
         if (r < 0)
             return r;
     }
@@ -152,7 +159,7 @@ static int packages_config_read_offline(const char *s, enum offline *ret, struct
             *ret = (enum offline)i;
             return 0;
         }
-    return err_set(err, ERR_INVALID, "offline is 'auto', 'always' or 'never', not '%s'", s);
+    return err_set(err, ERR_INVALID, "field 'offline': '%s' is not auto, always or never", s);
 }
 
 static int packages_config_read_policy(struct policy *p, const json_t *deny, uint64_t min_age,
@@ -161,11 +168,16 @@ static int packages_config_read_policy(struct policy *p, const json_t *deny, uin
     _cleanup_strv_ char **list = NULL;
     int r = deny ? json_read_strv(deny, "deny", &list, err) : 0;
 
+    if (r < 0)
+        return r;
     p->min_age = (int64_t)min_age;
-    for (char **d = list; r >= 0 && d && *d; d++)
+    for (char **d = list; d && *d; d++) {
         r = policy_add_deny(p, *d, err);
+        if (r < 0)
+            return r;
+    }
     policy_seal(p);
-    return r;
+    return 0;
 }
 
 static int packages_config_read_document(const json_t *doc, struct packages_config *c,
@@ -198,7 +210,7 @@ static int packages_config_read_document(const json_t *doc, struct packages_conf
     if (r < 0)
         return r;
     if (!folder || folder[0] != '/')
-        return err_set(err, ERR_INVALID, "'folder' is not an absolute path");
+        return err_set(err, ERR_INVALID, "field 'folder' is not an absolute path");
     c->folder = xstrdup(folder);
     c->change_user = uid != UINT64_MAX;
     c->uid = (uint32_t)uid;
@@ -207,15 +219,18 @@ static int packages_config_read_document(const json_t *doc, struct packages_conf
     c->stall_timeout = MIN(stall, UINT64_C(600)) * USEC_PER_SEC;
     c->artifact_max = MIN(c->artifact_max, c->budget);
     r = packages_config_read_offline(offline, &c->offline, err);
-    if (r >= 0)
-        r = packages_config_read_policy(&c->policy, deny, min_age, err);
-    return r < 0 ? r : packages_config_read_upstreams(c, upstreams ? upstreams : defaults, err);
+    if (r < 0)
+        return r;
+    r = packages_config_read_policy(&c->policy, deny, min_age, err);
+    if (r < 0)
+        return r;
+    return packages_config_read_upstreams(c, upstreams ? upstreams : defaults, err);
 }
 
 int config_parse(const char *text, size_t len, struct packages_config *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int r = json_parse("the registry's configuration", text, len, &doc, err);
+    int r = json_parse("the configuration of the package cache", text, len, &doc, err);
 
     *ret = (struct packages_config){
         .budget = GIB(20),
@@ -226,8 +241,9 @@ int config_parse(const char *text, size_t len, struct packages_config *ret, stru
         .connections_max = 64,
         .requests_per_second = 200,
     };
-    if (r >= 0)
-        r = packages_config_read_document(doc, ret, err);
+    if (r < 0)
+        return r;
+    r = packages_config_read_document(doc, ret, err);
     if (r < 0)
         config_done(ret);
     return r;
@@ -252,8 +268,8 @@ void config_done(struct packages_config *c)
 }
 
 /*
- * Who names it, has it alone: a name that belongs to a private index is never asked for elsewhere,
- * also when that index does not have it or is down.
+ * An upstream that claims a name serves it alone. A name of a private index is never asked of
+ * another upstream, even when the private index does not have the package or is down.
  */
 struct upstream *config_route(struct packages_config *c, enum ecosystem eco, const char *name)
 {

@@ -1,25 +1,27 @@
 /*
- * What the daemon tells the registry at start: one JSON document. Fields that are left out have
- * defaults; unknown ones are refused. Times are in seconds, sizes in bytes.
+ * The configuration of ripcord-packages: one JSON document that the daemon passes at start. Absent
+ * fields have defaults (in parentheses); unknown fields are refused. Times are in seconds, sizes in
+ * bytes.
  *
- * - "folder": made if missing; nobody else writes there
- * - "uid", "gid": to become, when started as root; absent: stays who it is
- * - "budget": of stored files (20 GiB); "artifact_max": of one of them (2 GiB)
- * - "metadata_life": of index pages (300); "metadata_max": one page's size (64 MiB);
- *   "metadata_budget": that of all pages (2 GiB)
- * - "offline": "auto": what is kept when the upstream is down; "always": never ask it; "never": no
- *   stale answer
- * - "min_age", "deny": ["name", "npm:name==1.0", …]
- * - "connections_max": per sandbox (64); "requests_per_second": per sandbox (200), with a burst of
- *   ten times that
+ * - "folder": the cache; created if missing. Only this program writes there.
+ * - "uid", "gid": the user to become, when started as root. Absent: the user does not change.
+ * - "budget": size of all stored files (20 GiB); "artifact_max": size of one file (2 GiB)
+ * - "metadata_life": age up to which an index page is fresh (300); "metadata_max": size of one page
+ *   (64 MiB); "metadata_budget": size of all pages (2 GiB)
+ * - "offline": "auto": use old pages while the upstream is down; "always": never ask an upstream;
+ *   "never": never use an old page
+ * - "min_age", "deny": ["name", "npm:name==1.0", …]: see policy.h
+ * - "connections_max": per sandbox (64); "requests_per_second": per sandbox (200), with bursts of
+ *   ten times that number
  * - "connect_timeout" (10), "stall_timeout" (30)
- * - "upstreams": a list; without it the public PyPI and npm. Of each:
+ * - "upstreams": a list (the public PyPI and npm). Each has:
  *   - "name", "type": "pypi" or "npm", "url": "https://…/simple/"
- *   - "names": ["corp-*"]: only these, and these from nowhere else; absent: all others
- *   - "private": true: may have a private address; "http": true: without TLS
- *   - "hosts": ["files.corp:443"]: further hosts of the same owner
- *   - "user" and "password", or "token": never shown to a sandbox
- *   - "ca_file"
+ *   - "names": ["corp-*"]: this upstream serves exactly these packages, and no other upstream does.
+ *     Absent: it serves all packages that no other upstream claims.
+ *   - "private": true: the upstream may have a private address; "http": true: without TLS
+ *   - "hosts": ["files.corp:443"]: more hosts of the same owner
+ *   - "user" and "password", or "token": sandboxes never see them
+ *   - "ca_file": certificates of the authority that signed the upstream's certificate
  */
 #pragma once
 
@@ -38,12 +40,12 @@ enum { UPSTREAMS_MAX = 32 };
 struct upstream {
     char *name, *url; /* owned; the url ends with '/' */
     enum ecosystem eco;
-    char **names;                 /* owned patterns; NULL: all that no other one claims */
+    char **names;                 /* owned patterns; NULL: all that no other upstream claims */
     char **hosts;                 /* owned */
     char *authorization, *ca_pem; /* owned, may be NULL */
     bool private_ok, http_ok;
     struct fetcher *fetcher; /* owned */
-    /* of the loop */
+    /* Only the loop uses the rest. */
     bool down;
     uint64_t down_until;
 };
@@ -62,8 +64,8 @@ struct packages_config {
     size_t n_upstreams;
 };
 
-/* Reads files that the document names (certificates), so it comes before privileges are dropped. */
+/* Also reads the certificate files, so it must run before privileges are dropped. */
 int config_parse(const char *text, size_t len, struct packages_config *ret, struct err *err);
 void config_done(struct packages_config *c);
-/* The one that a name belongs to; NULL when there is none of that kind. */
+/* The upstream that serves this name, or NULL. */
 struct upstream *config_route(struct packages_config *c, enum ecosystem eco, const char *name);

@@ -11,7 +11,7 @@
 #include "packages/config.h"
 
 /* clang-format off */
-/* Beside what everybody needs who speaks with the network: its store, and sandboxes. */
+/* Besides the calls of every network program: those for its store and for sandboxes. */
 static const int more[] = {
     SYS_pwrite64, SYS_dup3, SYS_memfd_create, SYS_accept4,
     SYS_mkdirat, SYS_renameat, SYS_renameat2, SYS_fchmod, SYS_fsync, SYS_fdatasync, SYS_utimensat, SYS_fsetxattr,
@@ -24,7 +24,7 @@ static const int more[] = {
 
 int packages_become(const struct packages_config *c, struct err *err)
 {
-    if (!c->change_user) /* uid 0 of a user namespace has some, too */
+    if (!c->change_user) /* uid 0 of a user namespace has capabilities, too */
         return caps_set(CAPS_NONE, err);
     return caps_become(c->uid, c->gid, err);
 }
@@ -37,5 +37,5 @@ int packages_confine(struct err *err)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    return confine_speaker(more, ARRAY_SIZE(more), err);
+    return confine_network_program(more, ARRAY_SIZE(more), err);
 }

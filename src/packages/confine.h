@@ -1,7 +1,7 @@
 /*
- * What is left to the registry once it has read its configuration and opened its folder: an
- * unprivileged user of its own, no capability, no new program or process, and a short list of
- * system calls. It reads what hostile sandboxes and hostile upstreams send.
+ * Drops the rights of ripcord-packages after it has read its configuration and opened its folder.
+ * It then runs as an unprivileged user without capabilities, starts no program or process, and may
+ * use a short list of system calls: it parses bytes of hostile sandboxes and hostile upstreams.
  */
 #pragma once
 
@@ -9,6 +9,7 @@
 
 struct packages_config;
 
-/* Another user, when told so; in any case one without capabilities. */
+/* Changes to the configured user, if any, and drops all capabilities. */
 int packages_become(const struct packages_config *c, struct err *err);
-int packages_confine(struct err *err); /* last, before the first thread */
+/* Installs the system call filter. Call it last, before the first thread starts. */
+int packages_confine(struct err *err);

@@ -1,5 +1,5 @@
 /*
- * The daemon's end of the registry: questions in, answers and events out.
+ * The control socket to the daemon: reads requests, sends their results and events.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,15 +25,15 @@ struct packages_packet {
 };
 
 struct packages_control {
-    struct packages *reg;
+    struct packages *pkgs;
     int fd;
     struct loop_watch *watch;
     struct loop_timer *end_timer;
     struct packages_packet *queue, **tail;
     unsigned queued;
-    uint64_t second; /* events of it so far */
+    uint64_t second; /* the second in which `events` were sent */
     unsigned events;
-    char *packet; /* room for one to be read */
+    char *packet; /* buffer for the message that is read */
 };
 
 /* -- out -- */
@@ -57,7 +57,8 @@ static void packages_control_flush(struct packages_control *c)
         if (!c->queue)
             c->tail = &c->queue;
         c->queued--;
-        packages_control_packet_free(p); /* an error is the end of the socket, which is read soon */
+        packages_control_packet_free(
+            p); /* after an error the next read sees the end of the socket */
     }
     if (c->watch)
         loop_watch_set(c->watch, LOOP_READ | (c->queue ? LOOP_WRITE : 0));
@@ -117,7 +118,7 @@ void control_ready(struct packages_control *c)
     packages_control_send_writer(c, &w, -1);
 }
 
-/* json: NULL, or what a memfd beside it shall hold. */
+/* json: sent as a memfd beside the message; NULL: none. */
 static void packages_control_send_result(void *arg, uint64_t seq, const char *json,
                                          const struct err *err)
 {
@@ -174,15 +175,15 @@ static int packages_control_do_listen(struct packages_control *c, struct message
 {
     if (!m->sandbox || !*m->sandbox || m->fd < 0)
         return err_set(err, ERR_INVALID, "LISTEN without a sandbox or a socket");
-    return packages_listen(c->reg, m->sandbox, TAKE_FD(m->fd), err);
+    return packages_listen(c->pkgs, m->sandbox, TAKE_FD(m->fd), err);
 }
 
 static void packages_control_do_forget(struct packages_control *c, const struct message *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (!m->sandbox || !packages_forget(c->reg, m->sandbox))
-        err_set(&err, ERR_NOT_FOUND, "the registry does not know sandbox '%s'",
+    if (!m->sandbox || !packages_forget(c->pkgs, m->sandbox))
+        err_set(&err, ERR_NOT_FOUND, "the package cache does not know sandbox '%s'",
                 m->sandbox ? m->sandbox : "");
     packages_control_send_result(c, m->seq, NULL, &err);
 }
@@ -201,24 +202,24 @@ static void packages_control_dispatch(struct packages_control *c, struct message
         packages_control_do_forget(c, m);
         break;
     case PACKAGES_STATS:
-        json = admin_stats(c->reg);
+        json = admin_stats(c->pkgs);
         packages_control_send_result(c, m->seq, json, NULL);
         break;
     case PACKAGES_LIST:
     case PACKAGES_SHOW:
     case PACKAGES_VERIFY:
     case PACKAGES_PRUNE:
-        admin_run(c->reg, &(struct admin_ask){.type = m->type,
-                                              .seq = m->seq,
-                                              .keep = m->keep,
-                                              .has_keep = m->has_keep,
-                                              .age = m->age,
-                                              .subject = m->path,
-                                              .fn = packages_control_send_result,
-                                              .arg = c});
+        admin_run(c->pkgs, &(struct admin_request){.type = m->type,
+                                                   .seq = m->seq,
+                                                   .keep = m->keep,
+                                                   .has_keep = m->has_keep,
+                                                   .age = m->age,
+                                                   .subject = m->path,
+                                                   .fn = packages_control_send_result,
+                                                   .arg = c});
         break;
     default:
-        err_set(&err, ERR_UNSUPPORTED, "the registry does not know message %u", m->type);
+        err_set(&err, ERR_UNSUPPORTED, "the package cache does not know message type %u", m->type);
         packages_control_send_result(c, m->seq, NULL, &err);
     }
 }
@@ -227,16 +228,16 @@ static void packages_control_on_end(void *arg)
 {
     struct packages_control *c = arg;
 
-    loop_stop(c->reg->loop);
+    loop_stop(c->pkgs->loop);
 }
 
-/* No new connection; what runs gets a moment. */
+/* Accepts no new connection. Open requests get END_GRACE to finish. */
 static void packages_control_daemon_gone(struct packages_control *c)
 {
     loop_watch_free(TAKE_PTR(c->watch));
-    for (struct packages_client *b = c->reg->boxes; b; b = b->next)
-        http_server_stop_accepting(b->server);
-    loop_timer_set(c->end_timer, c->reg->asks ? END_GRACE : 0, false);
+    for (struct packages_client *client = c->pkgs->clients; client; client = client->next)
+        http_server_stop_accepting(client->server);
+    loop_timer_set(c->end_timer, c->pkgs->open_requests ? END_GRACE : 0, false);
 }
 
 static void packages_control_on_message(struct packages_control *c)
@@ -271,17 +272,17 @@ static void packages_control_on_event(void *arg, int events)
         packages_control_on_message(c);
 }
 
-int control_new(struct packages *reg, int fd, struct err *err)
+int control_new(struct packages *pkgs, int fd, struct err *err)
 {
     struct packages_control *c = xnew0(struct packages_control);
 
-    c->reg = reg;
+    c->pkgs = pkgs;
     c->fd = fd;
     c->tail = &c->queue;
     c->packet = xmalloc(SUP_MSG_MAX);
-    c->end_timer = loop_timer_new(reg->loop, packages_control_on_end, c);
-    c->watch = loop_watch_new(reg->loop, fd, packages_control_on_event, c);
-    reg->control = c;
+    c->end_timer = loop_timer_new(pkgs->loop, packages_control_on_end, c);
+    c->watch = loop_watch_new(pkgs->loop, fd, packages_control_on_event, c);
+    pkgs->control = c;
     if (!c->watch)
         return err_set(err, ERR_SYSTEM, "cannot watch the control socket");
     loop_watch_set(c->watch, LOOP_READ);

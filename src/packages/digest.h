@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The stronger, the later. */
+/* In order of strength. */
 enum digest_algo { DIGEST_SHA1, DIGEST_SHA256, DIGEST_SHA384, DIGEST_SHA512, DIGEST_MAX };
 
 enum { DIGEST_HEX_MAX = 128, DIGEST_KEY_MAX = 8 + DIGEST_HEX_MAX };
@@ -17,11 +17,11 @@ struct digest {
     char hex[DIGEST_HEX_MAX + 1]; /* lower case */
 };
 
-const char *digest_algo_name(enum digest_algo a);
+const char *digest_algo_name(enum digest_algo algo);
 bool digest_from_hex(enum digest_algo algo, const char *hex, struct digest *ret);
 /* "sha512", by name. */
 bool digest_from_parts(const char *algo, const char *hex, struct digest *ret);
-/* The strongest of those that can be read. */
+/* Takes the strongest digest that it can read. */
 bool digest_from_sri(const char *text, struct digest *ret);
 bool digest_equal(const struct digest *a, const struct digest *b);
 /* "sha256:<hex>", as in events and `cache show`. */

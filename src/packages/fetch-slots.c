@@ -1,44 +1,45 @@
 /*
- * A sandbox may have so many fetches and downloads under way; what it asks beyond that waits here,
- * in order, and begins anew when one has ended. Joining what somebody else has begun costs no turn.
+ * A client may run RUNNING_MAX fetches and downloads at a time. Further requests are parked in order
+ * and start again when a slot is free. A request that joins a running fetch or download needs no
+ * slot.
  */
 #include "lib/base/cleanup.h"
 #include "packages/packages.h"
 
 enum { RUNNING_MAX = 12 }; /* of 16 workers of each kind */
 
-bool fetch_slot_take(struct ask *a, struct packages_client **owner)
+bool fetch_slot_take(struct packages_request *q, struct packages_client **owner)
 {
-    struct packages_client *b = a->box;
+    struct packages_client *client = q->client;
 
-    if (b->running < RUNNING_MAX) {
-        b->running++;
-        *owner = b;
+    if (client->running < RUNNING_MAX) {
+        client->running++;
+        *owner = client;
         return true;
     }
-    a->state = ASK_PARKED;
-    a->next = NULL;
-    if (!b->parked)
-        b->parked_tail = &b->parked;
-    *b->parked_tail = a;
-    b->parked_tail = &a->next;
+    q->state = REQUEST_PARKED;
+    q->next = NULL;
+    if (!client->parked)
+        client->parked_tail = &client->parked;
+    *client->parked_tail = q;
+    client->parked_tail = &q->next;
     return false;
 }
 
 /*
- * Called whenever a request of the sandbox is over or gone, too: one that was let go on may have
- * found what it wanted without a turn, and then nothing would end that the next one waits for.
+ * Also called when a request of the client ends: a request that was unparked may find its page in
+ * the store and take no slot. Then no slot ends that could wake the next parked request.
  */
-void fetch_slot_next(struct packages_client *box)
+void fetch_slot_next(struct packages_client *client)
 {
-    struct ask *a = box->parked;
+    struct packages_request *q = client->parked;
 
-    if (!a || box->running >= RUNNING_MAX)
+    if (!q || client->running >= RUNNING_MAX)
         return;
-    box->parked = a->next;
-    a->next = NULL;
-    a->state = ASK_START;
-    pages_look(a);
+    client->parked = q->next;
+    q->next = NULL;
+    q->state = REQUEST_START;
+    page_lookup_start(q);
 }
 
 void fetch_slot_end(struct packages_client *owner)
@@ -49,25 +50,25 @@ void fetch_slot_end(struct packages_client *owner)
     fetch_slot_next(owner);
 }
 
-void fetch_slot_leave(struct packages_client *box, struct ask *a)
+void fetch_slot_leave(struct packages_client *client, struct packages_request *q)
 {
-    struct ask **at = &box->parked;
+    struct packages_request **at = &client->parked;
 
-    while (*at && *at != a)
+    while (*at && *at != q)
         at = &(*at)->next;
     if (!*at)
         return;
-    *at = a->next;
-    if (!a->next)
-        box->parked_tail = at;
+    *at = q->next;
+    if (!q->next)
+        client->parked_tail = at;
 }
 
-void fetch_slots_forget(struct packages *reg, const struct packages_client *box)
+void fetch_slots_forget(struct packages *pkgs, const struct packages_client *client)
 {
     void *value;
 
-    for (size_t i = 0; map_next(&reg->page_fetches, &i, NULL, &value);)
-        page_fetch_disown(value, box);
-    for (size_t i = 0; map_next(&reg->package_downloads, &i, NULL, &value);)
-        package_download_disown(value, box);
+    for (size_t i = 0; map_next(&pkgs->page_fetches, &i, NULL, &value);)
+        page_fetch_disown(value, client);
+    for (size_t i = 0; map_next(&pkgs->package_downloads, &i, NULL, &value);)
+        package_download_disown(value, client);
 }

@@ -31,9 +31,9 @@ enum {
     QUEUE_MAX = 4096,
     LOCK_POLL_MS = 20
 };
-#define LOCK_PATIENCE (5 * USEC_PER_SEC) /* over the grace of one that ends (control.c) */
+#define LOCK_PATIENCE (5 * USEC_PER_SEC) /* longer than END_GRACE in control.c */
 
-static int packages_read_config(struct packages *reg, struct err *err)
+static int packages_read_config(struct packages *pkgs, struct err *err)
 {
     _cleanup_free_ char *text = xmalloc(PACKAGES_CONFIG_MAX + 1);
     ssize_t n = fd_read_full(PACKAGES_FD_CONFIG, text, PACKAGES_CONFIG_MAX);
@@ -42,62 +42,69 @@ static int packages_read_config(struct packages *reg, struct err *err)
     if (n < 0)
         return err_sys(err, (int)-n, "read the configuration");
     text[n] = '\0';
-    return config_parse(text, (size_t)n, &reg->config, err);
+    return config_parse(text, (size_t)n, &pkgs->config, err);
 }
 
-/* Opened as who we were, owned by who we become: the way to it may be closed to that one. */
-static int packages_open_folder(struct packages *reg, struct err *err)
+/* Opens the folder before the change of user: the new user may not be able to reach its path. */
+static int packages_open_folder(struct packages *pkgs, struct err *err)
 {
-    const struct packages_config *c = &reg->config;
+    const struct packages_config *c = &pkgs->config;
     int r = dir_make_all(AT_FDCWD, c->folder, 0700, err);
 
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, c->folder, &reg->dirfd, err);
-    if (r >= 0 && c->change_user && fchown(reg->dirfd, c->uid, c->gid) < 0)
-        return err_sys(err, errno, "give '%s' to user %u", c->folder, c->uid);
-    return r;
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, c->folder, &pkgs->dirfd, err);
+    if (r < 0)
+        return r;
+    if (c->change_user && fchown(pkgs->dirfd, c->uid, c->gid) < 0)
+        return err_sys(err, errno, "change the owner of '%s' to user %u", c->folder, c->uid);
+    return 0;
 }
 
 /*
- * One process at a time: a registry whose daemon was killed finishes what runs for a moment, and
- * the next daemon's must not clear away under it what it is writing. The lock goes with the
- * process.
+ * Only one process may use the folder. A package cache whose daemon was killed finishes its requests
+ * for a moment; the next one must not clear the files that it still writes. The kernel drops the
+ * lock when the process ends.
  */
-static int packages_lock_folder(const struct packages *reg, struct err *err)
+static int packages_lock_folder(const struct packages *pkgs, struct err *err)
 {
     struct deadline by = deadline_in(LOCK_PATIENCE);
-    int fd = openat(reg->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = openat(pkgs->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
     if (fd < 0)
-        return err_sys(err, errno, "open '%s/lock'", reg->config.folder);
+        return err_sys(err, errno, "open '%s/lock'", pkgs->config.folder);
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return err_sys(err, errno, "lock '%s'", reg->config.folder);
+            return err_sys(err, errno, "lock '%s'", pkgs->config.folder);
         if (deadline_passed(&by))
             return err_set(err, ERR_CONFLICT, "'%s' is in use by another ripcord-packages",
-                           reg->config.folder);
+                           pkgs->config.folder);
         poll(NULL, 0, LOCK_POLL_MS);
     }
-    return 0; /* never closed */
+    return 0; /* fd stays open: it holds the lock */
 }
 
-static int packages_make_page_folders(struct packages *reg, struct err *err)
+static int packages_make_page_folders(struct packages *pkgs, struct err *err)
 {
-    int r = 0;
-
-    for (size_t i = 0; i < reg->config.n_upstreams && r >= 0; i++) {
-        const struct upstream *u = &reg->config.upstreams[i];
+    for (size_t i = 0; i < pkgs->config.n_upstreams; i++) {
+        const struct upstream *u = &pkgs->config.upstreams[i];
         _cleanup_free_ char *path = xasprintf("pages/%s/%s", ecosystem_name(u->eco), u->name);
         _cleanup_free_ char *full = xasprintf("pages/npm-full/%s", u->name);
 
-        r = dir_make_all(reg->dirfd, path, 0700, err);
-        if (r >= 0 && u->eco == ECO_NPM)
-            r = dir_make_all(reg->dirfd, full, 0700, err);
+        int r = dir_make_all(pkgs->dirfd, path, 0700, err);
+
+        if (r < 0)
+            return r;
+        if (u->eco != ECO_NPM)
+            continue;
+        r = dir_make_all(pkgs->dirfd, full, 0700, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* What libraries load on first use they must load now: afterwards the filter may not let them. */
+/* Makes libraries load now what they load on first use: the system call filter may forbid it. */
 static void packages_warm_up(void)
 {
     struct addrinfo *found = NULL;
@@ -106,44 +113,61 @@ static void packages_warm_up(void)
         freeaddrinfo(found);
 }
 
-static int packages_bring_up(struct packages *reg, struct err *err)
+/* The steps that need the rights which the process started with. */
+static int packages_open(struct packages *pkgs, struct err *err)
 {
     int r = fetch_init(err);
 
-    if (r >= 0)
-        r = packages_read_config(reg, err);
-    if (r >= 0)
-        r = packages_open_folder(reg, err);
-    if (r >= 0)
-        r = packages_lock_folder(reg, err);
-    packages_warm_up();
-    if (r >= 0)
-        r = packages_become(&reg->config, err);
-    if (r >= 0)
-        r = packages_confine(err);
-    if (r >= 0)
-        r = blobs_open(&reg->blobs, reg->dirfd, reg->config.budget, err);
-    if (r >= 0)
-        r = packages_make_page_folders(reg, err);
-    if (r >= 0)
-        r = loop_new(&reg->loop, err);
-    if (r >= 0)
-        r = package_downloads_init(reg, err);
-    if (r >= 0)
-        r = control_new(reg, PACKAGES_FD_CONTROL, err);
     if (r < 0)
         return r;
-    reg->disk = pool_new(reg->loop, "disk", DISK_THREADS, QUEUE_MAX);
-    reg->pages = pool_new(reg->loop, "pages", PAGE_THREADS, QUEUE_MAX);
-    reg->downloads = pool_new(reg->loop, "downloads", DOWNLOAD_THREADS, QUEUE_MAX);
+    r = packages_read_config(pkgs, err);
+    if (r < 0)
+        return r;
+    r = packages_open_folder(pkgs, err);
+    if (r < 0)
+        return r;
+    r = packages_lock_folder(pkgs, err);
+    if (r < 0)
+        return r;
+    packages_warm_up();
+    r = packages_become(&pkgs->config, err);
+    if (r < 0)
+        return r;
+    return packages_confine(err);
+}
+
+static int packages_bring_up(struct packages *pkgs, struct err *err)
+{
+    int r = packages_open(pkgs, err);
+
+    if (r < 0)
+        return r;
+    r = blobs_open(&pkgs->blobs, pkgs->dirfd, pkgs->config.budget, err);
+    if (r < 0)
+        return r;
+    r = packages_make_page_folders(pkgs, err);
+    if (r < 0)
+        return r;
+    r = loop_new(&pkgs->loop, err);
+    if (r < 0)
+        return r;
+    r = package_downloads_init(pkgs, err);
+    if (r < 0)
+        return r;
+    r = control_new(pkgs, PACKAGES_FD_CONTROL, err);
+    if (r < 0)
+        return r;
+    pkgs->disk = pool_new(pkgs->loop, "disk", DISK_THREADS, QUEUE_MAX);
+    pkgs->pages = pool_new(pkgs->loop, "pages", PAGE_THREADS, QUEUE_MAX);
+    pkgs->downloads = pool_new(pkgs->loop, "downloads", DOWNLOAD_THREADS, QUEUE_MAX);
     return 0;
 }
 
-static void packages_tell_failure(const struct err *err)
+static void packages_report_failure(const struct err *err)
 {
     struct sup_writer w;
 
-    log_error("the registry cannot start: %s", err->msg);
+    log_error("the package cache cannot start: %s", err->msg);
     sup_begin(&w, (enum sup_msg_type)PACKAGES_FAILED, 0);
     sup_put_err(&w, err);
     if (sup_finish(&w, NULL) >= 0)
@@ -151,21 +175,22 @@ static void packages_tell_failure(const struct err *err)
     sup_writer_done(&w);
 }
 
-/* Downloads may still run: they hold nothing but files in tmp/, which the next start clears. */
+/* Leaves with _exit() while downloads may still run: their files in tmp/ are cleared by the next
+ * start. */
 int packages_main(void)
 {
-    static struct packages reg = {.dirfd = -1, .wake_fd = -1}; /* threads see it to the very end */
+    static struct packages pkgs = {.dirfd = -1, .wake_fd = -1}; /* workers use it until the exit */
     _cleanup_err_ struct err err = ERR_INIT;
 
     json_need_memory();
     signal(SIGPIPE, SIG_IGN);
-    prctl(PR_SET_NAME, "ripcord-registr", 0, 0, 0);
+    prctl(PR_SET_NAME, "ripcord-package", 0, 0, 0);
     fcntl(PACKAGES_FD_CONTROL, F_SETFD, FD_CLOEXEC);
-    if (packages_bring_up(&reg, &err) < 0) {
-        packages_tell_failure(&err);
+    if (packages_bring_up(&pkgs, &err) < 0) {
+        packages_report_failure(&err);
         _exit(1);
     }
-    control_ready(reg.control);
-    loop_run(reg.loop);
+    control_ready(pkgs.control);
+    loop_run(pkgs.loop);
     _exit(0);
 }

@@ -44,7 +44,7 @@ int policy_add_deny(struct policy *p, const char *text, struct err *err)
     }
     pattern = version ? xstrndup(name, (size_t)(version - name)) : xstrdup(name);
     if (!policy_pattern_ok(pattern) || (version && !name_version(version + 2)))
-        return err_set(err, ERR_INVALID, "deny '%s': not a name or name==version", text);
+        return err_set(err, ERR_INVALID, "deny '%s': not NAME or NAME==VERSION", text);
     d.name = TAKE_PTR(pattern);
     d.version = version ? xstrdup(version + 2) : NULL;
     p->deny = xreallocarray(p->deny, p->n_deny + 1, sizeof(*p->deny));
@@ -118,12 +118,13 @@ bool policy_denies(const struct policy *p, const struct policy_item *item, int64
     }
     if (p->min_age == 0 || (item->uploaded >= 0 && now - item->uploaded >= p->min_age))
         return false;
-    snprintf(reason, POLICY_REASON_MAX,
-             item->uploaded < 0
-                 ? "Denied by policy: the upstream does not say whether '%s' %s is %lld days old "
-                   "(min_age)"
-                 : "Denied by policy: '%s' %s is younger than %lld days (min_age)",
-             item->name, item->version, (long long)((p->min_age + 86399) / 86400));
+    snprintf(
+        reason, POLICY_REASON_MAX,
+        item->uploaded < 0
+            ? "Denied by policy: '%s' %s has no upload time, so its age is unknown (min_age is "
+              "%lld days)"
+            : "Denied by policy: '%s' %s is younger than %lld days (min_age)",
+        item->name, item->version, (long long)((p->min_age + 86399) / 86400));
     return true;
 }
 

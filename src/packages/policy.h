@@ -1,12 +1,12 @@
 /*
- * What may be served: a deny list and a least age. Asked where an index page is made, and again for
- * every file, which is where the client is told why.
+ * The policy decides which files may be served: a deny list and a minimum age. It is checked when an
+ * index page is rewritten, and again for every file, where the client gets to see the reason.
  */
 #pragma once
 
 #include <stdint.h>
 
-#include "packages/name.h"
+#include "packages/package-name.h"
 
 struct policy_deny {
     bool any;           /* of both ecosystems */
@@ -18,13 +18,13 @@ struct policy_deny {
 struct policy {
     struct policy_deny *deny; /* owned */
     size_t n_deny;
-    int64_t min_age; /* seconds; 0: none */
-    char *print;     /* owned: changes when the policy does */
+    int64_t min_age; /* seconds; 0: any age */
+    char *print;     /* owned: a fingerprint, which changes with the policy */
 };
 
 /* "name", "name==version", "npm:left-*", "pypi:name==1.0". */
 int policy_add_deny(struct policy *p, const char *text, struct err *err);
-/* After the last change. */
+/* Computes the fingerprint. Call it after the last change. */
 void policy_seal(struct policy *p);
 void policy_done(struct policy *p);
 
@@ -38,8 +38,8 @@ enum { POLICY_REASON_MAX = 400 };
 /* True when it is denied; the reason is plain ASCII, good for a status line. */
 bool policy_denies(const struct policy *p, const struct policy_item *item, int64_t now,
                    char reason[static POLICY_REASON_MAX]);
-/* Denied whatever the version. */
+/* Whether all versions are denied. */
 bool policy_denies_name(const struct policy *p, enum ecosystem eco, const char *name);
 
-/* "2024-05-01T10:00:00[.123456]Z" as seconds since the epoch; -1 when it is none. */
+/* "2024-05-01T10:00:00[.123456]Z" as seconds since the epoch; -1: malformed. */
 int64_t policy_parse_time(const char *s);

@@ -1,14 +1,14 @@
 /*
- * Requests of sandboxes. What is not one of the paths below does not exist: there is no way through
- * here to any address that the configuration or an index page has not named.
+ * Routes requests of sandboxes. Only the paths below exist: a sandbox cannot reach an address that
+ * the configuration or an index page has not named.
  *
  *   GET /pypi/simple/                              an empty list
- *   GET /pypi/simple/<name>/                       HTML or JSON, as asked
+ *   GET /pypi/simple/<name>/                       HTML or JSON, by the Accept field
  *   GET /pypi/files/<name>/<sha256>/<file>[.metadata]
  *   GET /npm/<name>, /npm/@scope/<name>, /npm/@scope%2f<name>
  *   GET /npm/<name>/-/<file>.tgz
  *   GET /npm/-/ping, /npm/-/whoami, /npm/-/v1/search
- *   POST /npm/-/npm/v1/security/…                  no known problem
+ *   POST /npm/-/npm/v1/security/…                  an empty list of advisories
  */
 #include <ctype.h>
 #include <stdarg.h>
@@ -21,76 +21,76 @@
 #include "lib/base/text.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
-#include "packages/npm.h"
+#include "packages/npm-page.h"
 #include "packages/packages.h"
-#include "packages/pypi.h"
+#include "packages/pypi-page.h"
 
 enum { MESSAGE_MAX = 2 << 10, REASON_MAX = 160 };
 
-/* -- asks -- */
+/* -- requests -- */
 
-static struct packages_counters nobody;
+static struct packages_counters dummy_counters;
 
-struct packages_counters *ask_counters(struct ask *a)
+struct packages_counters *request_counters(struct packages_request *q)
 {
-    return a->box ? &a->box->counters[a->eco] : &nobody;
+    return q->client ? &q->client->counters[q->eco] : &dummy_counters;
 }
 
-void ask_free(struct ask *a)
+void request_free(struct packages_request *q)
 {
-    struct packages_client *box = a->box;
+    struct packages_client *client = q->client;
 
-    a->reg->asks--;
-    fd_close(a->fd);
-    err_done(&a->fetch_err);
-    free(a->name);
-    free(a->path);
-    free(a->other_path);
-    free(a->file);
-    free(a->host);
-    free(a);
-    if (box)
-        fetch_slot_next(box);
+    q->pkgs->open_requests--;
+    fd_close(q->fd);
+    err_done(&q->fetch_err);
+    free(q->name);
+    free(q->path);
+    free(q->other_path);
+    free(q->file);
+    free(q->host);
+    free(q);
+    if (client)
+        fetch_slot_next(client);
 }
 
 static void packages_serve_on_gone(struct http_req *req)
 {
-    struct ask *a = http_req_user(req);
-    struct packages_client *box = a->box;
+    struct packages_request *q = http_req_user(req);
+    struct packages_client *client = q->client;
 
-    a->req = NULL;
-    a->box = NULL;
-    if (a->state == ASK_PARKED)
-        fetch_slot_leave(box, a);
-    if (a->state == ASK_FETCH)
-        page_fetch_leave(a);
-    if (a->state == ASK_DOWNLOAD)
-        package_download_leave(a);
-    if (a->state != ASK_JOB) /* that one is freed when it comes back */
-        ask_free(a);
-    fetch_slot_next(box);
+    q->req = NULL;
+    q->client = NULL;
+    if (q->state == REQUEST_PARKED)
+        fetch_slot_leave(client, q);
+    if (q->state == REQUEST_FETCH)
+        page_fetch_leave(q);
+    if (q->state == REQUEST_DOWNLOAD)
+        package_download_leave(q);
+    if (q->state != REQUEST_LOOKUP) /* page-lookup.c frees it when the worker is done */
+        request_free(q);
+    fetch_slot_next(client);
 }
 
-static struct ask *packages_serve_ask_new(struct packages_client *box, struct http_req *req,
-                                          enum ecosystem eco)
+static struct packages_request *packages_serve_new_request(struct packages_client *client,
+                                                           struct http_req *req, enum ecosystem eco)
 {
-    struct ask *a = xnew0(struct ask);
+    struct packages_request *q = xnew0(struct packages_request);
 
-    a->reg = box->reg;
-    a->box = box;
-    a->req = req;
-    a->eco = eco;
-    a->fd = -1;
-    a->head = STREQ(http_req_head(req)->method, "HEAD");
-    a->reg->asks++;
-    a->reg->counters[eco].requests++;
-    box->counters[eco].requests++;
-    http_req_set_user(req, a);
+    q->pkgs = client->pkgs;
+    q->client = client;
+    q->req = req;
+    q->eco = eco;
+    q->fd = -1;
+    q->head = STREQ(http_req_head(req)->method, "HEAD");
+    q->pkgs->open_requests++;
+    q->pkgs->counters[eco].requests++;
+    client->counters[eco].requests++;
+    http_req_set_user(req, q);
     http_req_on_gone(req, packages_serve_on_gone);
-    return a;
+    return q;
 }
 
-/* -- errors: pip shows the reason phrase, npm the body's "error" -- */
+/* -- errors: pip shows the reason phrase, npm shows "error" of the body -- */
 
 static void packages_serve_reply_message(struct http_req *req, int status, const char *code,
                                          const char *msg, const char *extra)
@@ -112,51 +112,53 @@ static void packages_serve_reply_message(struct http_req *req, int status, const
         buf_data(&body), body.len);
 }
 
-static void packages_serve_count_failure(struct ask *a, enum err_code code)
+static void packages_serve_count_failure(struct packages_request *q, enum err_code code)
 {
     bool denied = code == ERR_DENIED;
 
     if (code == ERR_NOT_FOUND)
         return;
-    a->reg->counters[a->eco].denials += denied;
-    a->reg->counters[a->eco].errors += !denied;
-    ask_counters(a)->denials += denied;
-    ask_counters(a)->errors += !denied;
+    q->pkgs->counters[q->eco].denials += denied;
+    q->pkgs->counters[q->eco].errors += !denied;
+    request_counters(q)->denials += denied;
+    request_counters(q)->errors += !denied;
 }
 
-static void packages_serve_tell_denial(struct ask *a, const char *msg)
+static void packages_serve_report_denial(struct packages_request *q, const char *msg)
 {
-    if (!a->box || !packages_may_tell(a->box))
+    if (!q->client || !packages_may_report(q->client))
         return;
-    packages_event(a->reg, "denied", "{s:s, s:s, s:s, s:s}", "sandbox", a->box->id, "ecosystem",
-                   ecosystem_name(a->eco), "name", a->name ? a->name : "", "message", msg);
+    packages_event(q->pkgs, "denied", "{s:s, s:s, s:s, s:s}", "sandbox", q->client->id, "ecosystem",
+                   ecosystem_name(q->eco), "name", q->name ? q->name : "", "message", msg);
 }
 
-static void packages_serve_fail(struct ask *a, int status, enum err_code code, const char *msg)
+static void packages_serve_fail(struct packages_request *q, int status, enum err_code code,
+                                const char *msg)
 {
-    if (a->state == ASK_DOWNLOAD)
-        package_download_leave(a); /* a file that is being written could not be read */
-    packages_serve_count_failure(a, code);
+    if (q->state == REQUEST_DOWNLOAD)
+        package_download_leave(q); /* reading the file failed during its download */
+    packages_serve_count_failure(q, code);
     if (code == ERR_DENIED)
-        packages_serve_tell_denial(a, msg);
-    if (a->started)
-        http_stream_abort(a->req);
+        packages_serve_report_denial(q, msg);
+    if (q->started)
+        http_stream_abort(q->req);
     else
-        packages_serve_reply_message(a->req, status, err_code_name(code), msg,
+        packages_serve_reply_message(q->req, status, err_code_name(code), msg,
                                      status == 503 ? "Retry-After: 1\r\n" : NULL);
-    ask_free(a);
+    request_free(q);
 }
 
-/* An upstream's fault is a bad gateway, whatever we call it ourselves. */
-void ask_fail(struct ask *a, const struct err *err)
+/* Wrong data of an upstream is "bad gateway" for the client. */
+void request_fail(struct packages_request *q, const struct err *err)
 {
     int status =
         err->code == ERR_INVALID || err->code == ERR_LIMIT ? 502 : err_code_http(err->code);
 
-    packages_serve_fail(a, status, err->code, err->msg);
+    packages_serve_fail(q, status, err->code, err->msg);
 }
 
-void ask_fail_status(struct ask *a, int status, enum err_code code, const char *fmt, ...)
+void request_fail_status(struct packages_request *q, int status, enum err_code code,
+                         const char *fmt, ...)
 {
     _cleanup_free_ char *msg = NULL;
     va_list ap;
@@ -164,27 +166,27 @@ void ask_fail_status(struct ask *a, int status, enum err_code code, const char *
     va_start(ap, fmt);
     msg = xvasprintf(fmt, ap);
     va_end(ap);
-    packages_serve_fail(a, status, code, msg);
+    packages_serve_fail(q, status, code, msg);
 }
 
 /* -- routes -- */
 
-static bool packages_serve_take_token(struct packages_client *box)
+static bool packages_serve_take_token(struct packages_client *client)
 {
-    uint64_t rate = box->reg->config.requests_per_second, now = time_mono();
+    uint64_t rate = client->pkgs->config.requests_per_second, now = time_mono();
     uint64_t max = rate * 10 * 1000;
 
     if (rate == 0)
         return true;
-    box->tokens = MIN(max, box->tokens + (now - box->tokens_at) * rate / 1000);
-    box->tokens_at = now;
-    if (box->tokens < 1000)
+    client->tokens = MIN(max, client->tokens + (now - client->tokens_at) * rate / 1000);
+    client->tokens_at = now;
+    if (client->tokens < 1000)
         return false;
-    box->tokens -= 1000;
+    client->tokens -= 1000;
     return true;
 }
 
-/* The weight of a media type in an Accept field, in thousandths; -1 when it is not named. */
+/* The weight of a media type in an Accept field, in thousandths; -1: not listed. */
 static int packages_serve_accept_weight(const char *accept, const char *type)
 {
     const char *p = accept ? strcasestr(accept, type) : NULL;
@@ -212,35 +214,35 @@ static const char *packages_serve_field(const struct http_req *req, const char *
     return http_field_get(http_req_head(req), name);
 }
 
-static bool packages_serve_route_upstream(struct ask *a)
+static bool packages_serve_route_upstream(struct packages_request *q)
 {
-    a->upstream = config_route(&a->reg->config, a->eco, a->name);
-    if (a->upstream)
+    q->upstream = config_route(&q->pkgs->config, q->eco, q->name);
+    if (q->upstream)
         return true;
-    ask_fail_status(a, 404, ERR_NOT_FOUND, "no upstream is configured for '%s'", a->name);
+    request_fail_status(q, 404, ERR_NOT_FOUND, "no upstream is configured for '%s'", q->name);
     return false;
 }
 
-static char *packages_serve_page_path(const struct ask *a, bool full)
+static char *packages_serve_page_path(const struct packages_request *q, bool full)
 {
-    const char *slash = strchr(a->name, '/');
-    const char *eco = a->eco == ECO_NPM && full ? "npm-full" : ecosystem_name(a->eco);
+    const char *slash = strchr(q->name, '/');
+    const char *eco = q->eco == ECO_NPM && full ? "npm-full" : ecosystem_name(q->eco);
 
     if (!slash)
-        return xasprintf("pages/%s/%s/%s", eco, a->upstream->name, a->name);
-    return xasprintf("pages/%s/%s/%.*s%%2f%s", eco, a->upstream->name, (int)(slash - a->name),
-                     a->name, slash + 1);
+        return xasprintf("pages/%s/%s/%s", eco, q->upstream->name, q->name);
+    return xasprintf("pages/%s/%s/%.*s%%2f%s", eco, q->upstream->name, (int)(slash - q->name),
+                     q->name, slash + 1);
 }
 
-static void packages_serve_ask_go(struct ask *a)
+static void packages_serve_start(struct packages_request *q)
 {
-    if (!packages_serve_route_upstream(a))
+    if (!packages_serve_route_upstream(q))
         return;
-    a->path = packages_serve_page_path(a, a->full);
-    /* Who asks for a tarball has read one of the two documents; current npm reads the long one. */
-    if (a->eco == ECO_NPM && a->kind == ASK_FILE)
-        a->other_path = packages_serve_page_path(a, !a->full);
-    pages_look(a);
+    q->path = packages_serve_page_path(q, q->full);
+    /* The client has read the full or the abbreviated document; npm today reads the full one. */
+    if (q->eco == ECO_NPM && q->kind == REQUEST_FILE)
+        q->other_path = packages_serve_page_path(q, !q->full);
+    page_lookup_start(q);
 }
 
 static void packages_serve_redirect(struct http_req *req, const char *to)
@@ -250,15 +252,16 @@ static void packages_serve_redirect(struct http_req *req, const char *to)
     http_reply_with(req, &(struct http_answer){.status = 301, .extra = extra}, "", 0);
 }
 
-static void packages_serve_pypi_page(struct packages_client *box, struct http_req *req,
+static void packages_serve_pypi_page(struct packages_client *client, struct http_req *req,
                                      const char *name, bool slash)
 {
     char normal[NAME_MAX_LEN + 1];
     bool json = packages_serve_wants_json(packages_serve_field(req, "accept"));
-    struct ask *a;
+    struct packages_request *q;
 
     if (!name_pypi(name, normal)) {
-        packages_serve_reply_message(req, 400, "invalid", "not a name of a Python project", NULL);
+        packages_serve_reply_message(req, 400, "invalid", "not a valid name of a Python project",
+                                     NULL);
         return;
     }
     if (!slash || !STREQ(name, normal)) {
@@ -268,98 +271,100 @@ static void packages_serve_pypi_page(struct packages_client *box, struct http_re
         packages_serve_redirect(req, to);
         return;
     }
-    a = packages_serve_ask_new(box, req, ECO_PYPI);
-    a->name = xstrdup(normal);
-    a->section = json ? "json" : "html";
-    a->content_type = json ? PYPI_JSON : "text/html; charset=utf-8";
-    packages_serve_ask_go(a);
+    q = packages_serve_new_request(client, req, ECO_PYPI);
+    q->name = xstrdup(normal);
+    q->section = json ? "json" : "html";
+    q->content_type = json ? PYPI_JSON : "text/html; charset=utf-8";
+    packages_serve_start(q);
 }
 
-static void packages_serve_pypi_file(struct packages_client *box, struct http_req *req,
+static void packages_serve_pypi_file(struct packages_client *client, struct http_req *req,
                                      const char *name, const char *hex, const char *file)
 {
     static const char suffix[] = ".metadata";
     size_t len = strlen(file), n = sizeof(suffix) - 1;
     char normal[NAME_MAX_LEN + 1];
     struct digest want;
-    struct ask *a;
+    struct packages_request *q;
 
     if (!name_pypi(name, normal) || !STREQ(name, normal) || !name_file(file) ||
         !digest_from_hex(DIGEST_SHA256, hex, &want)) {
-        packages_serve_reply_message(req, 400, "invalid", "not a file of a Python project", NULL);
+        packages_serve_reply_message(req, 400, "invalid",
+                                     "not a valid file name of a Python project", NULL);
         return;
     }
-    a = packages_serve_ask_new(box, req, ECO_PYPI);
-    a->kind = ASK_FILE;
-    a->name = xstrdup(normal);
-    a->want = want;
-    a->metadata = len > n && STREQ(file + len - n, suffix);
-    a->file = xstrndup(file, a->metadata ? len - n : len);
-    packages_serve_ask_go(a);
+    q = packages_serve_new_request(client, req, ECO_PYPI);
+    q->kind = REQUEST_FILE;
+    q->name = xstrdup(normal);
+    q->want = want;
+    q->metadata = len > n && STREQ(file + len - n, suffix);
+    q->file = xstrndup(file, q->metadata ? len - n : len);
+    packages_serve_start(q);
 }
 
-static void packages_serve_pypi(struct packages_client *box, struct http_req *req, char **s,
+static void packages_serve_pypi(struct packages_client *client, struct http_req *req, char **s,
                                 size_t n)
 {
     static const char empty_json[] = "{\"meta\":{\"api-version\":\"1.0\"},\"projects\":[]}";
     static const char empty_html[] =
         "<!DOCTYPE html>\n<html><head><title>Simple index</title></head>"
-        "<body>This cache answers for single projects.</body></html>\n";
+        "<body>This package cache does not list projects.</body></html>\n";
     bool json = packages_serve_wants_json(packages_serve_field(req, "accept"));
 
     if (n == 4 && STREQ(s[1], "files"))
         packages_serve_reply_message(req, 404, "not_found", "no such path", NULL);
     else if (n == 5 && STREQ(s[1], "files"))
-        packages_serve_pypi_file(box, req, s[2], s[3], s[4]);
+        packages_serve_pypi_file(client, req, s[2], s[3], s[4]);
     else if (n == 3 && STREQ(s[1], "simple") && !*s[2])
         http_reply(req, 200, json ? PYPI_JSON : "text/html; charset=utf-8",
                    json ? empty_json : empty_html, strlen(json ? empty_json : empty_html));
     else if ((n == 3 || (n == 4 && !*s[3])) && STREQ(s[1], "simple"))
-        packages_serve_pypi_page(box, req, s[2], n == 4);
+        packages_serve_pypi_page(client, req, s[2], n == 4);
     else if (n == 2 && STREQ(s[1], "simple"))
         packages_serve_redirect(req, "/pypi/simple/");
     else
         packages_serve_reply_message(req, 404, "not_found", "no such path", NULL);
 }
 
-static void packages_serve_npm_page(struct packages_client *box, struct http_req *req,
+static void packages_serve_npm_page(struct packages_client *client, struct http_req *req,
                                     const char *name)
 {
     const char *host = packages_serve_field(req, "host"),
                *accept = packages_serve_field(req, "accept");
-    struct ask *a;
+    struct packages_request *q;
 
     if (!host || !name_host(host)) {
         packages_serve_reply_message(req, 400, "invalid",
-                                     "a Host field that can be used in links is needed", NULL);
+                                     "the Host field is missing or not usable in links", NULL);
         return;
     }
-    a = packages_serve_ask_new(box, req, ECO_NPM);
-    a->name = xstrdup(name);
-    a->full = packages_serve_accept_weight(accept, NPM_ABBREVIATED) < 0;
-    a->section = "json";
-    a->content_type = a->full ? "application/json" : NPM_ABBREVIATED;
-    a->host = xstrdup(host);
-    if (policy_denies_name(&a->reg->config.policy, ECO_NPM, name))
-        ask_fail_status(a, 403, ERR_DENIED, "Denied by policy: '%s' is on the deny list", name);
+    q = packages_serve_new_request(client, req, ECO_NPM);
+    q->name = xstrdup(name);
+    q->full = packages_serve_accept_weight(accept, NPM_ABBREVIATED) < 0;
+    q->section = "json";
+    q->content_type = q->full ? "application/json" : NPM_ABBREVIATED;
+    q->host = xstrdup(host);
+    if (policy_denies_name(&q->pkgs->config.policy, ECO_NPM, name))
+        request_fail_status(q, 403, ERR_DENIED, "Denied by policy: '%s' is on the deny list", name);
     else
-        packages_serve_ask_go(a);
+        packages_serve_start(q);
 }
 
-static void packages_serve_npm_file(struct packages_client *box, struct http_req *req,
+static void packages_serve_npm_file(struct packages_client *client, struct http_req *req,
                                     const char *name, const char *file)
 {
-    struct ask *a;
+    struct packages_request *q;
 
     if (!name_file(file)) {
-        packages_serve_reply_message(req, 400, "invalid", "not a file of an npm package", NULL);
+        packages_serve_reply_message(req, 400, "invalid", "not a valid file name of an npm package",
+                                     NULL);
         return;
     }
-    a = packages_serve_ask_new(box, req, ECO_NPM);
-    a->kind = ASK_FILE;
-    a->name = xstrdup(name);
-    a->file = xstrdup(file);
-    packages_serve_ask_go(a);
+    q = packages_serve_new_request(client, req, ECO_NPM);
+    q->kind = REQUEST_FILE;
+    q->name = xstrdup(name);
+    q->file = xstrdup(file);
+    packages_serve_start(q);
 }
 
 struct fixed {
@@ -368,11 +373,10 @@ struct fixed {
     const char *body;
 };
 
-/* What npm asks of a registry beside packages. We know of no advisories: said in docs/registry.md.
- */
+/* Requests of npm besides packages. The cache has no advisories; docs/packages.md explains it. */
 static const struct fixed fixed_answers[] = {
     {"ping", "GET", 200, "{}"},
-    {"whoami", "GET", 401, "{\"error\":\"this registry cache has no users\"}"},
+    {"whoami", "GET", 401, "{\"error\":\"this package cache has no users\"}"},
     {"v1/search", "GET", 200, "{\"objects\":[],\"total\":0}"},
     {"npm/v1/security/advisories/bulk", "POST", 200, "{}"},
     {"npm/v1/security/audits/quick", "POST", 200,
@@ -394,7 +398,7 @@ static bool packages_serve_is_get(const struct http_req *req)
 
 static void packages_serve_refuse_method(struct http_req *req)
 {
-    packages_serve_reply_message(req, 405, "unsupported", "this registry cache can only be read",
+    packages_serve_reply_message(req, 405, "unsupported", "this package cache is read-only",
                                  "Allow: GET, HEAD\r\n");
 }
 
@@ -420,10 +424,10 @@ static void packages_serve_npm_service(struct http_req *req, char **s, size_t n)
         return;
     }
     packages_serve_reply_message(req, packages_serve_is_get(req) ? 404 : 405, "not_found",
-                                 "this registry cache has no such service", NULL);
+                                 "this package cache does not have this service", NULL);
 }
 
-/* "@scope", "name" as two segments, or "@scope/name" as one. Uses up what it takes. */
+/* Reads "@scope", "name" as two segments or "@scope/name" as one, and removes them from the list. */
 static bool packages_serve_take_npm_name(char ***s, size_t *n, char name[static NAME_MAX_LEN + 2])
 {
     bool two = *n >= 2 && (*s)[0][0] == '@' && !strchr((*s)[0], '/');
@@ -444,7 +448,7 @@ static bool packages_serve_take_npm_name(char ***s, size_t *n, char name[static 
     return name_npm(name);
 }
 
-static void packages_serve_npm(struct packages_client *box, struct http_req *req, char **s,
+static void packages_serve_npm(struct packages_client *client, struct http_req *req, char **s,
                                size_t n)
 {
     char name[NAME_MAX_LEN + 2];
@@ -458,37 +462,38 @@ static void packages_serve_npm(struct packages_client *box, struct http_req *req
     else if (n == 0 || (n == 1 && !*s[0]))
         http_reply(req, 200, "application/json", "{}", 2);
     else if (!packages_serve_take_npm_name(&s, &n, name))
-        packages_serve_reply_message(req, 400, "invalid", "not a name of an npm package", NULL);
+        packages_serve_reply_message(req, 400, "invalid", "not a valid name of an npm package",
+                                     NULL);
     else if (n == 0)
-        packages_serve_npm_page(box, req, name);
+        packages_serve_npm_page(client, req, name);
     else if (n == 2 && STREQ(s[0], "-"))
-        packages_serve_npm_file(box, req, name, s[1]);
+        packages_serve_npm_file(client, req, name, s[1]);
     else
         packages_serve_reply_message(req, 404, "not_found", "no such path", NULL);
 }
 
 void serve_request(void *arg, struct http_req *req)
 {
-    struct packages_client *box = arg;
+    struct packages_client *client = arg;
     _cleanup_free_ char *target = xstrdup(http_req_head(req)->target);
     _cleanup_err_ struct err err = ERR_INIT;
     char *s[NAME_SEGMENTS_MAX];
     size_t n = 0;
 
-    if (!packages_serve_take_token(box))
+    if (!packages_serve_take_token(client))
         packages_serve_reply_message(req, 429, "limit", "too many requests from this sandbox",
                                      "Retry-After: 1\r\n");
     else if (name_split_target(target, s, &n, &err) < 0)
         packages_serve_reply_message(req, err_code_http(err.code), err_code_name(err.code), err.msg,
                                      NULL);
     else if (STREQ(s[0], "npm"))
-        packages_serve_npm(box, req, s, n);
+        packages_serve_npm(client, req, s, n);
     else if (!packages_serve_is_get(req))
         packages_serve_refuse_method(req);
     else if (STREQ(s[0], "pypi"))
-        packages_serve_pypi(box, req, s, n);
+        packages_serve_pypi(client, req, s, n);
     else
-        packages_serve_reply_message(req, 404, "not_found",
-                                     "this is a package registry cache: /pypi/simple/ and /npm/",
-                                     NULL);
+        packages_serve_reply_message(
+            req, 404, "not_found",
+            "no such path (this package cache serves /pypi/simple/ and /npm/)", NULL);
 }

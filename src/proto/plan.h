@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/limits.h"
 #include "proto/supervisor.h"
 
 enum plan_tag {
@@ -65,7 +66,7 @@ enum plan_tag {
     PLAN_TAG_CGROUP_PARENT,  /* string */
     PLAN_TAG_NETWORK,        /* u64: enum plan_network */
     PLAN_TAG_SECCOMP,        /* bytes: struct sock_filter[] */
-    PLAN_TAG_REQUIRED,       /* u64: enum plan_limit bits */
+    PLAN_TAG_REQUIRED,       /* u64: enum limit_bit bits */
     PLAN_TAG_NET_IFNAME,     /* string */
     PLAN_TAG_NET_HOST,       /* u64 */
     PLAN_TAG_NET_SANDBOX,    /* u64 */
@@ -83,15 +84,6 @@ enum plan_tag {
     PLAN_TAG_LAYER,          /* string, repeated */
     PLAN_TAG_STRICT,         /* u64: 0 or 1 */
     PLAN_TAG_BARE,           /* u64: 0 or 1 */
-};
-
-/* Which limits: the same bits as enum spec_limit of the engine. */
-enum plan_limit {
-    PLAN_LIMIT_MEMORY = 1 << 0,
-    PLAN_LIMIT_CPUS = 1 << 1,
-    PLAN_LIMIT_PIDS = 1 << 2,
-    PLAN_LIMIT_DISK = 1 << 3,
-    PLAN_LIMIT_NOFILE = 1 << 4,
 };
 
 enum plan_image {

@@ -25,7 +25,8 @@ static const struct member {
     size_t offset;
     uint64_t max; /* number: largest value; string: longest */
 } members[] = {
-#define MEMBER(kind, name, max) {#name, MEMBER_##kind, offsetof(struct relay_plan, name), max}
+#define NAMED(text, kind, member, max) {text, MEMBER_##kind, offsetof(struct relay_plan, member), max}
+#define MEMBER(kind, name, max) NAMED(#name, kind, name, max)
     MEMBER(STR,  sandbox_id,     16),
     MEMBER(STR,  name,           63),
     MEMBER(STR,  hash,           64),
@@ -38,11 +39,12 @@ static const struct member {
     MEMBER(U64,  memory,         INT64_MAX),
     MEMBER(U32,  pids,           4194304),
     MEMBER(U32,  unenforced,     UINT32_MAX),
-    MEMBER(U32,  packages_port,  UINT16_MAX),
-    MEMBER(BOOL, packages_inside, 1),
+    NAMED("registry_port",   U32,  packages_port,   UINT16_MAX), /* as older relays call them */
+    NAMED("registry_inside", BOOL, packages_inside, 1),
     MEMBER(U64,  journal_budget, INT64_MAX),
     MEMBER(BOOL, ephemeral,      1),
 #undef MEMBER
+#undef NAMED
 };
 /* clang-format on */
 

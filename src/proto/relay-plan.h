@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/limits.h"
 
 enum { RELAY_PLAN_MAX = 4 << 20, RELAY_PLAN_ENV_MAX = 1024 };
 

@@ -173,6 +173,19 @@ static void set_limits(struct fake_exec *x, const struct exec_request *req)
         x->idle_at = deadline_in(x->idle_timeout);
 }
 
+static int begin(struct fake_exec *x, int exec_dirfd, const struct exec_request *req,
+                 uint64_t budget, struct err *err)
+{
+    int r = open_folder(x, exec_dirfd, err);
+
+    for (int i = 0; i < JOURNAL_STREAMS; i++)
+        journal_writer_init(&x->streams[i], x->dirfd, (enum journal_stream)i, budget);
+    if (r < 0)
+        return r;
+    r = req->want_stdin ? open_stdin(x, err) : 0;
+    return r < 0 ? r : run(x, req->argv, err);
+}
+
 int fake_exec_start(int exec_dirfd, const struct exec_request *req, uint64_t budget,
                     struct fake_exec **ret, struct err *err)
 {
@@ -185,13 +198,7 @@ int fake_exec_start(int exec_dirfd, const struct exec_request *req, uint64_t bud
     x->rec.started_wall = time_wall();
     x->started_mono = time_mono();
     set_limits(x, req);
-    r = open_folder(x, exec_dirfd, err);
-    for (int i = 0; i < JOURNAL_STREAMS; i++)
-        journal_writer_init(&x->streams[i], x->dirfd, (enum journal_stream)i, budget);
-    if (r >= 0 && req->want_stdin)
-        r = open_stdin(x, err);
-    if (r >= 0)
-        r = run(x, req->argv, err);
+    r = begin(x, exec_dirfd, req, budget, err);
     if (r < 0) {
         x->rec.error = err->code;
         snprintf(x->rec.message, sizeof(x->rec.message), "%s", err->msg);
@@ -211,7 +218,7 @@ void fake_exec_on_stdin(struct fake_exec *x)
     else if (x->end_at.at == DEADLINE_NEVER)
         fake_exec_end(x, END_EXITED, 0, 0);
     else
-        x->stdin_fd = fd_close(x->stdin_fd); /* `sleep` does not care */
+        x->stdin_fd = fd_close(x->stdin_fd); /* `sleep` ignores its stdin */
 }
 
 void fake_exec_on_time(struct fake_exec *x)

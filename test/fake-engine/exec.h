@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
 #include "lib/base/err.h"
 #include "lib/base/time.h"
 #include "lib/journal/journal.h"
@@ -26,15 +26,15 @@ struct fake_exec {
     bool ended;
 };
 
-/* Makes folder and journals and runs the command as far as it goes without waiting. An err is a
- * start that failed; the end record says so too and *ret is set all the same. */
+/* Makes the folder and the journals, and runs the command until it would wait. A failure is a
+ * failed start: the end record says so as well, and *ret is set in any case. */
 int fake_exec_start(int exec_dirfd, const struct exec_request *req, uint64_t budget,
                     struct fake_exec **ret, struct err *err);
 void fake_exec_free(struct fake_exec *x);
-/* stdin is readable, or time has passed. */
+/* To be called when stdin is readable, and when time has passed. */
 void fake_exec_on_stdin(struct fake_exec *x);
 void fake_exec_on_time(struct fake_exec *x);
 /* When fake_exec_on_time() has something to do. */
 struct deadline fake_exec_next(const struct fake_exec *x);
-/* Ends it with this cause and writes the record; nothing when it has ended. */
+/* Ends it with this cause and writes the record; no effect after its end. */
 void fake_exec_end(struct fake_exec *x, enum end_cause cause, int exit_code, int sig);

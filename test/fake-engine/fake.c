@@ -1,6 +1,7 @@
 /*
- * The vtable over a table of sandboxes that belongs to the process, not to the engine object: that
- * is what lets a test "restart the daemon". One lock around it; delays and faults come before it.
+ * The engine's operations over a table of sandboxes. The table belongs to the process, not to the
+ * engine object, so that a test can "restart the daemon". One lock protects it; delays and faults
+ * come before the lock.
  */
 #include "fake-engine/fake.h"
 
@@ -10,8 +11,11 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/handshake.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/supervisor.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
@@ -20,7 +24,7 @@
 
 struct fake_sandbox {
     struct fake_sandbox *next;
-    char *state_dir; /* whose it is: another root's boxes are not seen */
+    char *state_dir; /* of its root: an engine does not see those of other roots */
     char id[33], name[64], hash[65];
     char *spec;
     struct fake_supervisor *supervisor;
@@ -37,7 +41,7 @@ struct fake_engine {
 
 static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fake_sandbox *fake_sandboxes;
-static unsigned fake_generation; /* of all images */
+static unsigned fake_generation; /* of all images; part of their digests */
 
 static void unlock(pthread_mutex_t **m)
 {
@@ -154,7 +158,7 @@ static int fake_create(struct engine *e, const struct sandbox_request *req,
     return 0;
 }
 
-/* Both ends of a new line to a supervisor. */
+/* Both ends of a new connection to a supervisor. */
 static int make_pair(int ret[2], struct err *err)
 {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret) < 0)
@@ -187,7 +191,7 @@ static int fake_start(struct engine *e, const struct sandbox_request *req,
                       const struct deadline *by, struct engine_sandbox *ret, struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    struct engine_sandbox box = {.supervisor_fd = -1};
+    struct engine_sandbox info = {.supervisor_fd = -1};
     int r;
 
     r = fault(e, FAKE_START, by, err);
@@ -196,12 +200,12 @@ static int fake_start(struct engine *e, const struct sandbox_request *req,
     r = launch((struct fake_engine *)e, req, &fd, err);
     if (r < 0)
         return r;
-    r = handshake_start(fd, req, by, &box, err);
+    r = handshake_start(fd, req, by, &info, err);
     if (r < 0)
         return r;
-    snprintf(box.id, sizeof(box.id), "%s", req->id);
-    box.supervisor_fd = TAKE_FD(fd);
-    *ret = box;
+    snprintf(info.id, sizeof(info.id), "%s", req->id);
+    info.supervisor_fd = TAKE_FD(fd);
+    *ret = info;
     return 0;
 }
 
@@ -212,7 +216,7 @@ static int join(struct fake_engine *f, const char *id, int *ret, struct err *err
     int pair[2], r;
 
     if (!b || !b->supervisor || !fake_supervisor_alive(b->supervisor))
-        return err_set(err, ERR_NOT_FOUND, "no supervisor of sandbox '%s' lives", id);
+        return err_set(err, ERR_NOT_FOUND, "sandbox '%s' has no running supervisor", id);
     r = make_pair(pair, err);
     if (r < 0)
         return r;
@@ -225,7 +229,7 @@ static int fake_connect(struct engine *e, const char *id, const struct deadline 
                         struct engine_sandbox *ret, struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    struct engine_sandbox box = {.supervisor_fd = -1};
+    struct engine_sandbox info = {.supervisor_fd = -1};
     int r;
 
     r = fault(e, FAKE_CONNECT, by, err);
@@ -234,12 +238,12 @@ static int fake_connect(struct engine *e, const char *id, const struct deadline 
     r = join((struct fake_engine *)e, id, &fd, err);
     if (r < 0)
         return r;
-    r = handshake_hello(fd, id, by, &box, err);
+    r = handshake_hello(fd, id, by, &info, err);
     if (r < 0)
         return r;
-    snprintf(box.id, sizeof(box.id), "%s", id);
-    box.supervisor_fd = TAKE_FD(fd);
-    *ret = box;
+    snprintf(info.id, sizeof(info.id), "%s", id);
+    info.supervisor_fd = TAKE_FD(fd);
+    *ret = info;
     return 0;
 }
 
@@ -409,7 +413,7 @@ void fake_outside(struct engine *e, const char *id, enum fake_outside what)
     pthread_mutex_unlock(&fake_lock);
     if (what == FAKE_OUTSIDE_REMOVED)
         fake_kill(id);
-    engine_tell(e, &news);
+    engine_send_news(e, &news);
 }
 
 void fake_new_image(void)

@@ -8,8 +8,8 @@
  *   exit N        exit status N            flood N       N bytes to stdout, exit 0
  *   fail          cannot be started        anything else cannot be started (not found)
  *
- * As with a real engine the sandboxes outlive the engine object: close it, open another on the same
- * state folder, and they are found by list and connect. fake_reset() ends them all.
+ * As with a real engine, the sandboxes outlive the engine object: another engine object on the same
+ * state folder finds them with list and connect. fake_reset() ends them all.
  */
 #pragma once
 
@@ -21,8 +21,8 @@
 struct engine;
 struct engine_ops;
 
-/* As `fake`, but like a backend of its own: it can be out of reach (FAKE_OPEN), has images and is
- * changed by others. Named "remote". */
+/* Like `fake`, but a backend of its own, named "remote": it can be unreachable (FAKE_OPEN), has
+ * images, and others can change its sandboxes. */
 extern const struct engine_ops engine_fake_remote_ops;
 
 enum fake_op {
@@ -44,17 +44,17 @@ struct fake_fault {
     unsigned times;     /* how many calls; 0: all from now on */
 };
 
-/* fault NULL: none any more. Any thread. */
+/* fault NULL: removes the fault. Any thread. */
 void fake_set_fault(struct engine *e, enum fake_op op, const struct fake_fault *fault);
 
-/* The supervisor of this sandbox dies at once: no record, no word. */
+/* Kills the supervisor of this sandbox at once: it writes no record and sends nothing. */
 void fake_kill(const char *id);
 
-/* Somebody else does that to a sandbox of `remote`, and the engine has news. */
+/* Does that to a sandbox of `remote` as if from outside, and sends the engine's news. */
 enum fake_outside { FAKE_OUTSIDE_NOTHING, FAKE_OUTSIDE_PAUSED, FAKE_OUTSIDE_REMOVED };
 void fake_outside(struct engine *e, const char *id, enum fake_outside what);
 void fake_new_image(void); /* every image of `remote` gets another digest */
 
 size_t fake_count(void);   /* sandboxes that exist */
-size_t fake_running(void); /* with a living supervisor */
-void fake_reset(void);     /* ends and forgets all; waits */
+size_t fake_running(void); /* with a live supervisor */
+void fake_reset(void);     /* ends and removes all; waits */

@@ -1,7 +1,7 @@
 /*
- * A poll loop over a control socket (new connections arrive on it as descriptors; its end is the
- * order to die), the connections and the stdins of running commands. All state belongs to the
- * thread; the outside holds only the control socket, so there is nothing to lock.
+ * A poll loop over a control socket, the connections, and the stdins of running commands. New
+ * connections arrive on the control socket as descriptors, and its end means "die". All state
+ * belongs to the thread; other threads hold only the control socket, so there is nothing to lock.
  */
 #include "fake-engine/supervisor.h"
 
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/exec.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
@@ -26,7 +26,7 @@ enum { FAKE_CONNS_MAX = 8, FAKE_EXECS_MAX = 256 };
 struct fake_attachment {
     char exec[EXEC_ID_LEN + 1];
     uint64_t told[JOURNAL_STREAMS];
-    bool in_flight; /* an OUTPUT is not ACKed yet */
+    bool in_flight; /* an OUTPUT is not acknowledged yet */
 };
 
 struct conn {
@@ -37,10 +37,10 @@ struct conn {
 
 struct fake_supervisor {
     pthread_t thread;
-    int control; /* the outside's end */
+    int control; /* end of the other threads */
     atomic_bool alive;
 
-    /* of the thread */
+    /* end of this thread */
     int control_in;
     char id[33], hash[65];
     bool ephemeral, paused, stopping;
@@ -137,7 +137,7 @@ static void send_ended(struct fake_supervisor *s, const struct fake_exec *x)
     buf_done(&text);
 }
 
-/* OUTPUT to those who are attached, have seen less and have ACKed what they saw. */
+/* Sends OUTPUT to attached connections that have seen less and acknowledged the last one. */
 static void send_output(struct fake_supervisor *s, struct conn *c)
 {
     for (size_t i = 0; i < c->n_attached; i++) {
@@ -261,7 +261,7 @@ static void do_exec(struct fake_supervisor *s, struct conn *c, struct order *o)
         report_end(s, x);
 }
 
-/* Orders about one exec; false: it is not such an order. */
+/* Handles a request about one exec; false: it is another request. */
 static bool do_about_exec(struct fake_supervisor *s, struct conn *c, struct order *o,
                           struct fake_exec *x)
 {
@@ -301,7 +301,7 @@ static void do_stats(struct conn *c, const struct order *o)
     send_msg(c, &w, -1);
 }
 
-/* Port 7 answers with one word and an end; nothing listens elsewhere. */
+/* Port 7 answers with one word and closes. All other ports refuse. */
 static void do_dial(struct conn *c, const struct order *o)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -337,7 +337,7 @@ static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
     struct fake_exec *x = *o->req.id ? find_exec(s, o->req.id) : NULL;
 
     if (o->type == SUP_HELLO) {
-        return; /* ours went out when the connection came */
+        return; /* ours was sent when the connection came */
     } else if (o->type == SUP_EXEC) {
         do_exec(s, c, o);
     } else if (x && do_about_exec(s, c, o, x)) {
@@ -403,7 +403,7 @@ static void add_conn(struct fake_supervisor *s, int fd, bool ready)
     fd_close(fd);
 }
 
-/* False: the outside wants us dead. */
+/* False: this supervisor must die. */
 static bool read_control(struct fake_supervisor *s)
 {
     size_t n = 1;
@@ -430,7 +430,8 @@ static void serve_execs(struct fake_supervisor *s, const struct pollfd *polls)
 {
     size_t i = 1 + FAKE_CONNS_MAX;
 
-    /* Runs before any new exec is put in front of the list: the order is still that of polls. */
+    /* Runs before a new exec is put in front of the list: the order is still that of the poll
+     * array. */
     for (struct fake_exec *x = s->execs; x; x = x->next, i++) {
         if (x->ended || s->paused)
             continue;
@@ -520,7 +521,7 @@ struct fake_supervisor *fake_supervisor_start(const struct sandbox_request *req,
     int pair[2] = {-1, -1};
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        abort(); /* a test's own machine is out of descriptors */
+        abort(); /* the test machine is out of descriptors */
     s->control = pair[0];
     s->control_in = pair[1];
     s->budget = journal_budget;

@@ -1,6 +1,6 @@
 /*
- * The fake engine's supervisor: one thread per running sandbox that does what ripcord-shim does, as
- * far as its socket shows it.
+ * The supervisor of the fake engine: one thread per running sandbox that behaves like ripcord-shim
+ * on its socket.
  */
 #pragma once
 
@@ -10,12 +10,12 @@
 struct sandbox_request;
 struct fake_supervisor;
 
-/* Starts the thread. conn: its end of the first connection, taken. */
+/* Starts the thread. Takes conn, its end of the first connection. */
 struct fake_supervisor *fake_supervisor_start(const struct sandbox_request *req,
                                               const char *exec_root, uint64_t journal_budget,
                                               int conn);
-/* One more connection (taken). */
+/* Adds a connection. Takes conn. */
 void fake_supervisor_connect(struct fake_supervisor *s, int conn);
 bool fake_supervisor_alive(struct fake_supervisor *s);
-/* Kills it where it stands, waits and frees. NULL is fine. */
+/* Kills it at once, waits and frees. NULL is allowed. */
 void fake_supervisor_end(struct fake_supervisor *s);

@@ -1,7 +1,7 @@
 /*
- * What a command of a build says to an ssh agent, and what the agent says, as the relay carries it:
- * however the bytes are cut, the agent gets the questions that change nothing and no others, and
- * the command their answers, or a failure, in turn; a length that cannot be ends it.
+ * The relay between a build's command and an ssh agent. However the bytes are split, the agent gets
+ * only the requests that change nothing. The command gets their answers, or "failure", in order. An
+ * invalid length ends the connection.
  *
  * The first two bytes say how many of the rest are the command's; the others are the agent's.
  */
@@ -21,7 +21,7 @@ struct bytes {
     size_t len;
 };
 
-/* What each end has got. */
+/* The bytes that each end has received. */
 struct outcome {
     struct buf agent, client;
     bool cut;
@@ -33,9 +33,9 @@ static void outcome_done(struct outcome *o)
     buf_done(&o->client);
 }
 
-/* ---- what is right, told from all bytes at once ---- */
+/* ---- the expected result, from all bytes at once ---- */
 
-/* 1: *ret is the next message, with its length; 0: not all of it is there; -1: it cannot be. */
+/* 1: *ret is the next message, with its length; 0: incomplete; -1: invalid length. */
 static int next_message(struct bytes *from, struct bytes *ret)
 {
     const uint8_t *p = from->data;
@@ -53,7 +53,7 @@ static int next_message(struct bytes *from, struct bytes *ret)
     return 1;
 }
 
-/* The list of keys, which has no more than its kind, and a signature. */
+/* Only a list of keys, which is one byte, and a signature may pass. */
 static bool changes_nothing(const struct bytes *m)
 {
     return (m->data[HEAD] == 11 && m->len == HEAD + 1) || m->data[HEAD] == 13;
@@ -78,9 +78,9 @@ static void expect(struct bytes client, struct bytes agent, struct outcome *ret)
     ret->cut = r < 0;
 }
 
-/* ---- what the relay makes of it ---- */
+/* ---- the actual result ---- */
 
-/* False: nothing is left, or the kernel takes no more for now. */
+/* False: nothing is left, or the socket is full. */
 static bool feed(int fd, struct bytes *b, size_t step)
 {
     ssize_t n = b->len ? send(fd, b->data, MIN(b->len, step), MSG_NOSIGNAL) : 0;
@@ -101,25 +101,25 @@ static void drain(int fd, struct buf *to)
 }
 
 /* False: nothing happened. */
-static bool step_once(struct agent_line *l, struct outcome *o)
+static bool step_once(struct agent_conn *l, struct outcome *o)
 {
     int phase = l->phase;
     size_t len = l->len;
 
-    o->cut = !agent_line_step(l);
+    o->cut = !agent_conn_step(l);
     MUST(o->cut || l->len <= l->whole);
     return !o->cut && (l->phase != phase || l->len != len);
 }
 
 static void run(struct bytes client, struct bytes agent, size_t step, struct outcome *ret)
 {
-    struct agent_line l;
+    struct agent_conn l;
     int c[2], a[2];
     bool fed = true;
 
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, c) == 0);
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, a) == 0);
-    agent_line_init(&l, c[0], a[0]);
+    agent_conn_init(&l, c[0], a[0]);
     while (fed && !ret->cut) {
         fed = feed(c[1], &client, step);
         fed = feed(a[1], &agent, step) || fed;
@@ -128,7 +128,7 @@ static void run(struct bytes client, struct bytes agent, size_t step, struct out
             drain(a[1], &ret->agent);
         }
     }
-    agent_line_done(&l);
+    agent_conn_done(&l);
     fd_close(c[1]);
     fd_close(a[1]);
 }

@@ -3,7 +3,7 @@
  * kind of request. Whatever the body is: an error with a code, one printable line of words, no more
  * than a few KiB.
  */
-#include "dockerapi/classify.h"
+#include "dockerapi/error-classes.h"
 #include "dockerapi/events.h"
 #include "fuzz.h"
 

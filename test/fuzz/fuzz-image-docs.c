@@ -22,25 +22,25 @@ static void check_record(const char *text, size_t len)
 
 static void check_manifest(const char *text, size_t len)
 {
-    struct manifest m;
+    struct oci_manifest m;
 
-    if (manifest_parse(text, len, &m, NULL) < 0)
+    if (oci_manifest_parse(text, len, &m, NULL) < 0)
         return;
     MUST(m.n <= IMAGES_LAYERS_MAX && digest_is_valid(m.config.digest));
     for (size_t i = 0; i < m.n; i++)
         MUST(digest_is_valid(m.layers[i].digest));
-    manifest_done(&m);
+    oci_manifest_done(&m);
 }
 
 static void check_index(const char *text, size_t len)
 {
-    struct index x;
+    struct oci_index x;
 
-    if (index_parse(text, len, &x, NULL) < 0)
+    if (oci_index_parse(text, len, &x, NULL) < 0)
         return;
     for (size_t i = 0; i < x.n; i++)
         MUST(digest_is_valid(x.v[i].d.digest));
-    index_done(&x);
+    oci_index_done(&x);
 }
 
 static void check_saved(const char *text, size_t len)

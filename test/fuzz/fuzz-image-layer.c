@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "image/archive/inflate.h"
+#include "image/archive/decompress.h"
 #include "image/archive/unpack.h"
 #include "lib/os/rmtree.h"
 #include "lib/os/whiteout.h"
@@ -69,7 +69,7 @@ static void check_outside(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int in = memfd_create("layer", MFD_CLOEXEC), plain = memfd_create("plain", MFD_CLOEXEC);
-    struct inflate_range range = {.fd = in, .size = size};
+    struct decompress_range range = {.fd = in, .size = size};
     struct unpack_stats stats;
     char path[64];
     int fs;
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(in >= 0 && plain >= 0 && write(in, data, size) == (ssize_t)size);
     fs = openat(top, "fs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     MUST(fs >= 0);
-    if (inflate_stream(&range, plain, 1 << 20, NULL) >= 0 && lseek(plain, 0, SEEK_SET) == 0)
+    if (decompress_stream(&range, plain, 1 << 20, NULL) >= 0 && lseek(plain, 0, SEEK_SET) == 0)
         unpack_layer(plain, fs, 0, &stats, NULL);
     snprintf(path, sizeof(path), "%s/fs", folder);
     nftw(path, check_node, 16, FTW_PHYS);

@@ -2,7 +2,7 @@
  * The links of an index page in HTML.
  */
 #include "fuzz.h"
-#include "packages/html.h"
+#include "packages/html-links.h"
 
 static int on_link(void *arg, const struct html_link *l, struct err *err)
 {

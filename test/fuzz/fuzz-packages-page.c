@@ -7,8 +7,8 @@
 #include "fuzz.h"
 #include "lib/base/xalloc.h"
 #include "lib/http/fetch/fetch.h"
-#include "packages/npm.h"
-#include "packages/pypi.h"
+#include "packages/npm-page.h"
+#include "packages/pypi-page.h"
 
 /* Stands in for curl's. */
 char *fetch_url_join(const char *base, const char *ref)

@@ -4,7 +4,7 @@
 
 #include "fuzz.h"
 #include "lib/base/xalloc.h"
-#include "packages/range.h"
+#include "packages/http-range.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

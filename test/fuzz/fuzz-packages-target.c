@@ -2,7 +2,7 @@
  * A request's target, and the names that are made of it.
  */
 #include "fuzz.h"
-#include "packages/name.h"
+#include "packages/package-name.h"
 
 static void check(const char *s)
 {

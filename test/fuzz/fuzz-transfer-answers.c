@@ -1,5 +1,5 @@
-/* What a registry of images and its token server say before anything is trusted: a challenge in a
- * header, a token in a document. A token goes into a header of ours: nothing may end its line. */
+/* Answers of an image registry and its token server: a challenge in a header, a token in a document.
+ * The token goes into a header that we send, so it must not contain a line end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         MUST(!c.service || !strpbrk(c.service, "\r\n"));
     }
     challenge_done(&c);
-    if (token_parse((const char *)data, len, &token, NULL) >= 0)
+    if (challenge_parse_token((const char *)data, len, &token, NULL) >= 0)
         MUST(*token && !strpbrk(token, " \r\n\t"));
     free(token);
     free(text);

@@ -4,13 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-static char *chosen; /* of guard_without(), which takes the variable's place */
+static char *chosen; /* from guard_environment() */
 static bool is_chosen;
 
-void guard_without(const char *names)
+void guard_environment(char *const *env)
 {
+    const char *names = strv_env_get(env, "RIPCORD_WITHOUT");
+
     free(chosen);
     chosen = names ? xstrdup(names) : NULL;
     is_chosen = true;

@@ -290,7 +290,7 @@ class Root:
             names = {int(p): Path(f"/proc/{p}/comm").read_text(encoding="utf-8").strip() for p in children}
         except OSError:
             return None
-        return next((p for p, name in names.items() if name == "ripcord-registr"), None)
+        return next((p for p, name in names.items() if name == "ripcord-package"), None)
 
     def kill_daemon(self, sig=signal.SIGKILL):
         pid = self.daemon_pid()

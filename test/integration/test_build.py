@@ -45,10 +45,10 @@ class Before(Context):
         self.refused(words=["/Dockerfile: line 2, column 1: unknown instruction 'RUNN'", "Did you mean RUN?"])
         self.write(Dockerfile="FROM scratch AS base\n")
         self.refused("--target", "bass", words=["no stage 'bass'", "Did you mean 'base'?"])
-        self.refused("--progress", "loud", words=["'loud' is not auto, plain or tty"])
-        self.refused("-f", self.folder / "nosuch", words=["no Dockerfile"], code=3)
+        self.refused("--progress", "loud", words=["unknown mode 'loud'; supported: auto, plain, tty"])
+        self.refused("-f", self.folder / "nosuch", words=["no such Dockerfile"], code=3)
         self.write(Dockerfile="FROM debian\nRUN pip install --no-cache-dir x\n")
-        self.refused("--strict", words=["/Dockerfile:1:6: warning:", "[unpinned-base]", "the linter has findings"])
+        self.refused("--strict", words=["/Dockerfile:1:6: warning:", "[unpinned-base]", "the linter has warnings"])
 
     def test_hostile_contexts(self):
         """Refused by name before the daemon has a whole context; what .dockerignore names does not matter."""

@@ -1,4 +1,4 @@
-"""The native builder: what its images hold, what is done again and what is not, what is refused, what is left."""
+"""The native builder: contents of its images, its cache, refused instructions, and clean-up after a build."""
 import io
 import json
 import os
@@ -51,7 +51,7 @@ class BuildCase(TestCase):
         return self.root.run("image", "build", "--progress", "plain", *self.engine, *options, self.context, **kwargs)
 
     def build(self, dockerfile, *options, tag="made:1", **kwargs):
-        """(what was done, the image's id)"""
+        """(output of the build, the image's id)"""
         result = self.try_build(dockerfile, "-t", tag, *options, **kwargs)
         self.assertEqual(result.code, 0, result)
         return result.err.decode(), result.text.split()[0]
@@ -70,7 +70,7 @@ class BuildCase(TestCase):
 
 
 def content(path):
-    """Of a file, if it is one and still there."""
+    """The bytes of a file; empty if it is not a file or does not exist."""
     try:
         return path.read_bytes() if path.is_file() else b""
     except OSError:
@@ -209,7 +209,7 @@ class Steps(BuildCase):
         self.assertEqual(self.build(text)[0].count("CACHED"), 0)
         self.assertEqual(self.sh("cat /out/a/one.txt"), "one of two takes it")
         result = self.try_build("FROM base:1\nCOPY --exclude=[ src /x\n")
-        self.assertIn("line 2, column 6: '[' is not a pattern", result.err.decode())
+        self.assertIn("line 2, column 6: '[' is not a valid pattern", result.err.decode())
 
     def test_the_registry_is_all_there_is_of_a_network(self):
         said, _ = self.build("FROM base:1\nRUN cat /proc/net/route | grep -c eth || echo no routes; echo $PIP_INDEX_URL\n"
@@ -257,7 +257,7 @@ class Cache(BuildCase):
 @only_on("native")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class CacheMounts(BuildCase):
-    """They are counted, removed one by one or by a budget, and never while a build uses one."""
+    """Cache mounts are counted, and removed one by one or by a budget, but never while a build uses them."""
 
     def mounts(self):
         return {m["id"]: m for m in self.root.ok("cache", "ls", "--json").json()["mounts"]}
@@ -308,7 +308,7 @@ class CacheMounts(BuildCase):
 @only_on("native")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Packages(BuildCase):
-    """Packages come through the registry: what was fetched once is not fetched again."""
+    """Packages come through the package cache: each is downloaded once."""
 
     # What an installer does, by one that any image has.
     FETCH = ("wget -q -O /tmp/page ${PIP_INDEX_URL}demo/ && "
@@ -324,7 +324,7 @@ class Packages(BuildCase):
     def prepare(self):
         upstreams = self.root.path / "upstreams.json"
         upstreams.write_text(json.dumps([self.up.as_pypi("own")]), encoding="utf-8")
-        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
+        self.root.configure(f"packages.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
         super().prepare()
 
     def fetched(self):

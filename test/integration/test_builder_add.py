@@ -1,4 +1,4 @@
-"""ADD of addresses in the native builder: what comes, what is fetched again and what is not, who is asked and who is not."""
+"""ADD of URLs in the native builder: the files, when they are downloaded again, and which servers may be contacted."""
 import hashlib
 import http.server
 import os
@@ -17,7 +17,7 @@ WHEN = "Tue, 14 Nov 2023 22:13:20 GMT"  # 1700000000
 
 
 class Files(http.server.ThreadingHTTPServer):
-    """What is in `files` (path: bytes, or a function of the handler), each with an ETag; `log`: (path, status, bytes)."""
+    """Serves `files` (path: bytes, or a function of the handler), each with an ETag; `log`: (path, status, bytes)."""
     daemon_threads = True
 
     def __init__(self, certificates=None):
@@ -32,7 +32,7 @@ class Files(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request, client_address):
-        """Clients that hang up are what some tests are about."""
+        """Quiet: some tests close connections early."""
 
     def close(self):
         self.shutdown()
@@ -96,7 +96,7 @@ class Add(BuildCase):
         self.allow()
 
     def allow(self, more=""):
-        self.root.configure(f'hub:\n  add_hosts: ["{self.up.host}"]\n  add_max: 1M\n{more}')
+        self.root.configure(f'transfer:\n  add_hosts: ["{self.up.host}"]\n  add_max: 1M\n{more}')
         self.root.kill_daemon()
 
     def refused(self, line, code, *words):
@@ -160,9 +160,9 @@ class Add(BuildCase):
         self.refused(f"ADD --checksum={sha256(b'other')} {self.url} /", 2, "Dockerfile:3", sha256(self.data), sha256(b"other"))
         self.refused(f"ADD {at}/none /", 3, "Dockerfile:3", "404")
         self.refused(f"ADD {at}/auth /", 5, "401")
-        self.refused(f"ADD {at}/endless /", 6, "1048576 bytes", "hub.add_max")
+        self.refused(f"ADD {at}/endless /", 6, "1048576 bytes", "transfer.add_max")
         self.refused(f"ADD {at}/big /", 6, "1048576 bytes")
-        self.refused(f"ADD {at}/off /", 5, "redirected", "private network", "hub.add_hosts")
+        self.refused(f"ADD {at}/off /", 5, "redirected", "private network", "transfer.add_hosts")
         self.refused(f"ADD {other.url}/x /", 5, "private network")
         self.refused(f"ADD http://localhost:{other.server_port}/x /", 5, "private network")
         self.refused(f"ADD {at}/round /", 5, "redirects")
@@ -194,7 +194,7 @@ class Add(BuildCase):
         self.refused(f"ADD {secure.url}/down /", 5, "redirected", "not https")
 
     def cancelled_after(self, dockerfile):
-        """How long the hub has waited for a server that says nothing when the build is cancelled at once."""
+        """How long ripcord-transfer has waited for a server that says nothing when the build is cancelled at once."""
         times = []
 
         def silent(h):
@@ -210,11 +210,11 @@ class Add(BuildCase):
             p.send_signal(signal.SIGINT)
             p.communicate(timeout=120)
         self.assertNotEqual(p.returncode, 0)
-        wait_until(lambda: len(times) == 2, 120, "the hub to end")
+        wait_until(lambda: len(times) == 2, 120, "ripcord-transfer to end")
         self.assert_nothing_left()
         return times[1] - times[0]
 
     def test_a_silent_server_does_not_hold_a_cancelled_build(self):
         for text in (f"FROM base:1\nADD {self.up.url}/v2/silent/manifests/1 /\n", f"FROM {self.up.host}/silent:1\n"):
-            # The hub's own patience is 30 seconds; a machine under load may take that long, but not each time.
+            # ripcord-transfer's own timeout is 30 seconds; a machine under load may take that long, but not each time.
             self.assertTrue(any(self.cancelled_after(text) < 29 for _ in range(3)), text)

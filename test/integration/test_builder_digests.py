@@ -1,4 +1,4 @@
-"""Contexts that files are left out of: what the builder asks for is what it gets, and the images are those of whole ones."""
+"""Digest-only contexts: the builder gets the files that it asks for, and the images equal those of full contexts."""
 import hashlib
 import io
 import os
@@ -24,7 +24,7 @@ def big(text):
 
 @only_on("native")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
-class Thin(BuildCase):
+class DigestOnly(BuildCase):
     def fill(self, text):
         self.file("big.bin", big(text))
         self.file("same/big.bin", big(text))
@@ -42,21 +42,21 @@ class Thin(BuildCase):
         self.fill("one")
         out, first = self.build(DOCKERFILE)
         self.assertEqual(out.count("] COPY big.bin"), 1, out)
-        self.assertNotIn("left out", out)
+        self.assertNotIn("digest-only", out)
         self.assert_holds("one")
         out, again = self.build(DOCKERFILE)
         self.assertEqual((again, out.count("CACHED")), (first, 4), out)
         self.fill("two")
         self.assertNotEqual(self.build(DOCKERFILE)[1], first)
         self.assert_holds("two")
-        self.fill("one")  # what it was: nothing has to be sent for it
+        self.fill("one")  # the same as the first time: nothing has to be sent
         self.assertEqual(self.build(DOCKERFILE)[1], first)
         self.assert_nothing_left()
 
     def test_digests_are_kept_and_a_change_that_hides_is_seen(self):
-        """Same size, same time of modification: the time of change tells."""
+        """Same size, same mtime: the ctime shows the change."""
         self.fill("one")
-        time.sleep(2.1)  # what has just changed is not kept
+        time.sleep(2.1)  # digests of files that changed just now are not kept
         first = self.build(DOCKERFILE)[1]
         kept, = (self.root.path / "state" / "digests").iterdir()
         before = kept.read_bytes()
@@ -71,8 +71,8 @@ class Thin(BuildCase):
         self.assertEqual(self.sh("cat /a/big.bin"), big("two"))
         self.assertLess(kept.stat().st_size, len(before))
 
-    def test_only_a_thin_context_has_files_left_out(self):
-        """In any other an attribute that says so means nothing, and an empty file is an empty file."""
+    def test_only_a_digest_only_context_has_files_left_out(self):
+        """In other contexts the attribute means nothing, and an empty file is an empty file."""
         digits, context = hashlib.blake2b(b"12345", digest_size=32).hexdigest(), io.BytesIO()
         with tarfile.open(fileobj=context, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name, text, attributes in (("Dockerfile", b"FROM scratch\nCOPY file /\n", {}),
@@ -80,9 +80,9 @@ class Thin(BuildCase):
                 info = tarfile.TarInfo(name)
                 info.size, info.pax_headers = len(text), attributes
                 archive.addfile(info, io.BytesIO(text))
-        whole, thin = (self.root.http("POST", "/v1/images/build?tag=x:1", context.getvalue(), {"Content-Type": kind}).body.decode()
-                       for kind in ("application/x-tar", "application/vnd.ripcord.thin-context"))
-        self.assertIn('"image"', whole.splitlines()[-1], whole)
-        self.assertIn('"conflict"', thin.splitlines()[-1], thin)
-        self.assertIn(f'{{"event":"need","contents":["{digits}"]}}', thin)
-        self.assertNotIn(digits, whole)
+        full, digest_only = (self.root.http("POST", "/v1/images/build?tag=x:1", context.getvalue(), {"Content-Type": kind}).body.decode()
+                             for kind in ("application/x-tar", "application/vnd.ripcord.thin-context"))
+        self.assertIn('"image"', full.splitlines()[-1], full)
+        self.assertIn('"conflict"', digest_only.splitlines()[-1], digest_only)
+        self.assertIn(f'{{"event":"need","contents":["{digits}"]}}', digest_only)
+        self.assertNotIn(digits, full)

@@ -1,4 +1,4 @@
-"""FROM host: images of layers above the machine's own programs, which are in no layer and cannot be written to."""
+"""FROM host: layers above the machine's own programs, which are read-only and in no layer."""
 import hashlib
 import io
 import json
@@ -112,7 +112,7 @@ class Host(HostCase):
         self.assertFalse(target.exists())
         for argv in (("run", "--isolation", "strict", "--image", "made:1", "--", "true"), ("up", "--isolation", "strict", "--image", "made:1", "a")):
             done = self.assert_exit(self.root.run(*argv), 125 if argv[0] == "run" else 7)
-            self.assertIn("isolation 'strict' cannot be had with what is built on 'host'", done.err.decode())
+            self.assertIn("isolation 'strict' is not possible with an image built on 'host'", done.err.decode())
         self.assertEqual(self.root.sandboxes(), [])
         self.assert_nothing_left()
 

@@ -1,4 +1,4 @@
-"""What the native builder reaches beyond its store and its context, and what it does not."""
+"""Networks and registries that the native builder may use."""
 import os
 import unittest
 
@@ -42,20 +42,20 @@ class Network(BuildCase):
 @unittest.skipUnless(transfer_box.PROGRAM, "docker-registry is not installed")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Bases(BuildCase):
-    """Images that are not in the store come from where their names say."""
+    """Images that are not in the store are pulled from the registry in their name."""
 
     def setUp(self):
         super().setUp()
-        self.hub = transfer_box.RealRegistry()
-        self.addCleanup(self.hub.close)
+        self.registry = transfer_box.RealRegistry()
+        self.addCleanup(self.registry.close)
 
     def put(self, tag, word):
         image = transfer_box.Image([rootfs(), tar(entry("word", data=word.encode()))], Env=["A=b"])
-        self.hub.put("team/base", tag, image)
+        self.registry.put("team/base", tag, image)
         return digest(image.manifest)
 
     def test_what_is_missing_is_pulled_once(self):
-        name = f"{self.hub.host}/team/base"
+        name = f"{self.registry.host}/team/base"
         first = self.put("1", "one")
         text = f"FROM base:1 AS other\nFROM {name}:1\nCOPY --from={name}:1 /word /copied\nRUN cat /copied; echo $A\n"
         said, _ = self.build(text)
@@ -73,11 +73,11 @@ class Bases(BuildCase):
         self.assertEqual(self.sh("cat /word", f"{name}:1"), "two", "the tag is what it was")
 
     def test_what_is_nowhere(self):
-        for name, code in ((f"{self.hub.host}/none:1", 3), ("127.0.0.1:1/none:1", 8)):
+        for name, code in ((f"{self.registry.host}/none:1", 3), ("127.0.0.1:1/none:1", 8)):
             result = self.try_build(f"FROM base:1 AS x\nRUN echo ran\nFROM {name}\nCOPY --from=x /bin /b\n")
             self.assert_exit(result, code)
             self.assertIn("line 3, column 1", result.err.decode())
             self.assertIn("ripcord image pull", result.err.decode())
             self.assertNotIn("ran\n", result.err.decode().replace("RUN echo ran", ""))
-        self.build(f"FROM {self.hub.host}/none:1 AS unused\nFROM base:1\n")
+        self.build(f"FROM {self.registry.host}/none:1 AS unused\nFROM base:1\n")
         self.assert_nothing_left()

@@ -1,5 +1,5 @@
-"""RUN --mount=type=ssh in the native builder, with an agent of OpenSSH's: what a command can do with it and what not, whose the
-socket is, what is left; and bases that registries give only to those who log in."""
+"""RUN --mount=type=ssh in the native builder, with an agent of OpenSSH: allowed and refused requests, owners of the socket,
+clean-up; and base images from registries that require a login."""
 import base64
 import contextlib
 import json
@@ -26,7 +26,7 @@ HTPASSWD = "someone:$2b$04$8TwM3MsxHhCKyMyJqW.fiu53uieJbog4bb3bttb7xqSpFGqE/SrrW
 
 
 def libraries(program):
-    """What it is linked with, as ldd tells."""
+    """The libraries that ldd lists for a program."""
     said = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
     return re.findall(r"(/\S+) \(0x", said)
 
@@ -39,12 +39,12 @@ def copy_program(program, root):
 
 
 def told(said):
-    """What commands have printed, without the steps' own words."""
+    """The output of commands, without the lines of the steps."""
     return re.findall(r"^#\d+ \d+\.\d+ (.*)$", said, re.M)
 
 
 class Agent:
-    """An ssh-agent with one key of its own, at folder/NAME."""
+    """An ssh-agent with one key, at folder/NAME."""
 
     def __init__(self, folder, name="agent"):
         self.path, self.key = folder / name, folder / f"{name}-key"
@@ -246,7 +246,7 @@ class Refused(SshCase):
 
     def test_what_the_daemon_is_asked(self):
         for ssh, word in (("default", "ID=/PATH"), ("default=rel", "ID=/PATH"), ("a%2Fb=/x", "a/b"), ("default=/nowhere/agent", "/nowhere/agent"),
-                          ("default=/etc/passwd", "not a socket"), ("&ssh=".join(f"a{i}=/x" for i in range(17)), "at most 16")):
+                          ("default=/etc/passwd", "not a socket"), ("&ssh=".join(f"a{i}=/x" for i in range(17)), "limit 16")):
             reply = self.root.http("POST", f"/v1/images/build?ssh={ssh}", tar(entry("Dockerfile", data=b"FROM ssh:1\nRUN echo ran\n")),
                                    {"Content-Type": "application/x-tar"})
             self.assertIn(reply.status, (400, 429), reply)
@@ -278,74 +278,74 @@ class Login(BuildCase):
             with contextlib.suppress(OSError):  # a socket, or gone meanwhile
                 self.assertFalse(any(s in path.read_bytes() for s in secrets), path)
 
-    def bases(self, hub):
+    def bases(self, registry):
         layer = tar(entry("hello", data=b"from a private base"))
-        hub.put("team/base", "1", Image([layer]))
-        return (f"FROM {hub.host}/team/base:1", f"ARG R={hub.host}\nFROM $R/team/base:1",
-                f"FROM base:1\nCOPY --from={hub.host}/team/base:1 /hello /")
+        registry.put("team/base", "1", Image([layer]))
+        return (f"FROM {registry.host}/team/base:1", f"ARG R={registry.host}\nFROM $R/team/base:1",
+                f"FROM base:1\nCOPY --from={registry.host}/team/base:1 /hello /")
 
-    def everything(self, hub):
-        for text in self.bases(hub):
+    def everything(self, registry):
+        for text in self.bases(registry):
             result = self.try_build(f"{text}\n")
             self.assertEqual(result.code, 5, result)
-            self.assertIn("wants credentials", result.err.decode())
-            env, _ = self.config(hub.host, "someone:wrong")
+            self.assertIn("requires credentials", result.err.decode())
+            env, _ = self.config(registry.host, "someone:wrong")
             result = self.try_build(f"{text}\n", env=env)
             self.assertEqual(result.code, 5, result)
-            env, secrets = self.config(f"http://{hub.host}/v1/")
+            env, secrets = self.config(f"http://{registry.host}/v1/")
             result = self.try_build(f"{text}\n", "-t", "made:1", env=env)
             self.assertEqual(result.code, 0, result)
             shown = self.root.ok("image", "show", "made:1", "--json").out
             self.assert_not_told(secrets, result.err + result.out + shown)
-            self.root.ok("image", "rm", f"{hub.host}/team/base:1")
+            self.root.ok("image", "rm", f"{registry.host}/team/base:1")
             self.root.ok("image", "prune")
         self.assert_nothing_left()
 
     @unittest.skipUnless(transfer_box.PROGRAM, "docker-registry is not installed")
     def test_a_real_registry_with_passwords(self):
-        hub = transfer_box.RealRegistry(htpasswd=HTPASSWD, login=LOGIN)
-        self.addCleanup(hub.close)
-        self.everything(hub)
+        registry = transfer_box.RealRegistry(htpasswd=HTPASSWD, login=LOGIN)
+        self.addCleanup(registry.close)
+        self.everything(registry)
 
     def test_tokens(self):
-        hub = transfer_box.FakeRegistry(LOGIN)
-        self.addCleanup(hub.close)
-        self.everything(hub)
+        registry = transfer_box.FakeRegistry(LOGIN)
+        self.addCleanup(registry.close)
+        self.everything(registry)
 
     def test_no_other_registry_gets_them(self):
-        hub = transfer_box.FakeRegistry(LOGIN)
-        self.addCleanup(hub.close)
-        self.bases(hub)
-        other = hub.host.replace("127.0.0.1", "127.0.0.2")
+        registry = transfer_box.FakeRegistry(LOGIN)
+        self.addCleanup(registry.close)
+        self.bases(registry)
+        other = registry.host.replace("127.0.0.1", "127.0.0.2")
         env, _ = self.config(other)
-        result = self.try_build(f"# {other}\nFROM {hub.host}/team/base:1\n", env=env)
+        result = self.try_build(f"# {other}\nFROM {registry.host}/team/base:1\n", env=env)
         self.assertEqual(result.code, 5, result)
 
-    def test_a_name_that_only_looks_like_the_hubs_gets_none(self):
-        """Who is asked is what is left of the name without "docker.io/"."""
-        hub = transfer_box.FakeRegistry(LOGIN)
-        self.addCleanup(hub.close)
-        self.bases(hub)
+    def test_a_name_that_only_looks_like_the_registrys_gets_none(self):
+        """The registry is the first part of the name after "docker.io/" is removed."""
+        registry = transfer_box.FakeRegistry(LOGIN)
+        self.addCleanup(registry.close)
+        self.bases(registry)
         for key in ("docker.io", "https://index.docker.io/v1/"):
             for before in ("docker.io/", "docker.io/library/", "docker.io/docker.io/"):
                 env, _ = self.config(key)
-                result = self.try_build(f"FROM {before}{hub.host}/team/base:1\n", env=env)
+                result = self.try_build(f"FROM {before}{registry.host}/team/base:1\n", env=env)
                 self.assertEqual(result.code, 5, result)
-                result = self.root.run("image", "pull", f"{before}{hub.host}/team/base:1", env=env)
+                result = self.root.run("image", "pull", f"{before}{registry.host}/team/base:1", env=env)
                 self.assertEqual(result.code, 5, result)
 
     def test_they_stay_here_when_the_daemon_is_elsewhere(self):
-        hub = transfer_box.FakeRegistry(LOGIN)
-        self.addCleanup(hub.close)
-        self.bases(hub)
-        env, secrets = self.config(hub.host)
+        registry = transfer_box.FakeRegistry(LOGIN)
+        self.addCleanup(registry.close)
+        self.bases(registry)
+        env, secrets = self.config(registry.host)
         self.root.kill_daemon()
         self.root.configure("http.listen: 127.0.0.1:0\n")
         self.root.start()
         address = self.root.get("/v1/version")["listen"]
-        result = self.try_build(f"FROM {hub.host}/team/base:1\n", "--host", address, env=env)
+        result = self.try_build(f"FROM {registry.host}/team/base:1\n", "--host", address, env=env)
         self.assertEqual(result.code, 5, result)
-        self.assertIn("credentials for registries are not sent", result.err.decode())
+        self.assertIn("registry credentials are not sent", result.err.decode())
         self.assert_not_told(secrets, result.err + result.out)
 
     def test_a_file_that_is_broken_is_told_of(self):
@@ -353,14 +353,14 @@ class Login(BuildCase):
             env, _ = self.config("x.io")
             (self.root.path / "docker/config.json").write_text(text, encoding="utf-8")
             said, _ = self.build("FROM base:1\n", env=env)
-            self.assertIn("without credentials for registries", said)
+            self.assertIn("registry credentials are not used", said)
             self.assertNotIn("dTpodXNo", said)
 
     def test_they_are_in_nobodys_arguments(self):
-        hub = transfer_box.FakeRegistry(LOGIN)
-        self.addCleanup(hub.close)
-        self.bases(hub)
-        manifest = hub.files["/v2/team/base/manifests/1"]
+        registry = transfer_box.FakeRegistry(LOGIN)
+        self.addCleanup(registry.close)
+        self.bases(registry)
+        manifest = registry.files["/v2/team/base/manifests/1"]
         seen = []
 
         def look(handler):
@@ -369,8 +369,8 @@ class Login(BuildCase):
                     with contextlib.suppress(OSError):
                         seen.append(Path(f"/proc/{pid}/{name}").read_bytes())
             handler.part(manifest)
-        hub.files["/v2/team/base/manifests/1"] = look
-        env, secrets = self.config(hub.host)
-        self.assertEqual(self.try_build(f"FROM {hub.host}/team/base:1\n", env=env).code, 0)
+        registry.files["/v2/team/base/manifests/1"] = look
+        env, secrets = self.config(registry.host)
+        self.assertEqual(self.try_build(f"FROM {registry.host}/team/base:1\n", env=env).code, 0)
         self.assertTrue(any(b"ripcord-transfer" in s for s in seen))
         self.assertFalse(any(x in s for x in secrets for s in seen))

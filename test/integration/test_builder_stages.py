@@ -1,4 +1,4 @@
-"""Stages of a build side by side: in which order, what is left out, and what becomes of the others when one fails."""
+"""Parallel stages of a build: their order, stages that are not needed, and the end of the others when one fails."""
 import json
 import os
 import re

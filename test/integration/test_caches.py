@@ -342,13 +342,13 @@ class Warm(CachesCase):
         file = self.folder / "file"
         for text, words, code, *args in (
                 ("", "--tool is missing", 2, "demo"), ("", "no package", 2, "--tool", "pip"),
-                ("", "'pip'", 2, "--tool", "pipp", "demo"), ("", "cannot be filled", 7, "--tool", "go", "demo"),
-                ("", "not a package", 2, "--tool", "pip", "--", "--index-url=http://x"),
-                ("", "not a package", 2, "--tool", "pip", "demo @ http://x/"),
+                ("", "'pip'", 2, "--tool", "pipp", "demo"), ("", "cannot be warmed", 7, "--tool", "go", "demo"),
+                ("", "invalid package", 2, "--tool", "pip", "--", "--index-url=http://x"),
+                ("", "invalid package", 2, "--tool", "pip", "demo @ http://x/"),
                 ("-r other.txt", "line 1", 2, "--tool", "pip", "--requirements", file),
                 ("demo\n--no-binary :all:", "line 2", 2, "--tool", "pip", "--requirements", file),
                 ("demo --global-option=x", "line 1", 2, "--tool", "pip", "--requirements", file),
-                ("demo", "no file of requirements", 2, "--tool", "npm", "--requirements", file),
+                ("demo", "does not support requirements", 2, "--tool", "npm", "--requirements", file),
                 ("{}", "packages", 2, "--tool", "npm", "--package-lock", file),
                 ("{", "package-lock", 2, "--tool", "npm", "--package-lock", file),
                 ("", "No matching distribution", 2, "--tool", "pip", "nothing-of-that-name")):
@@ -412,8 +412,8 @@ class Modes(CachesCase):
         self.assertEqual(self.shell("a", "cat /cache/pip/x"), "kept\n")
 
     def test_bad_input(self):
-        for cache, *words in (("pip=shred", "'shared'"), ("pipp=off", "'pip'"), ("all=shared", "tool by tool"),
-                              ("pip=private:x", "group"), ("pip=shared:../x", "not a valid group"), ("pip=shared:", "group")):
+        for cache, *words in (("pip=shred", "'shared'"), ("pipp=off", "'pip'"), ("all=shared", "each tool by name"),
+                              ("pip=private:x", "group"), ("pip=shared:../x", "invalid group"), ("pip=shared:", "group")):
             done = self.root.run("up", "a", "--cache", cache)
             self.assert_exit(done, 2)
             for word in words:

@@ -90,7 +90,7 @@ class Causes(TestCase):
         self.assertGreaterEqual(end["oom_kills"], 1, end)
 
     def test_pids_limit(self):
-        end = self.told("pids_limit", "limit of processes", "--", "python3", "-c", FORK_UNTIL_REFUSED)
+        end = self.told("pids_limit", "process limit reached", "--", "python3", "-c", FORK_UNTIL_REFUSED)
         self.assertEqual((end["exit_code"], end["status"]), (9, 9), end)
         self.assertGreaterEqual(end["pids_denied"], 1)
 

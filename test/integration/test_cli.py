@@ -7,23 +7,40 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from ripcord_test import TestCase
+from ripcord_test import Config, TestCase
 
-COMMANDS = ["run", "up", "exec", "ls", "show", "ps", "logs", "kill", "stop", "rm", "doctor", "config", "version", "cache", "image",
-            "daemon"]
+SOME_COMMANDS = ["run", "up", "exec", "ls", "show", "ps", "logs", "kill", "stop", "rm", "doctor", "config", "version", "cache",
+                 "image", "daemon"]
+
+
+def commands(root):
+    """All commands, as the program lists them."""
+    section = root.ok("--help").text.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    return [line.split()[0] for line in section.splitlines()]
 
 
 class Help(TestCase):
     def test_help_lists_the_commands(self):
-        text = self.root.ok("--help").text
-        for command in COMMANDS:
-            self.assertIn(command, text)
+        self.assertEqual(set(SOME_COMMANDS) - set(commands(self.root)), set())
 
     def test_each_command_has_help_and_starts_no_daemon(self):
-        for command in COMMANDS:
+        for command in commands(self.root):
             text = self.root.ok(command, "--help").text
             self.assertIn(command, text)
         self.assertIsNone(self.root.daemon_pid())
+
+    def test_each_command_has_a_manual_page_with_all_its_options(self):
+        for command in commands(self.root):
+            page = (Config.bin / "man" / f"ripcord-{command}.1").read_text(encoding="utf-8").replace("\\-", "-")
+            options = re.findall(r"(?m)^ {2}(?:-\w, | {4})(--[a-z-]+)", self.root.ok(command, "--help").text)
+            self.assertIn("--json", options)
+            self.assertEqual([o for o in options if f"\\fB{o}\\fR" not in page], [], command)
+
+    def test_the_manual_pages_of_image_and_cache_name_each_action(self):
+        for command, actions in (("image", "build import export pull push ls show rm prune lint"), ("cache", "ls show verify prune rm warm")):
+            page = (Config.bin / "man" / f"ripcord-{command}.1").read_text(encoding="utf-8")
+            for action in actions.split():
+                self.assertRegex(page, rf"(?m)^\.B ripcord\n{command} {action}\b")
 
     def test_the_manual_has_every_key_of_the_configuration(self):
         page = (Path(__file__).parents[2] / "man" / "ripcord.yaml.5").read_text(encoding="utf-8")
@@ -94,7 +111,17 @@ class Generated(TestCase):
     def test_manual_pages_are_well_formed(self):
         if not shutil.which("mandoc"):
             raise unittest.SkipTest("this machine has no mandoc to check the pages with")
-        for command in COMMANDS:
+        for command in commands(self.root):
             page = self.root.ok("help", "--format=man", command).out
             p = subprocess.run(["mandoc", "-T", "lint", "-W", "error"], input=page, capture_output=True, check=False)
             self.assertEqual((p.returncode, p.stdout), (0, b""), command)
+
+
+class Library(TestCase):
+    """The public C library (include/ripcord.h)."""
+
+    def test_example(self):
+        self.root.start()
+        done = subprocess.run([Config.bin / "test/unit/example-hello"], env={**self.root.env(), "RIPCORD_ROOT": str(self.root.path)},
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"hello from a sandbox\n", b""))

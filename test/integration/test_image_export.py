@@ -95,7 +95,7 @@ class TestExport(ImageCase):
     def test_what_is_wrong_is_said_and_leaves_nothing(self):
         self.put_ok(rootfs(), "mine")
         work = Path(self.root.path)
-        for code, words, argv in [(3, "no image 'nope'", ["nope", "-o", f"{work}/f"]), (2, "not oci", ["mine", "--format", "zip"]),
+        for code, words, argv in [(3, "no such image: 'nope'", ["nope", "-o", f"{work}/f"]), (2, "unknown format 'zip'; supported: oci, docker", ["mine", "--format", "zip"]),
                                   (2, "usage", []), (3, "no/such", ["mine", "-o", f"{work}/no/such/f"]),
                                   (2, "folder", ["mine", "--format", "docker", "-o", f"{work}/f/"])]:
             result = self.root.run("image", "export", *argv)

@@ -1,4 +1,4 @@
-"""Images from registries and to them: a real one, and what a hostile one is refused."""
+"""Pulls and pushes with a real registry, and attacks by a hostile one."""
 import base64
 import contextlib
 import json
@@ -34,15 +34,15 @@ class PullCase(ImageCase):
 class TestRegistry(PullCase):
     def setUp(self):
         super().setUp()
-        self.hub = transfer_box.RealRegistry()
-        self.addCleanup(self.hub.close)
+        self.registry = transfer_box.RealRegistry()
+        self.addCleanup(self.registry.close)
 
     def test_pull_and_run(self):
         base = rootfs()
         upper = tar(entry("y", data=b"pulled"))
-        self.hub.put("team/tool", "1", Image([base, upper], Env=["A=b"]))
-        self.hub.put("team/tool", "2", Image([base, tar(entry("y", data=b"again"))], kind=transfer_box.DOCKER))
-        name = f"{self.hub.host}/team/tool"
+        self.registry.put("team/tool", "1", Image([base, upper], Env=["A=b"]))
+        self.registry.put("team/tool", "2", Image([base, tar(entry("y", data=b"again"))], kind=transfer_box.DOCKER))
+        name = f"{self.registry.host}/team/tool"
         first = self.pull_ok(f"{name}:1")
         self.assertEqual((first["names"], first["layers"], first["new_layers"]), ([f"{name}:1"], 2, 2))
         self.assertEqual(self.sh(f"{name}:1", "cat /y; echo $A"), "pulledb")
@@ -56,43 +56,43 @@ class TestRegistry(PullCase):
     def test_tls_with_an_authority_of_our_own(self):
         packages_box.TestCase.prepare()
         certificates = packages_box.TestCase.certificates
-        hub = transfer_box.RealRegistry(certificates)
-        self.addCleanup(hub.close)
-        hub.put("team/tool", "1", Image([rootfs()]))
-        name = f"{hub.host}/team/tool:1"
+        registry = transfer_box.RealRegistry(certificates)
+        self.addCleanup(registry.close)
+        registry.put("team/tool", "1", Image([rootfs()]))
+        name = f"{registry.host}/team/tool:1"
         self.assertNotEqual(self.pull(name).code, 0, "nobody here knows that authority")
         ca = Path(self.root.path) / "ca.pem"
         ca.write_bytes((certificates / "ca.pem").read_bytes())
-        self.root.configure(f'hub:\n  ca_file: {ca}\n  mirrors: ["registry.invalid=https://{hub.host}"]\n')
+        self.root.configure(f'transfer:\n  ca_file: {ca}\n  mirrors: ["registry.invalid=https://{registry.host}"]\n')
         self.root.kill_daemon()
         self.assertEqual(self.pull_ok(name)["new_layers"], 1)
         self.assertEqual(self.pull_ok("registry.invalid/team/tool:1")["new_layers"], 0, "from the mirror, by TLS too")
-        result = self.root.run("image", "push", name, f"{hub.host}/pushed/tool:2")
+        result = self.root.run("image", "push", name, f"{registry.host}/pushed/tool:2")
         self.assertEqual(result.code, 0, result)
-        self.assertEqual(hub.call("GET", "/v2/pushed/tool/tags/list")[1].strip(), b'{"name":"pushed/tool","tags":["2"]}')
+        self.assertEqual(registry.call("GET", "/v2/pushed/tool/tags/list")[1].strip(), b'{"name":"pushed/tool","tags":["2"]}')
 
     def test_platforms_and_digests(self):
         mine, other = Image([rootfs()]), Image([tar(entry("x"))], config=config_of([tar(entry("x"))]).replace(
             f'"{MACHINE}"'.encode(), f'"{OTHER}"'.encode()))
         index = index_of({OTHER: other, MACHINE: mine})
         for image in (mine, other):
-            self.hub.put("multi", None, image)
-        self.hub.put_manifest("multi", "1", index, transfer_box.OCI_INDEX)
-        name = f"{self.hub.host}/multi"
+            self.registry.put("multi", None, image)
+        self.registry.put_manifest("multi", "1", index, transfer_box.OCI_INDEX)
+        name = f"{self.registry.host}/multi"
         self.assertEqual(self.pull_ok(f"{name}:1")["id"], digest(mine.config))
         self.assertEqual(self.pull_ok(f"{name}:1", "foreign", "--platform", f"linux/{OTHER}")["id"], digest(other.config))
         result = self.root.run("run", "--image", "foreign", "--", "true")
         self.assertIn(f"it is for {OTHER}", result.err.decode())
-        self.assertIn("none for platform linux/riscv64", self.pull(f"{name}:1", "--platform", "linux/riscv64").err.decode())
+        self.assertIn("no image for platform linux/riscv64", self.pull(f"{name}:1", "--platform", "linux/riscv64").err.decode())
         self.assertEqual(self.pull_ok(f"{name}@{digest(mine.manifest)}", "pinned")["id"], digest(mine.config))
         self.assertEqual(self.pull_ok(f"{name}:x@{digest(index)}")["names"], [f"{name}:x"])
-        self.assertIn("no name here", self.pull(f"{name}@{digest(index)}").err.decode())
+        self.assertIn("needs a name in the store", self.pull(f"{name}@{digest(index)}").err.decode())
         self.assertEqual(self.pull(f"{name}:1@sha256:{'0' * 64}").code, 3)
 
     def test_push_and_pull_back(self):
         upper = tar(entry("d", "d", uid=7, mode=0o750), entry("d/f", data=b"there and back"), entry("bin", "d"), entry("bin/.wh.find"))
         self.put_ok(saved([rootfs(), upper], ["tool:1"], Env=["A=b"]))
-        name = f"{self.hub.host}/out/tool"
+        name = f"{self.registry.host}/out/tool"
         first = json.loads(self.root.ok("image", "push", "tool:1", f"{name}:1", "--json").out)
         self.assertEqual((first["name"], first["layers"], first["sent"]), (f"{name}:1", 2, 3))
         again = json.loads(self.root.ok("image", "push", "tool:1", f"{name}:2", "--json").out)
@@ -111,11 +111,11 @@ class TestRegistry(PullCase):
 class TestHostile(PullCase):
     def setUp(self):
         super().setUp()
-        self.hub = transfer_box.FakeRegistry()
-        self.addCleanup(self.hub.close)
+        self.registry = transfer_box.FakeRegistry()
+        self.addCleanup(self.registry.close)
         self.image = Image([rootfs(), tar(entry("y", data=os.urandom(300000)))])
-        self.hub.put("a/b", "1", self.image)
-        self.name = f"{self.hub.host}/a/b:1"
+        self.registry.put("a/b", "1", self.image)
+        self.name = f"{self.registry.host}/a/b:1"
 
     def blob(self, i):
         return f"/v2/a/b/blobs/{digest(self.image.layers[i])}"
@@ -130,25 +130,25 @@ class TestHostile(PullCase):
         self.assertEqual(self.images()["images"], [])
 
     def test_wrong_bytes_are_refused(self):
-        good = dict(self.hub.files)
+        good = dict(self.registry.files)
         manifest = "/v2/a/b/manifests/1"
         swapped = bytearray(self.image.layers[1])
         swapped[-9] ^= 1
         cases = [(self.blob(1), bytes(swapped), "damaged"), (self.blob(1), self.image.layers[1] + b"x", "longer than"),
                  (f"/v2/a/b/blobs/{digest(self.image.config)}", b"{}" + self.image.config[2:-1] + b" ", "damaged"),
-                 (manifest, b"hello", "manifest"), (manifest, b'{"layers":[]}', "digest"), (manifest, b" " * (5 << 20), "over 4194304 bytes"),
+                 (manifest, b"hello", "manifest"), (manifest, b'{"layers":[]}', "digest"), (manifest, b" " * (5 << 20), "4194304 bytes"),
                  (manifest, json.dumps({"manifests": [{"digest": digest(b"x"), "size": 1}]}).encode(), "has no"),
                  (manifest, json.dumps(dict(json.loads(self.image.manifest), layers=[])).encode(), "0"),
                  (manifest, self.image.manifest.replace(b'"size": ', b'"size": 99999999'), "over")]
         for path, data, word in cases:
             with self.subTest(word=word, data=data[:20]):
-                self.hub.files = dict(good, **{path: data})
+                self.registry.files = dict(good, **{path: data})
                 self.refused(word)
-        self.hub.files = dict(good)
+        self.registry.files = dict(good)
         loop = index_of({MACHINE: Image([], config=b"{}")})
-        self.hub.files[manifest] = loop.replace(digest(Image([], config=b"{}").manifest).encode(), digest(loop).encode())
+        self.registry.files[manifest] = loop.replace(digest(Image([], config=b"{}").manifest).encode(), digest(loop).encode())
         self.refused("no")
-        self.hub.files = good
+        self.registry.files = good
         self.pull_ok(self.name)  # what was wrong before has left nothing behind
         self.assertEqual(self.downloads(), [])
 
@@ -163,19 +163,19 @@ class TestHostile(PullCase):
                 handler.answer(206 if start else 200, part, {"Content-Range": f"bytes {start}-"} if start else {}, length=len(data) - start)
             else:
                 handler.part(data)
-        self.hub.files[self.blob(1)] = cut
+        self.registry.files[self.blob(1)] = cut
         self.pull_ok(self.name)
         self.assertEqual(times, [None, "bytes=100000-", "bytes=200000-"])
 
     def test_another_pull_goes_on_too(self):
         data = self.image.layers[1]
-        self.hub.files[self.blob(1)] = lambda h: h.answer(200, data[:50000], length=len(data)) if not h.headers.get("Range") else h.answer(403, b"")
-        self.refused("does not allow", code=5)
+        self.registry.files[self.blob(1)] = lambda h: h.answer(200, data[:50000], length=len(data)) if not h.headers.get("Range") else h.answer(403, b"")
+        self.refused("denies", code=5)
         self.assertIn(digest(data)[7:], self.downloads())
-        self.hub.files[self.blob(1)] = data
-        self.hub.log.clear()
+        self.registry.files[self.blob(1)] = data
+        self.registry.log.clear()
         self.pull_ok(self.name)
-        self.assertIn((self.blob(1), "bytes=50000-"), self.hub.log)
+        self.assertIn((self.blob(1), "bytes=50000-"), self.registry.log)
 
     def test_leads_into_private_networks_are_not_followed(self):
         def to(where):
@@ -184,30 +184,30 @@ class TestHostile(PullCase):
         self.addCleanup(other.close)
         for where, word in [(f"http://{other.host}/x", "not https"), ("https://169.254.169.254/latest", "private"),
                             ("file:///etc/passwd", ""), ("https://localhost:1/x", "private")]:
-            self.hub.files[self.blob(1)] = to(where)
+            self.registry.files[self.blob(1)] = to(where)
             self.refused(word)
-        self.hub.user = "u:p"
+        self.registry.user = "u:p"
         for realm in (f"http://{other.host.replace('127.0.0.1', '127.0.0.2')}/token", "https://10.0.0.1/token", "ftp://x/y", "x"):
-            self.hub.challenge = f'Bearer realm="{realm}"'
+            self.registry.challenge = f'Bearer realm="{realm}"'
             self.refused(argv=["--username", "u", "--password-stdin"], stdin=b"hush-hush")
         self.assertEqual(other.log, [])
         for challenge in ("Digest realm=x", "Bearer", 'Bearer realm="', ""):
-            self.hub.challenge = challenge or " "
+            self.registry.challenge = challenge or " "
             self.refused()
 
     def test_credentials(self):
-        self.hub.user = "someone:s3cr3t-w0rd"
-        self.hub.challenge = f'Bearer realm="http://{self.hub.host}/token",service="fake",scope="repository:evil:push"'
-        self.hub.files["/token"] = b'{"token":"abc.def"}'
-        self.refused("wants credentials", code=5)
-        self.refused("wants credentials", argv=["--username", "someone", "--password-stdin"], stdin=b"wrong\n", code=5)
-        self.refused("belong together", argv=["--username", "someone"], code=2)
+        self.registry.user = "someone:s3cr3t-w0rd"
+        self.registry.challenge = f'Bearer realm="http://{self.registry.host}/token",service="fake",scope="repository:evil:push"'
+        self.registry.files["/token"] = b'{"token":"abc.def"}'
+        self.refused("requires credentials", code=5)
+        self.refused("requires credentials", argv=["--username", "someone", "--password-stdin"], stdin=b"wrong\n", code=5)
+        self.refused("must be given together", argv=["--username", "someone"], code=2)
         folder = Path(self.root.path) / "docker"
         folder.mkdir()
-        auth = base64.b64encode(self.hub.user.encode()).decode()
-        (folder / "config.json").write_text(json.dumps({"auths": {f"http://{self.hub.host}/v1/": {"auth": auth}}}), encoding="utf-8")
+        auth = base64.b64encode(self.registry.user.encode()).decode()
+        (folder / "config.json").write_text(json.dumps({"auths": {f"http://{self.registry.host}/v1/": {"auth": auth}}}), encoding="utf-8")
         self.pull_ok(self.name, env={"DOCKER_CONFIG": str(folder)})
-        self.assertIn(("/token?service=fake&scope=repository%3Aa%2Fb%3Apull", None), self.hub.log)
+        self.assertIn(("/token?service=fake&scope=repository%3Aa%2Fb%3Apull", None), self.registry.log)
         secrets = (b"s3cr3t-w0rd", auth.encode(), b"abc.def")
         for path in files_below(self.root.path):
             if path.parent == folder or "layers" in path.parts:
@@ -218,25 +218,25 @@ class TestHostile(PullCase):
     def test_tokens_over_tls(self):
         packages_box.TestCase.prepare()
         certificates = packages_box.TestCase.certificates
-        hub = transfer_box.FakeRegistry("u:hush-hush", certificates)
+        registry = transfer_box.FakeRegistry("u:hush-hush", certificates)
         tokens = transfer_box.FakeRegistry("u:hush-hush", certificates)
         plain = transfer_box.FakeRegistry("u:hush-hush")
-        for server in (hub, tokens, plain):
+        for server in (registry, tokens, plain):
             self.addCleanup(server.close)
-        hub.put("a/b", "1", self.image)
-        self.name = f"{hub.host}/a/b:1"
+        registry.put("a/b", "1", self.image)
+        self.name = f"{registry.host}/a/b:1"
         login = {"argv": ["--username", "u", "--password-stdin"], "stdin": b"hush-hush"}
-        hub.challenge = tokens.challenge
+        registry.challenge = tokens.challenge
         self.refused(**login)
         ca = Path(self.root.path) / "ca.pem"
         ca.write_bytes((certificates / "ca.pem").read_bytes())
-        self.root.configure(f"hub.ca_file: {ca}\n")
+        self.root.configure(f"transfer.ca_file: {ca}\n")
         self.root.kill_daemon()
-        hub.challenge = plain.challenge
+        registry.challenge = plain.challenge
         self.refused("not https", **login)
         self.assertEqual((plain.log, tokens.log), ([], []), "a registry with TLS does not send credentials where there is none")
-        hub.challenge = tokens.challenge
-        self.refused("wants credentials", argv=["--username", "u", "--password-stdin"], stdin=b"wrong", code=5)
+        registry.challenge = tokens.challenge
+        self.refused("requires credentials", argv=["--username", "u", "--password-stdin"], stdin=b"wrong", code=5)
         result = self.pull(self.name, *login["argv"], stdin=login["stdin"])
         self.assertEqual(result.code, 0, result)
         self.assertEqual({path.partition("?")[0] for path, _ in tokens.log}, {"/token"})
@@ -245,13 +245,13 @@ class TestHostile(PullCase):
         mirror, down = transfer_box.FakeRegistry(), f"127.0.0.1:{transfer_box.free_port()}"
         self.addCleanup(mirror.close)
         mirror.put("a/b", "1", self.image)
-        self.root.configure(f'hub:\n  mirrors: ["{self.hub.host}=http://{down}", "{self.hub.host}=http://{mirror.host}"]\n')
+        self.root.configure(f'transfer:\n  mirrors: ["{self.registry.host}=http://{down}", "{self.registry.host}=http://{mirror.host}"]\n')
         self.pull_ok(self.name)
-        self.assertEqual(self.hub.log, [])
-        self.hub.put("a/b", "2", Image([rootfs()]))
-        self.pull_ok(f"{self.hub.host}/a/b:2")
+        self.assertEqual(self.registry.log, [])
+        self.registry.put("a/b", "2", Image([rootfs()]))
+        self.pull_ok(f"{self.registry.host}/a/b:2")
 
-    def hub_runs(self):
+    def transfer_runs(self):
         for pid in self.root.processes():
             with contextlib.suppress(OSError):  # it may be gone by now
                 if b"ripcord-transfer" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -260,19 +260,19 @@ class TestHostile(PullCase):
 
     def test_uploads_go_where_they_may(self):
         self.put_ok(rootfs(), "mine")
-        for location, word in [("http://127.0.0.2:1/x", "not https"), ("https://10.0.0.1/x", "private"), (None, "does not say where")]:
-            self.hub.location = location
-            result = self.root.run("image", "push", "mine", f"{self.hub.host}/to/x:1")
+        for location, word in [("http://127.0.0.2:1/x", "not https"), ("https://10.0.0.1/x", "private"), (None, "did not send a URL")]:
+            self.registry.location = location
+            result = self.root.run("image", "push", "mine", f"{self.registry.host}/to/x:1")
             self.assertNotEqual(result.code, 0)
             self.assertIn(word, result.err.decode())
-        self.assertEqual([path for path, _ in self.hub.log if "manifests" in path], [])
+        self.assertEqual([path for path, _ in self.registry.log if "manifests" in path], [])
 
     def test_a_client_that_goes_ends_the_pull(self):
         gate = threading.Event()
-        self.hub.files[self.blob(1)] = lambda h: gate.wait(30) and h.part(self.image.layers[1])
+        self.registry.files[self.blob(1)] = lambda h: gate.wait(30) and h.part(self.image.layers[1])
         self.addCleanup(gate.set)
         with self.root.popen("image", "pull", self.name) as p:
-            wait_until(lambda: self.blob(1) in [path for path, _ in self.hub.log], 20, "the layer to be asked for")
+            wait_until(lambda: self.blob(1) in [path for path, _ in self.registry.log], 20, "the layer to be asked for")
             p.kill()
-        wait_until(lambda: not self.hub_runs(), 20, "ripcord-transfer to end")
+        wait_until(lambda: not self.transfer_runs(), 20, "ripcord-transfer to end")
         self.assertEqual(self.images()["images"], [])

@@ -31,11 +31,19 @@ class CommandLine(TestCase):
         self.refused("up", "My_Box", words=["My_Box", "a-z"])
 
     def test_bad_sizes_and_numbers(self):
-        for option, value in [("--memory", "lots"), ("--memory", "-1"), ("--memory", "1.5"), ("--memory", "0"),
+        for option, value in [("--memory", "lots"), ("--memory", "-1"), ("--memory", "1.5"),
                               ("--memory", "9" * 30), ("--cpus", "0"), ("--cpus", "x"), ("--cpus", "9999"),
-                              ("--pids", "0"), ("--pids", "-3"), ("--pids", "1e3"), ("--disk", "1X"),
+                              ("--pids", "-3"), ("--pids", "1e3"), ("--disk", "1X"),
                               ("--idle-stop", "soon")]:
-            self.refused("up", "a", option, value, words=[value])
+            self.refused("up", "a", option, value, words=[option, value])
+
+    def test_a_number_out_of_range_names_the_option_and_readable_bounds(self):
+        for option, value, words in [("--memory", "0", "--memory must be between 6 MiB and 1 PiB"),
+                                     ("--memory", "2048T", "--memory must be between 6 MiB and 1 PiB"),
+                                     ("--disk", "1M", "--disk must be between 16 MiB and 1 PiB"),
+                                     ("--pids", "0", "--pids must be between 2 and 4194304"),
+                                     ("--tmpfs", "tmp=1", "--tmpfs must be between 64 KiB and 1 PiB")]:
+            self.refused("up", "a", option, value, words=[words])
 
     def test_bad_options_of_commands_that_run_are_125(self):
         """run and exec keep 0-124 for the command: our refusals there are 125."""

@@ -104,7 +104,7 @@ class Gate(Tcp):
         seen = {self.ask(Authorization=f"Bearer {WRONG}").status for _ in range(40)}
         self.assertEqual(seen, {401, 429})
         self.assertEqual(self.ask().status, 200)
-        wait_until(lambda: any(b"without the right token" in text for _, text in self.root.logs()), 10, "a line in the log")
+        wait_until(lambda: any(b"without a valid token" in text for _, text in self.root.logs()), 10, "a line in the log")
 
     def test_no_connection_left_for_others(self):
         """Those who hold all connections here take none from the unix socket, and are gone in time themselves."""
@@ -285,4 +285,4 @@ class FromContainer(Tcp):
         with self.beside_the_daemon(ANSWER) as other:  # and what is not the daemon can be reached
             self.assertEqual(self.heard_inside(gateway, int(other.stdout.readline())), "heard b'hello'")
         self.assertEqual(self.heard_inside(gateway, self.peer[1]), "heard b''")
-        self.assertIn("turned away", self.root.log_tail())
+        self.assertIn("refused a connection from a container", self.root.log_tail())

@@ -179,9 +179,9 @@ class Settings(PackagesCase):
         self.up.add_wheel("demo", "1.5", os.urandom(200000))
         command = ("--stats", "--", "/usr/bin/python3", "-c", FETCH_FILE)
         said = self.root.ok("run", *command).err.decode()
-        self.assertRegex(said, r"packages: 0 hits, 1 miss, .* from the store, 19\d(\.\d)? KiB from upstream\n")
+        self.assertRegex(said, r"packages: 0 hits, 1 miss, .* from the cache, 19\d(\.\d)? KiB downloaded\n")
         said = self.root.ok("run", *command).err.decode()
-        self.assertRegex(said, r"packages: 1 hit, 0 misses, 19\d(\.\d)? KiB from the store, 0 B from upstream\n")
+        self.assertRegex(said, r"packages: 1 hit, 0 misses, 19\d(\.\d)? KiB from the cache, 0 B downloaded\n")
         self.root.ok("up", "a")
         self.assertNotIn("packages:", self.root.ok("exec", "a", "--stats", "--", "true").err.decode())
         self.fetch("a")
@@ -224,7 +224,7 @@ class Cache(PackagesCase):
         self.root.ok("cache", "verify")
         self.spoil(kept[file]["digest"])
         self.assertEqual(self.root.run("cache", "verify").code, 1)
-        self.assertIn("0 wrong", self.root.ok("cache", "verify").text)
+        self.assertIn("0 corrupt", self.root.ok("cache", "verify").text)
         self.root.ok("cache", "prune", "--keep", "0")
         self.assertEqual(self.root.ok("cache", "ls", "--json").json()["files"], [])
         self.shell("a", f"{PIP} download -q --no-cache-dir -d /tmp/e demo")
@@ -238,18 +238,18 @@ class Cache(PackagesCase):
         self.root.start()
         for args in (["cache"], ["cache", "lst"], ["cache", "ls", "x"], ["cache", "prune", "--keep", "much"]):
             self.assert_exit(self.root.run(*args), 2)
-        for words, *args in (("'ripcord cache ls' has no option '--keep'", "ls", "--keep", "0"),
-                             ("'ripcord cache verify' has no option '--tool'", "verify", "--tool", "pip"),
-                             ("'ripcord cache warm' has no option '--mounts'", "warm", "--tool", "pip", "demo", "--mounts"),
-                             ("'ripcord cache prune' has no option '--image'", "prune", "--image", "host"),
-                             ("--tool goes without", "prune", "--tool", "pip", "--unused", "30d"),
+        for words, *args in (("'ripcord cache ls' does not take option '--keep'", "ls", "--keep", "0"),
+                             ("'ripcord cache verify' does not take option '--tool'", "verify", "--tool", "pip"),
+                             ("'ripcord cache warm' does not take option '--mounts'", "warm", "--tool", "pip", "demo", "--mounts"),
+                             ("'ripcord cache prune' does not take option '--image'", "prune", "--image", "host"),
+                             ("--tool cannot be combined with", "prune", "--tool", "pip", "--unused", "30d"),
                              ("Did you mean '--unused'", "prune", "--unusd", "30d")):
             done = self.root.run("cache", *args)
             self.assertIn(words, done.err.decode())
             self.assert_exit(done, 2)
-        self.assert_refused(self.root.http("GET", "/v1/caches/registry/show"), 400, "invalid", "of")
-        self.assert_refused(self.root.http("POST", "/v1/caches/registry/prune", {"kep": 1}), 400, "invalid", "keep")
-        self.assert_refused(self.root.http("GET", "/v1/caches/registry/show?of=pypi/../../x"), 404, "not_found")
+        self.assert_refused(self.root.http("GET", "/v1/caches/packages/show"), 400, "invalid", "of")
+        self.assert_refused(self.root.http("POST", "/v1/caches/packages/prune", {"kep": 1}), 400, "invalid", "keep")
+        self.assert_refused(self.root.http("GET", "/v1/caches/packages/show?of=pypi/../../x"), 404, "not_found")
 
 
 class Reach(PackagesCase):
@@ -312,12 +312,12 @@ class Faults(PackagesCase):
 
     def test_refusals_are_events(self):
         """A file that is not what its index promised, and a package that a policy refuses."""
-        self.configure("registry.deny: [evil]\n")
+        self.configure("packages.deny: [evil]\n")
         file, data = self.up.add_wheel("demo", "1.5")
         self.up.files[f"/files/{file}"] = bytes(len(data))
         self.up.add_wheel("evil", "1.0")
         self.root.ok("up", "a")
-        for name, why in (("demo", "not what the index promised"), ("evil", "is on the deny list")):
+        for name, why in (("demo", "wrong digest"), ("evil", "is on the deny list")):
             said = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --no-deps -d /tmp/d {name} 2>&1")
             self.assertNotEqual(said.code, 0)
             self.assertIn(why, said.text)
@@ -352,13 +352,13 @@ class Faults(PackagesCase):
         result = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --retries 0 --timeout 20 demo", timeout=20)
         self.assertNotEqual(result.code, 0)
         shown = " ".join(self.root.get("/v1/sandboxes/a")["warnings"])
-        self.assertIn("package registry does not run", shown)
+        self.assertIn("package cache does not run", shown)
         self.assertIn("nonsense", shown)
 
     def test_registry_required(self):
         self.configure("cache.required: true\n", upstreams=[{"name": "x", "type": "nonsense", "url": "https://x/"}])
         result = self.root.run("up", "a")
         self.assertNotEqual(result.code, 0)
-        self.assertIn(b"package registry does not run", result.err)
+        self.assertIn(b"package cache does not run", result.err)
         self.root.ok("up", "b", "--network", "none")
         self.assertEqual([s["name"] for s in self.root.sandboxes()], ["b"])

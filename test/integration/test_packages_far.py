@@ -103,6 +103,7 @@ class FarCase(PackagesCase):
 @only_on("docker")
 class Desktop(FarCase, test_packages.Install):
     """A machine of its own behind a socket of this one, which shares folders with us."""
+    test_plain_pip_install = None  # about the environment of image `host`
 
 
 @only_on("docker")

@@ -58,7 +58,7 @@ class Tools(packages_box.TestCase):
         self.up.files[f"/files/{file}"] = bytes(len(data))
         denied, _ = self.up.add_wheel("evil", "1.0")
         host = self.registry(deny=["evil"]).listen()
-        self.assertIn("not what the index promised", self.pip(host, "a", "demo", code=1))
+        self.assertIn("wrong digest", self.pip(host, "a", "demo", code=1))
         self.assertIn("is on the deny list", self.pip(host, "a", "evil", code=1))
 
     def test_npm_installs(self):
@@ -94,7 +94,7 @@ class Tools(packages_box.TestCase):
         (folder / "package.json").write_text("{}", encoding="ascii")
         since = time.monotonic()
         out = self.run_tool("npm", "install", "leaf", code=1, cwd=folder, NPM_CONFIG_REGISTRY=f"http://{host}/npm/")
-        self.assertIn("is not in the cache and the registry cache is offline", out)
+        self.assertIn("is not in the cache and the package cache is offline", out)
         self.assertLess(time.monotonic() - since, 40)
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import registry_box
+import packages_box
 from ripcord_test import Config, TestCase, alive, only_on, wait_until
 
 TOP = Path(__file__).resolve().parents[2]
@@ -93,13 +93,13 @@ class Readme(TestCase):
         self.demo = self.folder / "ripcord-tour" / "demo"  # the RIPCORD_ROOT of the tour
         self.demo.mkdir(parents=True)
         self.tour = self.new_root(self.demo)
-        registry_box.TestCase.prepare()
-        self.up = registry_box.Upstream(registry_box.TestCase.certificates)
+        packages_box.TestCase.prepare()
+        self.up = packages_box.Upstream(packages_box.TestCase.certificates)
         self.addCleanup(self.up.stop)
         self.up.add_wheel("requests", "2.99")
         upstreams = self.folder / "upstreams.json"
         upstreams.write_text(json.dumps([self.up.as_pypi("own-pypi")]), encoding="utf-8")
-        self.tour.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
+        self.tour.configure(f"packages.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
         self.readme = (TOP / "README.md").read_text(encoding="utf-8")
 
     def env(self):

@@ -172,7 +172,7 @@ class Finding5(Orphans, TestCase):
         for name, action in (("busy", "recreate"), ("lost", "remove")):
             found = results(report, name=name, action=action, result="deferred")
             self.assertEqual(len(found), 1, report)
-            self.assertIn("1 command(s) run in it", found[0]["reason"])
+            self.assertIn("1 command(s) are running", found[0]["reason"])
         again = reconcile(self.root)
         self.assertEqual(again["counts"]["deferred"], 2, again)
         self.assertEqual(self.there(), ["busy", "lost"])
@@ -200,7 +200,7 @@ class Finding5(Orphans, TestCase):
         report = wait_report(self.root, lambda r: results(r, action="recreate", result="deferred"), "the busy one to be deferred")
         self.assertEqual({r["name"] for r in results(report, action="recreate", result="deferred")}, {"busy"}, report)
         self.assertEqual(self.root.sandbox("down")["state"], "stopped")
-        self.assertEqual(self.root.sandbox("down")["reason"], "re-created: its configuration was stale")
+        self.assertEqual(self.root.sandbox("down")["reason"], "re-created: its configuration was out of date")
         self.assertEqual(self.shell("idle", "cat ~/file; cat /tmp/mark 2>/dev/null; echo $?"), "kept\n1\n")
         self.root.ok("kill", "busy", exec_id, "--signal", "KILL")
         wait_until(lambda: self.root.sandbox("busy")["hash"] != "stale" and self.root.sandbox("busy")["state"] == "running",
@@ -262,7 +262,7 @@ class Plan(Orphans, TestCase):
         self.assertEqual(self.there(), before)
         self.assertEqual([s["name"] for s in self.root.sandboxes()], ["a"])
         text = self.root.ok("reconcile", "--dry-run", "--from-engine").text
-        self.assertIn("plan: 2 as they should be", text)
+        self.assertIn("plan: 2 unchanged", text)
         self.assertIn("lost", text)
         reconcile(self.root, "--from-engine")
         self.root.ok("rm", "-f", "a", "lost")

@@ -285,7 +285,7 @@ class Unlimited:
         events = [json.loads(line) for line in self.root.ok("run", "--json", "--", "true").text.splitlines()]
         self.assertEqual(events[0].get("unenforced"), self.names, events)
         seen = on_terminal(self.root.argv("run", "--", "true"), self.root.env())
-        self.assertEqual(seen.count("warning: these default limits cannot be enforced"), 1, seen)
+        self.assertEqual(seen.count("warning: this machine cannot enforce these default limits"), 1, seen)
 
     def test_limits_asked_for_are_refused(self):
         for option in (("--memory", "1G"), ("--cpus", "1"), ("--pids", "50"), ("--disk", "1G")):
@@ -356,7 +356,7 @@ class Caches:
         (folder / "upstreams.json").write_text(json.dumps([{**up.as_pypi("own"), "ca_file": f"{folder}/ca.pem"}]), encoding="utf-8")
         for path, mode in (folder, 0o755), (folder / "ca.pem", 0o644), (folder / "upstreams.json", 0o644):
             os.chmod(path, mode)
-        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {folder}/upstreams.json\n")
+        self.root.configure(f"packages.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {folder}/upstreams.json\n")
         return up
 
     def test_caches(self):

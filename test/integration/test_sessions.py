@@ -253,7 +253,7 @@ class Resume(SessionCase):
     def test_a_number_that_was_never_sent_is_refused(self):
         x = self.start("echo '{}'")
         error = self.events(x, 77)[0]["error"]
-        self.assertEqual((error["code"], error["message"]), ("invalid", "event 77 never was: the last one is 2"))
+        self.assertEqual((error["code"], error["message"]), ("invalid", "event 77 does not exist: the last one is 2"))
         self.assertEqual(self.events(x, 2), [])
         r = self.root.run("session", "a", "--resume", x, "--since", "77")
         self.assertEqual(r.code, 125, r)

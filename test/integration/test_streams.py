@@ -123,7 +123,7 @@ class Budget(TestCase):
         self.assertGreater(dropped, 0)
         for command in ("logs", "attach"):
             r = self.root.run(command, "a", x)
-            self.assertIn(f"bytes 0 to {dropped} of stdout are gone", r.err.decode(), command)
+            self.assertIn(f"bytes 0 to {dropped} of stdout are missing", r.err.decode(), command)
             self.assertEqual(len(r.out), self.TOTAL - dropped, command)
             self.assertEqual(r.out[:16], b"%015d\n" % (dropped // 16), "goes on right behind the gap")
         events = [json.loads(line) for line in self.root.ok("logs", "a", x, "--json").out.splitlines()]
@@ -356,7 +356,7 @@ class Retention(TestCase):
         self.assertEqual(self.root.ok("logs", "a", live).out, b"live\n", "a live one is never touched")
         r = self.root.run("logs", "a", execs[0])
         self.assertEqual(r.out, b"")
-        self.assertIn(b"bytes 0 to 400000 of stdout are gone", r.err)
+        self.assertIn(b"bytes 0 to 400000 of stdout are missing", r.err)
         self.assert_refused(self.root.http("GET", f"/v1/sandboxes/a/execs/{execs[0]}/stdout"), 404, "not_found", "dropped")
         receipt = self.root.exec_info("a", execs[0])
         self.assertEqual((receipt["end"]["exit_code"], receipt["end"]["stdout_bytes"]), (0, 400000), receipt)

@@ -149,7 +149,7 @@ class TestStrict(ImageCase):
 class TestStrictOnEngines(TestCase):
     def test_it_is_refused(self):
         done = self.assert_exit(self.root.run("up", "a", "--isolation", "strict"), 7)
-        self.assertIn("no isolation 'strict'", done.err.decode())
+        self.assertIn("does not support isolation 'strict'", done.err.decode())
         self.assertIn("--runtime", done.err.decode())
         self.assertEqual(self.root.sandboxes(), [])
 

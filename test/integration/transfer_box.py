@@ -1,4 +1,4 @@
-"""Registries of images for the tests: a real one (Debian's docker-registry), and one of our own that can be told to misbehave."""
+"""Image registries for the tests: a real one (Debian's docker-registry), and our own, which can misbehave on request."""
 import base64
 import gzip
 import http.client
@@ -54,8 +54,8 @@ def index_of(images):
 
 
 class RealRegistry:
-    """Debian's docker-registry on loopback; with TLS when it is given a folder of certificates, for those who log in (as `login`
-    here) when it is given the text of a file of passwords."""
+    """Debian's docker-registry on loopback. With a folder of certificates it uses TLS. With the text of a password file it
+    requires a login; `login` is the one that its own requests use."""
 
     def __init__(self, certificates=None, htpasswd=None, login=None):
         self.folder = tempfile.mkdtemp(prefix="ripcord-transfer-")
@@ -117,7 +117,7 @@ class RealRegistry:
 
 
 class FakeRegistry(http.server.ThreadingHTTPServer):
-    """What is in `files` (path: bytes or a function of the handler); asked for is in `log`."""
+    """Serves `files` (path: bytes or a function of the handler); `log` has the requests."""
     daemon_threads = True
 
     def __init__(self, user=None, certificates=None):
@@ -136,7 +136,7 @@ class FakeRegistry(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request, client_address):
-        """Clients that hang up are what some tests are about."""
+        """Quiet: some tests close connections early."""
 
     def close(self):
         self.shutdown()

@@ -1,5 +1,5 @@
-/* The relay between commands of builds and an ssh agent. What it is mounted as is tested by
- * test/integration/test_builder_ssh.py, with an agent of OpenSSH's. */
+/* The relay between commands of builds and an ssh agent. test/integration/test_builder_ssh.py tests
+ * the mount, with an agent of OpenSSH. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 enum { WAIT_MS = 10000 };
 
-/* A relay at work, with a listener of ours in the agent's place. */
+/* A running relay; a listener of the test takes the agent's place. */
 struct bed {
     char folder[32];
     int dir, agent;
@@ -88,7 +88,7 @@ static bool say(int fd, uint32_t length, char kind)
     return fd_write_all(fd, text, 4 + (size_t)length) >= 0;
 }
 
-/* Its kind, when a message of that length has come; -1: it has not. */
+/* The kind of the next message if it has that length; -1: no such message. */
 static int hear(int fd, uint32_t length)
 {
     _cleanup_free_ char *text = xmalloc(4 + (size_t)length);
@@ -107,7 +107,7 @@ static bool is_hung_up(int fd)
     return readable(fd, WAIT_MS) && read(fd, &byte, 1) <= 0;
 }
 
-TEST(only_what_changes_nothing_is_asked)
+TEST(only_harmless_requests_pass)
 {
     CHECK(agent_may_ask("\x0b", 1));
     CHECK(agent_may_ask("\x0d rest", 6));
@@ -117,7 +117,7 @@ TEST(only_what_changes_nothing_is_asked)
         CHECK(agent_may_ask(&(char){(char)kind}, 1) == (kind == 11 || kind == 13));
 }
 
-TEST(questions_and_answers_are_carried_whole)
+TEST(requests_and_answers_arrive_whole)
 {
     _cleanup_bed_ struct bed b;
     _cleanup_close_ int client = -1, agent = -1;
@@ -134,7 +134,7 @@ TEST(questions_and_answers_are_carried_whole)
     }
 }
 
-TEST(what_would_change_the_agent_fails_and_the_next_question_counts)
+TEST(a_request_that_changes_the_agent_fails_and_the_next_one_passes)
 {
     _cleanup_bed_ struct bed b;
     _cleanup_close_ int client = -1, agent = -1;
@@ -143,15 +143,15 @@ TEST(what_would_change_the_agent_fails_and_the_next_question_counts)
     client = dial(&b);
     agent = take(&b);
     CHECK(client >= 0 && agent >= 0);
-    CHECK(say(client, 1, 19) && hear(client, 1) == 5);    /* all keys go */
-    CHECK(say(client, 5000, 20) && hear(client, 1) == 5); /* a library with keys comes */
-    CHECK(say(client, 10, 22) && hear(client, 1) == 5);   /* locked */
+    CHECK(say(client, 1, 19) && hear(client, 1) == 5);    /* remove all keys */
+    CHECK(say(client, 5000, 20) && hear(client, 1) == 5); /* add a library with keys */
+    CHECK(say(client, 10, 22) && hear(client, 1) == 5);   /* lock */
     CHECK(say(client, 300, 27) && hear(client, 1) == 5);  /* an extension */
     CHECK(say(client, 1, 19) && say(client, 1, 11));      /* both at once */
     CHECK(hear(client, 1) == 5 && hear(agent, 1) == 11 && !readable(agent, 0));
 }
 
-TEST(lengths_that_cannot_be_are_hung_up_on)
+TEST(invalid_lengths_end_the_connection)
 {
     static const uint32_t lengths[] = {0, AGENT_MESSAGE_MAX + 1, 0x7fffffff, 0xffffffff};
     _cleanup_bed_ struct bed b;
@@ -165,7 +165,7 @@ TEST(lengths_that_cannot_be_are_hung_up_on)
         CHECK(fd_write_all(client, &net, 4) >= 0);
         CHECK(is_hung_up(client) && is_hung_up(agent));
     }
-    for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) { /* of the agent's */
+    for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) { /* lengths from the agent */
         _cleanup_close_ int client = dial(&b), agent = take(&b);
         uint32_t net = htonl(lengths[i]);
 
@@ -175,7 +175,7 @@ TEST(lengths_that_cannot_be_are_hung_up_on)
     }
 }
 
-TEST(who_goes_while_the_agent_thinks_makes_room)
+TEST(a_client_that_leaves_early_frees_its_place)
 {
     _cleanup_bed_ struct bed b;
     _cleanup_close_ int client = -1, agent = -1;
@@ -202,32 +202,32 @@ TEST(an_answer_arrives_though_the_agent_has_gone)
     CHECK(say(client, 1, 11) && is_hung_up(client));
 }
 
-TEST(more_than_are_allowed_wait_for_their_turn)
+TEST(connections_over_the_limit_wait)
 {
     _cleanup_bed_ struct bed b;
-    int clients[AGENT_LINES_MAX + 1], agents[AGENT_LINES_MAX + 1];
+    int clients[AGENT_CONNS_MAX + 1], agents[AGENT_CONNS_MAX + 1];
 
     CHECK(bed_open(&b));
-    for (int i = 0; i < AGENT_LINES_MAX; i++) {
+    for (int i = 0; i < AGENT_CONNS_MAX; i++) {
         clients[i] = dial(&b);
         agents[i] = take(&b);
         CHECK(clients[i] >= 0 && agents[i] >= 0);
     }
-    clients[AGENT_LINES_MAX] = dial(&b);
-    CHECK(clients[AGENT_LINES_MAX] >= 0 && !readable(b.agent, 200));
+    clients[AGENT_CONNS_MAX] = dial(&b);
+    CHECK(clients[AGENT_CONNS_MAX] >= 0 && !readable(b.agent, 200));
     CHECK(say(clients[3], 1, 11) && hear(agents[3], 1) == 11);
     fd_close(clients[5]);
-    agents[AGENT_LINES_MAX] = take(&b);
-    CHECK(agents[AGENT_LINES_MAX] >= 0);
-    CHECK(say(clients[AGENT_LINES_MAX], 1, 11) && hear(agents[AGENT_LINES_MAX], 1) == 11);
-    for (int i = 0; i <= AGENT_LINES_MAX; i++) {
+    agents[AGENT_CONNS_MAX] = take(&b);
+    CHECK(agents[AGENT_CONNS_MAX] >= 0);
+    CHECK(say(clients[AGENT_CONNS_MAX], 1, 11) && hear(agents[AGENT_CONNS_MAX], 1) == 11);
+    for (int i = 0; i <= AGENT_CONNS_MAX; i++) {
         if (i != 5)
             fd_close(clients[i]);
         fd_close(agents[i]);
     }
 }
 
-TEST(without_an_agent_they_are_hung_up_on)
+TEST(without_an_agent_connections_end)
 {
     _cleanup_bed_ struct bed b;
     _cleanup_close_ int client = -1;

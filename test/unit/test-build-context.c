@@ -1,4 +1,4 @@
-/* What of a folder travels to a build, and what is refused. */
+/* Which files of a folder are sent to a build, and which are refused. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -98,7 +98,7 @@ static void pack(struct bed *b, const char *file)
         CHECK_STR(all_, want);                                                                     \
     } while (0)
 
-TEST(everything_travels_in_order_and_the_dockerfile_first)
+TEST(entries_are_sorted_and_the_dockerfile_is_first)
 {
     _cleanup_bed_ struct bed b;
 
@@ -111,7 +111,7 @@ TEST(everything_travels_in_order_and_the_dockerfile_first)
     CHECK_NAMES(&b, "Dockerfile .hidden a/ a/b z");
 }
 
-TEST(links_travel_as_links)
+TEST(links_are_sent_as_links)
 {
     _cleanup_bed_ struct bed b;
     _cleanup_free_ char *out = NULL, *loop = NULL, *dir = NULL;
@@ -127,7 +127,7 @@ TEST(links_travel_as_links)
     CHECK_NAMES(&b, "Dockerfile etc -> /etc loop -> loop out -> /etc/shadow");
 }
 
-TEST(what_is_ignored_stays_but_for_exceptions)
+TEST(ignored_files_are_excluded_except_exceptions)
 {
     _cleanup_bed_ struct bed b;
 
@@ -142,7 +142,7 @@ TEST(what_is_ignored_stays_but_for_exceptions)
     CHECK_NAMES(&b, "Dockerfile .dockerignore node/keep x");
 }
 
-TEST(a_dockerfiles_own_ignore_file_comes_first)
+TEST(a_dockerfiles_own_ignore_file_has_precedence)
 {
     _cleanup_bed_ struct bed b;
 
@@ -157,7 +157,7 @@ TEST(a_dockerfiles_own_ignore_file_comes_first)
     CHECK_NAMES(&b, "D Dockerfile a");
 }
 
-TEST(a_dockerfile_from_elsewhere_travels_beside)
+TEST(a_dockerfile_outside_the_context_is_an_extra_entry)
 {
     _cleanup_bed_ struct bed b;
 
@@ -191,7 +191,7 @@ static size_t digest_context_size(struct bed *b, const json_t *need)
     return build_context_pack(c, write_buf, &b->tar, &b->err) < 0 ? 0 : b->tar.len;
 }
 
-TEST(a_digest_only_context_has_what_is_small_or_needed)
+TEST(a_digest_only_context_has_small_and_needed_files)
 {
     static const char digits[] = "a74d71e21fc289fc2802dc6b8c7c734082885be6cf3f67f8a1c8694fcc1b1831";
     _cleanup_json_ json_t *need = json_object();
@@ -216,7 +216,7 @@ TEST(a_digest_only_context_has_what_is_small_or_needed)
     CHECK(strv_len(b.names) == 3);
 }
 
-TEST(what_is_no_file_is_refused_with_its_name)
+TEST(special_files_are_refused_by_name)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     _cleanup_bed_ struct bed b;
@@ -260,10 +260,10 @@ TEST(a_tree_that_does_not_end_is_refused)
         dir = next;
     }
     pack(&b, NULL);
-    CHECK(b.r == -ERR_LIMIT && strstr(b.err.msg, "folders deep"));
+    CHECK(b.r == -ERR_LIMIT && strstr(b.err.msg, "levels of folders"));
 }
 
-TEST(what_is_not_there_is_told)
+TEST(missing_files_are_reported)
 {
     _cleanup_bed_ struct bed b;
     _cleanup_free_ char *path = NULL;
@@ -271,7 +271,7 @@ TEST(what_is_not_there_is_told)
 
     bed_init(&b);
     pack(&b, "c/nosuch");
-    CHECK(b.r == -ERR_NOT_FOUND && strstr(b.err.msg, "no Dockerfile"));
+    CHECK(b.r == -ERR_NOT_FOUND && strstr(b.err.msg, "no such Dockerfile"));
     err_done(&b.err);
     path = xasprintf("%s/c/Dockerfile", b.dir);
     CHECK(build_context_open(path, NULL, &c, &b.err) == -ERR_INVALID);

@@ -1,14 +1,14 @@
-/* COPY --parents and --exclude: what is taken, and what the key of a step knows of it. What is
- * expected is what BuildKit's own copier makes of the same tree (fsutil of BuildKit 0.34.1), but
- * where the Dockerfile reference says otherwise: a source that is a file can be left out. */
+/* COPY --parents and --exclude: which files are copied, and how they change the key of a step. The
+ * expected results are those of BuildKit's own copier (fsutil of BuildKit 0.34.1), except where the
+ * Dockerfile reference differs: a source that is a file can be excluded. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "image/build/cache-key.h"
 #include "image/build/copy.h"
-#include "image/build/key.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -21,7 +21,7 @@ enum { EXCLUDES_MAX = 3 };
 
 static struct err err;
 static char folder[] = "/tmp/test-build-filter-XXXXXX";
-static int top = -1; /* of that folder */
+static int top = -1; /* descriptor of that folder */
 
 static void put(const char *path, const char *text)
 {
@@ -79,7 +79,7 @@ static void list(int dir, const char *way, char ***ret)
     }
 }
 
-/* What is in to/, in the order of its bytes, folders with a slash. */
+/* The contents of to/, sorted; folders end with a slash. */
 static char *made(void)
 {
     _cleanup_close_ int fd = -1;
@@ -148,7 +148,7 @@ TEST(parents_are_kept)
     check_cases(true, ARRAY_SIZE(cases), cases);
 }
 
-TEST(what_is_excluded_stays_out)
+TEST(excluded_files_are_not_copied)
 {
     static const char *const cases[][EXCLUDES_MAX + 2] = {
         {"d", "o/ o/e/ o/e/a.txt o/e/b.md o/e/g/ o/e/g/x.txt o/empty/ o/f/ o/f/c.txt", "*.txt"},
@@ -167,7 +167,7 @@ TEST(what_is_excluded_stays_out)
     check_cases(false, ARRAY_SIZE(cases), cases);
 }
 
-TEST(folders_on_the_way_are_as_their_sources)
+TEST(parent_folders_keep_their_attributes)
 {
     struct stat st;
 
@@ -182,7 +182,7 @@ TEST(folders_on_the_way_are_as_their_sources)
     CHECK(fstatat(top, "to/o/d/f/c.txt", &st, 0) == 0 && S_ISREG(st.st_mode));
 }
 
-TEST(a_source_that_is_no_pattern_must_be_there)
+TEST(a_plain_source_must_exist)
 {
     char *const bad[] = {(char *)"a[", NULL};
     _cleanup_free_ char *found = NULL;
@@ -210,12 +210,12 @@ static void key_of(bool parents, const char *source, const char *exclude,
     char *sources[] = {(char *)source, NULL}, *excludes[] = {(char *)exclude, NULL};
     const struct build_plan_step s = {
         .sources = sources, .parents = parents, .exclude = exclude ? excludes : NULL};
-    struct build_key k;
+    struct cache_key k;
 
-    key_begin(&k, "parent");
-    if (key_sources(&k, top, &s, &err) < 0)
+    cache_key_begin(&k, "parent");
+    if (cache_key_sources(&k, top, &s, &err) < 0)
         abort();
-    key_end(&k, ret);
+    cache_key_end(&k, ret);
 }
 
 static bool changes(bool parents, const char *source, const char *exclude, const char *path)
@@ -229,7 +229,7 @@ static bool changes(bool parents, const char *source, const char *exclude, const
     return !STREQ(before, after);
 }
 
-TEST(keys_follow_what_is_taken_and_nothing_else)
+TEST(keys_depend_only_on_taken_files)
 {
     char way[DIGEST_MAX], other[DIGEST_MAX];
 
@@ -245,7 +245,7 @@ TEST(keys_follow_what_is_taken_and_nothing_else)
     key_of(true, "d/f/c.txt", NULL, way);
     CHECK(fchmodat(top, "context/d", 0711, 0) == 0);
     key_of(true, "d/f/c.txt", NULL, other);
-    CHECK(!STREQ(way, other)); /* the folder on the way has another mode */
+    CHECK(!STREQ(way, other)); /* the parent folder has another mode */
     key_of(true, "d/./f/c.txt", NULL, way);
     CHECK(!STREQ(way, other));
 }

@@ -1,4 +1,4 @@
-/* A build's events as people see them. */
+/* The display of the events of a build. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 #include "tap.h"
 
-/* What a view writes on stderr for these events. */
+/* Returns the text that a view prints on stderr for these events. */
 static char *shown(bool live, const char *const *events, size_t n, unsigned *ret_line)
 {
     int file = memfd_create("stderr", MFD_CLOEXEC),
@@ -65,7 +65,7 @@ TEST(a_log_has_buildkits_plain_form)
     CHECK(line == 7);
 }
 
-TEST(what_a_build_writes_cannot_reach_the_terminal)
+TEST(output_of_a_build_is_escaped)
 {
     static const char *const events[] = {
         "{\"event\":\"step\",\"step\":1,\"text\":\"RUN \\u001b]0;x\\u0007\"}",
@@ -80,7 +80,7 @@ TEST(what_a_build_writes_cannot_reach_the_terminal)
     CHECK(!strchr(text, '\033') && !strchr(text, '\007') && !strstr(text, "\xe2\x80\xae"));
 }
 
-TEST(events_that_make_no_sense_are_passed_over)
+TEST(invalid_events_are_ignored)
 {
     static const char *const events[] = {
         "{}",

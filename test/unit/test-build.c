@@ -10,6 +10,7 @@
 #include "daemon/engine/build.h"
 #include "daemon/engine/docker/build-lines.h"
 #include "daemon/engine/docker/build.h"
+#include "daemon/engine/engine-config.h"
 #include "daemon/engine/engine.h"
 #include "dockerapi/trace.h"
 #include "fake-engine/fake.h"

@@ -8,17 +8,18 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "image/build/base.h"
-#include "image/build/cache.h"
+#include "image/build/add-source.h"
+#include "image/build/base-image.h"
+#include "image/build/cache-key.h"
+#include "image/build/config-json.h"
 #include "image/build/copy.h"
 #include "image/build/history.h"
-#include "image/build/key.h"
+#include "image/build/layer-cleanup.h"
+#include "image/build/mount-placeholders.h"
 #include "image/build/plan.h"
-#include "image/build/remote.h"
 #include "image/build/sources.h"
 #include "image/build/stages.h"
-#include "image/build/stubs.h"
-#include "image/build/tidy.h"
+#include "image/build/step-cache.h"
 #include "image/oci/manifest.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -33,7 +34,7 @@
 
 static struct err err;
 static char folder[] = "/tmp/test-builder-XXXXXX";
-static int top = -1; /* of that folder */
+static int top = -1; /* descriptor of that folder */
 
 static int forget(int r)
 {
@@ -75,7 +76,7 @@ static bool has(const char *path, const char *text)
 
 /* ---- the plan ---- */
 
-/* Images: "base" has a variable and a trigger, "above" is built on "host", there is no other. */
+/* Images: "base" has a variable and a trigger, "above" is built on "host"; no others exist. */
 static int image(void *arg, const char *name, struct dockerfile_config *ret, bool *on_host,
                  struct err *e)
 {
@@ -129,7 +130,7 @@ TEST(plan_has_steps_with_everything_expanded)
     build_plan_done(&p);
 }
 
-TEST(history_is_worded_as_buildkit_words_it)
+TEST(history_matches_buildkit)
 {
     static const char text[] =
         "FROM scratch AS a\nARG X=1\nFROM a\nARG Y\nENV P=a Q=\"b $X\" P=$P:c\n"
@@ -224,7 +225,7 @@ TEST(history_has_times_and_is_utf8)
               "ENV \xef\xbf\xbd");
 }
 
-TEST(plan_needs_only_what_the_target_needs)
+TEST(plan_has_only_the_stages_of_the_target)
 {
     static const char text[] = "FROM scratch AS a\nCOPY x /\nFROM nowhere AS b\nRUN x\n"
                                "FROM a AS c\nCOPY --from=a /x /y\nFROM b AS d\n";
@@ -237,7 +238,7 @@ TEST(plan_needs_only_what_the_target_needs)
     CHECK(forget(make(text, NULL, &p)) == -ERR_NOT_FOUND);
 }
 
-TEST(plan_takes_heredocs_apart)
+TEST(plan_splits_heredocs)
 {
     struct build_plan p;
     const struct build_plan_step *s;
@@ -256,7 +257,7 @@ TEST(plan_takes_heredocs_apart)
     build_plan_done(&p);
 }
 
-TEST(plan_refuses_what_it_cannot_do_with_its_place)
+TEST(plan_refuses_unsupported_instructions_with_their_place)
 {
     static const struct {
         const char *text, *place;
@@ -321,7 +322,7 @@ TEST(plan_refuses_what_it_cannot_do_with_its_place)
     forget(0);
 }
 
-TEST(plan_knows_what_is_built_on_the_machine)
+TEST(plan_knows_stages_built_on_host)
 {
     struct build_plan p;
 
@@ -335,7 +336,7 @@ TEST(plan_knows_what_is_built_on_the_machine)
     build_plan_done(&p);
 }
 
-TEST(files_of_servers_have_names)
+TEST(urls_give_file_names)
 {
     static const struct {
         const char *url, *name;
@@ -351,19 +352,20 @@ TEST(files_of_servers_have_names)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         _cleanup_free_ char *name = NULL;
 
-        CHECK(remote_kind(cases[i].url) == REMOTE_FILE);
-        CHECK((remote_file_name(cases[i].url, &name, NULL) >= 0) == !!cases[i].name);
+        CHECK(add_source_kind(cases[i].url) == ADD_SOURCE_URL);
+        CHECK((add_source_file_name(cases[i].url, &name, NULL) >= 0) == !!cases[i].name);
         if (cases[i].name)
             CHECK_STR(name, cases[i].name);
     }
-    CHECK(remote_kind("a/b") == REMOTE_NOT && remote_kind("https") == REMOTE_NOT);
-    CHECK(remote_kind("git@h:a/b") == REMOTE_GIT && remote_kind("ssh://h/a") == REMOTE_GIT);
-    CHECK(remote_kind("https://h/a.git") == REMOTE_GIT);
-    CHECK(remote_kind("https://h/a.git#v1:dir") == REMOTE_GIT);
-    CHECK(remote_kind("https://h/a.gitx") == REMOTE_FILE);
+    CHECK(add_source_kind("a/b") == ADD_SOURCE_PATH && add_source_kind("https") == ADD_SOURCE_PATH);
+    CHECK(add_source_kind("git@h:a/b") == ADD_SOURCE_GIT &&
+          add_source_kind("ssh://h/a") == ADD_SOURCE_GIT);
+    CHECK(add_source_kind("https://h/a.git") == ADD_SOURCE_GIT);
+    CHECK(add_source_kind("https://h/a.git#v1:dir") == ADD_SOURCE_GIT);
+    CHECK(add_source_kind("https://h/a.gitx") == ADD_SOURCE_URL);
 }
 
-TEST(plan_keeps_addresses_apart)
+TEST(plan_separates_urls_from_paths)
 {
     struct build_plan p;
     const struct build_plan_step *s;
@@ -397,7 +399,7 @@ TEST(plan_names_an_agent_that_may_be_missing)
     build_plan_done(&p);
 }
 
-TEST(plan_puts_destinations_right)
+TEST(plan_normalizes_destinations)
 {
     static const char *const cases[][2] = {{"x", "/w/x"},   {".", "/w/"},   {"./", "/w/"},
                                            {"/", "/"},      {"../y", "/y"}, {"/a//b/../c", "/a/c"},
@@ -453,7 +455,7 @@ static int copy(const char *source, const char *dest, int mode)
     return forget(copy_files(&job, &err));
 }
 
-TEST(copy_lays_files_as_buildkit_does)
+TEST(copy_matches_buildkit)
 {
     struct stat st;
 
@@ -512,12 +514,12 @@ TEST(copy_finds_owners_in_the_image)
 
 static void key_of_context(char ret[static DIGEST_MAX])
 {
-    struct build_key k;
+    struct cache_key k;
 
-    key_begin(&k, "parent");
-    if (key_source(&k, top, "d", &err) < 0)
+    cache_key_begin(&k, "parent");
+    if (cache_key_source(&k, top, "d", &err) < 0)
         abort();
-    key_end(&k, ret);
+    cache_key_end(&k, ret);
 }
 
 TEST(keys_follow_names_modes_and_contents_but_not_times)
@@ -544,47 +546,47 @@ TEST(keys_follow_names_modes_and_contents_but_not_times)
     CHECK(!STREQ(first, other));
 }
 
-TEST(keys_tell_lists_apart)
+TEST(keys_of_different_lists_differ)
 {
     char *const ab[] = {(char *)"a", (char *)"b", NULL}, *const joined[] = {(char *)"ab", NULL};
     char x[DIGEST_MAX], y[DIGEST_MAX], z[DIGEST_MAX];
-    struct build_key k;
+    struct cache_key k;
 
-    key_begin(&k, "p");
-    key_texts(&k, "n", ab);
-    key_end(&k, x);
-    key_begin(&k, "p");
-    key_texts(&k, "n", joined);
-    key_end(&k, y);
-    key_begin(&k, "p");
-    key_text(&k, "n", NULL);
-    key_end(&k, z);
+    cache_key_begin(&k, "p");
+    cache_key_texts(&k, "n", ab);
+    cache_key_end(&k, x);
+    cache_key_begin(&k, "p");
+    cache_key_texts(&k, "n", joined);
+    cache_key_end(&k, y);
+    cache_key_begin(&k, "p");
+    cache_key_text(&k, "n", NULL);
+    cache_key_end(&k, z);
     CHECK(!STREQ(x, y) && !STREQ(y, z));
 }
 
-/* ---- the store's side ---- */
+/* ---- the store ---- */
 
 TEST(cache_entries_need_their_layer)
 {
     _cleanup_images_ struct images s = IMAGES_INIT;
-    struct cache_entry e = {.layer = B, .created = (char *)"now"}, got = {0};
+    struct step_cache_entry e = {.layer = B, .created = (char *)"now"}, got = {0};
 
     fresh();
     CHECK(images_open(folder, &s, &err) >= 0);
-    CHECK(cache_get(&s, A, &got) == 0);
-    CHECK(cache_put(&s, A, &e, &err) >= 0);
-    CHECK(cache_get(&s, A, &got) == 0); /* the layer is not there */
+    CHECK(step_cache_get(&s, A, &got) == 0);
+    CHECK(step_cache_put(&s, A, &e, &err) >= 0);
+    CHECK(step_cache_get(&s, A, &got) == 0); /* the layer does not exist */
     put("layers/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/fs/f", "");
-    CHECK(cache_get(&s, A, &got) == 1);
+    CHECK(step_cache_get(&s, A, &got) == 1);
     CHECK_STR(got.layer, B);
     CHECK_STR(got.created, "now");
     free(got.created);
     e.layer[0] = '\0';
-    CHECK(cache_put(&s, A, &e, &err) >= 0 && cache_get(&s, A, &got) == 1 && !*got.layer);
+    CHECK(step_cache_put(&s, A, &e, &err) >= 0 && step_cache_get(&s, A, &got) == 1 && !*got.layer);
     free(got.created);
 }
 
-TEST(configurations_come_back_as_they_went)
+TEST(configurations_round_trip)
 {
     static const char text[] =
         "{\"config\":{\"Env\":[\"A=1\"],\"Cmd\":[\"c\"],\"Entrypoint\":[\"e\"],\"Labels\":{\"l\":"
@@ -595,26 +597,26 @@ TEST(configurations_come_back_as_they_went)
     struct dockerfile_config c = {0}, again = {0};
     _cleanup_free_ char *once = NULL, *twice = NULL;
 
-    CHECK(base_config_parse(text, strlen(text), &c, &err) >= 0);
+    CHECK(config_json_parse(text, strlen(text), &c, &err) >= 0);
     CHECK_STR(c.labels[0], "l=v=w");
     CHECK_STR(config_get(&c, "A"), "1");
     CHECK(c.health.retries == 3 && strv_len(c.triggers) == 1);
-    once = base_config_text(&c, layers, "2026-01-01T00:00:00Z", NULL);
-    CHECK(base_config_parse(once, strlen(once), &again, &err) >= 0);
-    twice = base_config_text(&again, layers, "2026-01-01T00:00:00Z", NULL);
+    once = config_json_text(&c, layers, "2026-01-01T00:00:00Z", NULL);
+    CHECK(config_json_parse(once, strlen(once), &again, &err) >= 0);
+    twice = config_json_text(&again, layers, "2026-01-01T00:00:00Z", NULL);
     CHECK_STR(once, twice);
     CHECK(strstr(once, "\"diff_ids\":[\"" A "\"]"));
     config_done(&c);
     config_done(&again);
 }
 
-/* Else the one would be taken for the other by its id. */
-TEST(an_image_on_the_machine_says_so)
+/* Otherwise both images would have the same id. */
+TEST(an_image_on_host_names_its_base)
 {
     char *above[] = {(char *)IMAGES_HOST_LAYER, (char *)A, NULL}, *plain[] = {(char *)A, NULL};
     struct dockerfile_config c = {0};
-    _cleanup_free_ char *on_host = base_config_text(&c, above, NULL, NULL);
-    _cleanup_free_ char *alone = base_config_text(&c, plain, NULL, NULL);
+    _cleanup_free_ char *on_host = config_json_text(&c, above, NULL, NULL);
+    _cleanup_free_ char *alone = config_json_text(&c, plain, NULL, NULL);
     _cleanup_json_ json_t *one = NULL, *other = NULL;
     _cleanup_strv_ char **layers = NULL, **own = NULL;
 
@@ -627,7 +629,7 @@ TEST(an_image_on_the_machine_says_so)
     CHECK(!images_begin_with_host(own) && !images_begin_with_host(NULL));
 }
 
-TEST(names_of_one_file_stay_names_of_one_file)
+TEST(hard_links_stay_hard_links)
 {
     struct stat a, b, c;
 
@@ -653,7 +655,7 @@ TEST(equal_layers_are_mounted_once)
     CHECK_STR(stack[1], B);
 }
 
-TEST(layers_are_tidied)
+TEST(layers_are_cleaned_up)
 {
     _cleanup_close_ int dir = -1;
     uint64_t bytes = 0;
@@ -671,7 +673,7 @@ TEST(layers_are_tidied)
         if (fsetxattr(f, "user.overlay.origin", "x", 1, 0) < 0)
             SKIP("no attributes here");
         CHECK(fsetxattr(f, "user.mine", "x", 1, 0) == 0);
-        CHECK(tidy_layer(dir, &bytes, &err) >= 0);
+        CHECK(layer_cleanup(dir, &bytes, &err) >= 0);
         CHECK(fgetxattr(f, "user.overlay.origin", value, sizeof(value)) < 0);
         CHECK(fgetxattr(f, "user.mine", value, sizeof(value)) == 1);
     }
@@ -679,14 +681,14 @@ TEST(layers_are_tidied)
     CHECK(fstatat(dir, "d/pipe", &st, 0) < 0 && fstatat(dir, "gone", &st, 0) == 0);
 }
 
-TEST(stubs_are_what_the_layers_do_not_have)
+TEST(placeholders_are_paths_that_the_layers_lack)
 {
     static const char low[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     static const char high[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
     char *layers[] = {(char *)A, (char *)B, NULL};
     struct images s = {.lock = -1};
-    struct build_work w = {.store = &s};
-    struct stubs stubs = {0};
+    struct workspace w = {.store = &s};
+    struct mount_placeholders placeholders = {0};
     char path[128];
     struct stat st;
     int fs;
@@ -697,31 +699,31 @@ TEST(stubs_are_what_the_layers_do_not_have)
     put(path, "");
     snprintf(path, sizeof(path), "layers/%s/fs/root/x", high);
     put(path, "");
-    stubs_note(&stubs, &w, layers, "/root/.cache/pip");
-    CHECK(strv_len(stubs.paths) == 1);
-    CHECK_STR(stubs.paths[0], "root/.cache/pip");
+    mount_placeholders_note(&placeholders, &w, layers, "/root/.cache/pip");
+    CHECK(strv_len(placeholders.paths) == 1);
+    CHECK_STR(placeholders.paths[0], "root/.cache/pip");
     snprintf(path, sizeof(path), "layers/%s/fs/root", high);
     fs = openat(top, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(whiteout_make(fs, ".cache", &err) >= 0);
     fd_close(fs);
-    stubs_note(&stubs, &w, layers, "/root/.cache/pip");
-    CHECK(strv_len(stubs.paths) == 2); /* the upper layer hides it */
+    mount_placeholders_note(&placeholders, &w, layers, "/root/.cache/pip");
+    CHECK(strv_len(placeholders.paths) == 2); /* the upper layer hides it */
     put("3/fs/root/.cache/pip/kept", "");
-    stubs_remove(&stubs, &w, 3);
+    mount_placeholders_remove(&placeholders, &w, 3);
     CHECK(fstatat(top, "3/fs/root/.cache/pip/kept", &st, 0) == 0);
     CHECK(unlinkat(top, "3/fs/root/.cache/pip/kept", 0) == 0);
-    stubs_remove(&stubs, &w, 3);
+    mount_placeholders_remove(&placeholders, &w, 3);
     CHECK(fstatat(top, "3/fs/root/.cache/pip", &st, 0) < 0);
     CHECK(fstatat(top, "3/fs/root", &st, 0) == 0);
-    stubs_done(&stubs);
+    mount_placeholders_done(&placeholders);
     top = fd_close(top);
     rmtree(AT_FDCWD, folder, NULL);
 }
 
 /* ---- stages ---- */
 
-/* Four: 1 and 2 need 0, nobody needs 3. */
-struct told {
+/* Four stages: 1 and 2 need 0, and nothing needs 3. */
+struct stages_seen {
     char order[8];
     long failing;
 };
@@ -738,22 +740,23 @@ static bool first_is_needed(void *arg, size_t stage, size_t earlier)
     return stage > 0 && earlier == 0;
 }
 
-static int stage_build(void *arg, size_t stage, struct daemon_conn *f, json_t **ret, struct err *e)
+static int stage_build(void *arg, size_t stage, struct daemon_conn *conn, json_t **ret,
+                       struct err *e)
 {
-    const struct told *t = arg;
+    const struct stages_seen *t = arg;
 
-    daemon_conn_tell(f, json_pack("{s:s}", "step", "a step"));
+    daemon_conn_send_event(conn, json_pack("{s:s}", "step", "a step"));
     if ((long)stage == t->failing)
         return err_set(e, ERR_INVALID, "stage %zu has failed", stage);
-    if (t->failing >= 0 && stage) /* goes on until it is ended */
+    if (t->failing >= 0 && stage) /* runs until it is killed */
         pause();
     *ret = json_pack("{s:s}", "seen", t->order);
     return 0;
 }
 
-static int stage_took(void *arg, size_t stage, const json_t *state, struct err *e)
+static int stage_on_result(void *arg, size_t stage, const json_t *state, struct err *e)
 {
-    struct told *t = arg;
+    struct stages_seen *t = arg;
 
     if (stage && strchr(json_string_value(json_object_get(state, "seen")), '0') == NULL)
         return err_set(e, ERR_SYSTEM, "stage %zu did not wait", stage);
@@ -761,12 +764,12 @@ static int stage_took(void *arg, size_t stage, const json_t *state, struct err *
     return 0;
 }
 
-static int run_stages(struct told *t, struct json_lines *heard)
+static int run_stages(struct stages_seen *t, struct json_lines *heard)
 {
     struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(-1, -1)};
     int in[2], out[2], r;
-    const struct stages s = {&daemon_conn,    t,           4,         three_are_needed,
-                             first_is_needed, stage_build, stage_took};
+    const struct stages s = {&daemon_conn,   t, 4, three_are_needed, first_is_needed, stage_build,
+                             stage_on_result};
 
     if (pipe(in) < 0 || pipe(out) < 0)
         abort();
@@ -781,16 +784,16 @@ static int run_stages(struct told *t, struct json_lines *heard)
     return r;
 }
 
-TEST(stages_wait_for_what_they_need)
+TEST(stages_wait_for_the_stages_they_need)
 {
-    struct told t = {.failing = -1};
+    struct stages_seen t = {.failing = -1};
     struct json_lines heard;
     json_t *doc;
 
     CHECK(run_stages(&t, &heard) >= 0);
     CHECK(strlen(t.order) == 3 && t.order[0] == '0');
-    for (int i = 1; i <= 3; i++) { /* each step has a number of its own */
-        CHECK(json_lines_next(&heard, &doc, &err) > 0);
+    for (int i = 1; i <= 3; i++) { /* each step has its own number */
+        CHECK(json_lines_next(&heard, &doc, &err) == 0);
         CHECK(json_integer_value(json_object_get(doc, "id")) == i);
         json_decref(doc);
     }
@@ -801,7 +804,7 @@ TEST(stages_wait_for_what_they_need)
 
 TEST(a_stage_that_fails_ends_the_others)
 {
-    struct told t = {.failing = 1};
+    struct stages_seen t = {.failing = 1};
     struct json_lines heard;
 
     CHECK(forget(run_stages(&t, &heard)) == -ERR_INVALID);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/native/cache-tree.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -231,7 +231,7 @@ TEST(another_daemon_finds_it_again)
     CHECK(there(&p, "base/8/cache/pip/b", NULL));
 }
 
-TEST(a_base_that_leads_nowhere_is_told_each_time)
+TEST(a_base_without_its_generation_fails_each_time)
 {
     _cleanup_place_ struct place p;
     _cleanup_err_ struct err err = ERR_INIT, again = ERR_INIT;
@@ -241,9 +241,9 @@ TEST(a_base_that_leads_nowhere_is_told_each_time)
     dir = xasprintf("%s/base", p.dir);
     CHECK(symlinkat("../../etc", p.dirfd, "base/current") == 0);
     CHECK(cache_base_open(&p.base, dir, false, &err) == -ERR_SYSTEM);
-    CHECK(strstr(err.msg, "leads nowhere"));
+    CHECK(strstr(err.msg, "points to a missing generation"));
     CHECK(cache_base_take(&p.base, false, p.runs, &path, &again) < 0 && !path);
-    CHECK(strstr(again.msg, "leads nowhere"));
+    CHECK(strstr(again.msg, "points to a missing generation"));
     CHECK(cache_base_drop(&p.base, NULL, NULL) == 0);
 }
 

@@ -61,8 +61,8 @@ TEST(what_is_left_goes)
 
     if (!make_rest("a") || !make_rest("b"))
         SKIP("no cgroup may be made here");
-    cgroup_reaper_leave(b, "a");
-    cgroup_reaper_leave(b, "b");
+    cgroup_reaper_add(b, "a");
+    cgroup_reaper_add(b, "b");
     CHECK(goes("a") && goes("b"));
     cgroup_reaper_free(b);
 }
@@ -78,16 +78,16 @@ TEST(what_waits_is_told_and_can_be_reclaimed)
         SKIP("no cgroup may be made here");
     while (!kept && !deadline_passed(&by)) {
         make_rest("mine");
-        cgroup_reaper_leave(b, "mine");
+        cgroup_reaper_add(b, "mine");
         kept = waits(b, "mine");
         cgroup_reaper_reclaim(b, "mine");
         kept = kept && !waits(b, "mine") && is_there("mine");
     }
     CHECK(kept);
     make_rest("next");
-    cgroup_reaper_leave(b, "next");
+    cgroup_reaper_add(b, "next");
     CHECK(goes("next") && is_there("mine"));
-    cgroup_reaper_leave(b, "mine");
+    cgroup_reaper_add(b, "mine");
     cgroup_reaper_free(b);
     CHECK(!is_there("mine"));
 }
@@ -102,7 +102,7 @@ TEST(the_end_sweeps_all_at_once)
     for (int i = 0; i < 20; i++) {
         snprintf(id, sizeof(id), "%d", i);
         CHECK(make_rest(id));
-        cgroup_reaper_leave(b, id);
+        cgroup_reaper_add(b, id);
     }
     cgroup_reaper_free(b);
     for (int i = 0; i < 20; i++) {

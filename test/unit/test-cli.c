@@ -1,4 +1,4 @@
-/* The command line's tables, parser, specs, and what is shown of a command's output and end. */
+/* The command line: tables, parser, specs, and the display of output and end records. */
 #include <string.h>
 
 #include "cli/docker-auth.h"
@@ -86,7 +86,7 @@ TEST(wrong_counts_and_values_are_refused)
     CHECK(parse(&cmd_exec, ARGV("--help"), &a, &err) == 0);
 }
 
-TEST(every_command_is_whole)
+TEST(every_command_is_complete)
 {
     for (const struct cli_command *const *c = cli_commands; *c; c++) {
         const struct cli_option *o, *other;
@@ -113,7 +113,7 @@ static char *spec_text(char **argv, struct err *err)
     return json_to_text(doc, true);
 }
 
-TEST(spec_holds_what_was_given_and_no_more)
+TEST(spec_has_only_the_given_options)
 {
     _cleanup_free_ char *none = spec_text(ARGV("b"), NULL);
     _cleanup_free_ char *some =
@@ -128,7 +128,7 @@ TEST(spec_holds_what_was_given_and_no_more)
               "\"source\":\"/\",\"target\":\"/x\"}],\"tmpfs\":{\"tmp\":1048576}}");
 }
 
-TEST(spec_refuses_what_cannot_be_right)
+TEST(spec_refuses_invalid_values)
 {
     static char *const bad[][2] = {
         {"--memory", "12X"},    {"--memory", "0"},          {"--cpus", "-1"},
@@ -149,6 +149,26 @@ TEST(spec_refuses_what_cannot_be_right)
         CHECK(!text && err.code == ERR_INVALID);
         if (bad[i][1][0] && !strchr(bad[i][1], '\xff'))
             CHECK(strstr(err.msg, bad[i][0]));
+    }
+}
+
+TEST(errors_about_values_name_the_option)
+{
+    static const char *const cases[][2] = {
+        {"field 'limits.memory': must be between 6 MiB and 1 PiB",
+         "--memory must be between 6 MiB and 1 PiB"},
+        {"field 'limits.cpus' must be a number", "--cpus must be a number"},
+        {"field 'tmpfs.run': 1 is too small", "--tmpfs run: 1 is too small"},
+        {"exec: field 'timeout_ms': must be shorter", "exec: --timeout must be shorter"},
+        {"field 'nosuch': must be less", "field 'nosuch': must be less"},
+    };
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        err_set(&err, ERR_INVALID, "%s", cases[i][0]);
+        CHECK(spec_name_option(&err) == -ERR_INVALID);
+        CHECK_STR(err.msg, cases[i][1]);
+        err_done(&err);
     }
 }
 
@@ -181,7 +201,7 @@ static char *escaped_by(const char *text, size_t n)
     return r < 0 ? NULL : buf_steal(&b);
 }
 
-TEST(escaping_does_not_depend_on_how_it_is_cut)
+TEST(escaping_does_not_depend_on_the_pieces)
 {
     static const char text[] = "a\033[2Jb\tä€😀\n\xff\xe2\x82x\xe2\x80\xae\xc3";
 
@@ -221,7 +241,7 @@ static char *words_of(const char *text, int *status)
     return end_words(end, 5000, 0);
 }
 
-TEST(ends_in_words)
+TEST(ends_as_text)
 {
     static const struct {
         const char *end, *has;
@@ -236,7 +256,7 @@ TEST(ends_in_words)
         {"{\"cause\":\"signaled\",\"signal\":\"SEGV\",\"status\":139}", "signal SEGV", 139},
         {"{\"cause\":\"start_failed\",\"status\":127,\"message\":\"no 'x'\"}", "no 'x'", 127},
         {"{\"cause\":\"sandbox_stopped\",\"status\":137}", "stopped", 137},
-        {"{\"cause\":\"engine_lost\"}", "not known", 125},
+        {"{\"cause\":\"engine_lost\"}", "its exit status is unknown", 125},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -258,7 +278,7 @@ TEST(times)
     CHECK_STR(output_age(NULL, age), "-");
 }
 
-/* "user password", "" for none, or NULL where the file is refused. */
+/* Expected: "user password", "" without credentials, or NULL when the file is refused. */
 static bool auth_is(const char *text, const char *registry, const char *want)
 {
     struct docker_auth a = {0};
@@ -286,7 +306,7 @@ TEST(credentials_of_docker_are_found_by_registry)
     CHECK(auth_is("hello", "x.io", NULL));
 }
 
-/* "registry=user password" of each, as they come. */
+/* All credentials as "registry=user password;". */
 static char *logins_for(const char *file, const char *text)
 {
     const char *const texts[] = {"", text};
@@ -304,7 +324,7 @@ static char *logins_for(const char *file, const char *text)
     return buf_steal(&b);
 }
 
-TEST(credentials_for_a_build_are_those_that_its_text_may_need)
+TEST(a_build_gets_only_credentials_that_its_text_may_need)
 {
     static const char file[] = "{\"auths\":{\"https://index.docker.io/v1/\":{\"auth\":\"dTpw\"},"
                                "\"https://ghcr.io/v2/\":{\"auth\":\"bWU6YTpi\"},\"odd.io\":{},"

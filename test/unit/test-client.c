@@ -1,8 +1,9 @@
-/* The public library against a scripted daemon: exact output across a lost connection. */
+/* The public library against a scripted daemon. Output must be exact across a lost connection. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,7 +35,7 @@ static void put_text(struct buf *b, int type, const char *text)
         abort();
 }
 
-/* Reads one request head and its JSON body, if any; only the head is kept. */
+/* Reads one request head and its JSON body, if any. Only the head is stored. */
 static void read_request(int fd, char *head, size_t size)
 {
     ssize_t n = recv(fd, head, size - 1, 0);
@@ -61,7 +62,7 @@ static void serve_first(int fd)
     put(&b, FRAME_STDOUT, 0, "hello ");
     put(&b, FRAME_STDERR, 0, "oops");
     put(&b, FRAME_STDOUT, 6, "cut in two");
-    answer(fd, &b, 3); /* dies within a frame */
+    answer(fd, &b, 3); /* ends within a frame */
 }
 
 static void serve_second(int fd)
@@ -98,7 +99,7 @@ static void serve_error(int fd)
     fd_write_all(fd, text, strlen(text));
 }
 
-/* The request has come, and is not read. */
+/* Closes the connection after the request arrived, without reading it. */
 static void serve_deaf(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -106,12 +107,24 @@ static void serve_deaf(int fd)
     poll(&p, 1, -1);
 }
 
-/* It is read, and more cannot be known. */
+/* Reads the request and closes the connection without a response. */
 static void serve_mute(int fd)
 {
     char head[4096];
 
     read_request(fd, head, sizeof(head));
+}
+
+/* Reports the start of a command that keeps running. */
+static void serve_started(int fd)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(65536);
+    char head[4096];
+
+    read_request(fd, head, sizeof(head));
+    put_text(&b, FRAME_STARTED, "{\"sandbox\":\"box\",\"exec\":\"x1\",\"pid\":1}");
+    answer(fd, &b, 0);
+    read_request(fd, head, sizeof(head)); /* until the client closes */
 }
 
 static pid_t serve(void (*const *scripts)(int), size_t n)
@@ -213,7 +226,38 @@ TEST(resumes_without_gap_or_repeat)
         buf_done(&s.out[i]);
 }
 
-TEST(the_daemons_error_comes_through_whole)
+/* poll(2) refuses more descriptors than RLIMIT_NOFILE allows. */
+TEST(a_wait_that_fails_is_an_error)
+{
+    static void (*const scripts[])(int) = {serve_started};
+    struct seen s = {.out = {BUF_INIT(4096), BUF_INIT(4096), BUF_INIT(4096)}};
+    struct ripcord_error *e = NULL;
+    struct ripcord_exec *x = NULL;
+    struct ripcord *r = NULL;
+    struct rlimit old, none;
+    pid_t server = serve(scripts, 1);
+
+    CHECK(ripcord_open(root, &r, NULL) == 0);
+    CHECK(ripcord_exec_start(r, "/v1/sandboxes/box/execs", "{\"argv\":[\"x\"]}", &x, NULL) == 0);
+    while (!*s.exec)
+        CHECK(ripcord_exec_step(x, 100, &events, &s, NULL) == 1);
+    CHECK(ripcord_exec_step(x, 0, &events, &s, NULL) == 1);
+    CHECK(getrlimit(RLIMIT_NOFILE, &old) == 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = old.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(ripcord_exec_step(x, 0, &events, &s, &e) < 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
+    if (e)
+        CHECK_STR(ripcord_error_code(e), "system");
+    ripcord_error_free(e);
+    ripcord_exec_free(x);
+    ripcord_close(r);
+    CHECK(reap(server) == 0);
+    for (int i = 0; i < 3; i++)
+        buf_done(&s.out[i]);
+}
+
+TEST(the_daemons_error_is_complete)
 {
     static void (*const scripts[])(int) = {serve_error};
     struct ripcord_error *e = NULL;
@@ -230,8 +274,8 @@ TEST(the_daemons_error_comes_through_whole)
     CHECK(reap(server) == 0);
 }
 
-/* A connection that nobody has taken yet is as good as one that nobody has read. */
-TEST(what_was_not_heard_is_asked_again)
+/* A connection that was not accepted counts as one whose request was not read. */
+TEST(a_request_that_was_not_read_is_sent_again)
 {
     static void (*const scripts[])(int) = {serve_deaf, serve_error};
     static const char *const methods[] = {"POST", "DELETE", "GET"};
@@ -250,7 +294,7 @@ TEST(what_was_not_heard_is_asked_again)
     }
 }
 
-TEST(what_may_have_been_done_is_not_asked_again)
+TEST(a_request_that_may_have_had_effect_is_not_sent_again)
 {
     static void (*const scripts[])(int) = {serve_mute, serve_error};
     struct ripcord_error *e = NULL;
@@ -260,11 +304,11 @@ TEST(what_may_have_been_done_is_not_asked_again)
     CHECK(ripcord_open(root, &r, NULL) == 0);
     CHECK(ripcord_request(r, "POST", "/v1/sandboxes/x", NULL, NULL, &e) < 0);
     CHECK_STR(ripcord_error_code(e), "system");
-    CHECK(strstr(ripcord_error_hint(e), "is not known"));
+    CHECK(strstr(ripcord_error_hint(e), "may or may not have been carried out"));
     ripcord_error_free(e);
     e = NULL;
     CHECK(ripcord_request(r, "POST", "/v1/sandboxes/x", NULL, NULL, &e) < 0);
-    CHECK_STR(ripcord_error_code(e), "not_found"); /* the second script was still to come */
+    CHECK_STR(ripcord_error_code(e), "not_found"); /* the answer of the second script */
     ripcord_error_free(e);
     ripcord_close(r);
     CHECK(reap(server) == 0);

@@ -5,6 +5,7 @@
 #include "daemon/main/config.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "tap.h"
 
 static char path[] = "/tmp/test-config-XXXXXX";
@@ -54,6 +55,38 @@ TEST(values_and_where_they_come_from)
               "default");
 }
 
+TEST(old_names_of_groups_work_with_a_warning)
+{
+    _cleanup_config_ struct daemon_config c = {0};
+    _cleanup_json_ json_t *doc = NULL;
+    char source[64];
+
+    CHECK(load("registry:\n  offline: never\nregistry.deny: [evil]\nhub.add_max: 1M\n"
+               "packages.min_age: 1d\n",
+               &c, NULL) == 0);
+    CHECK_STR(c.packages_offline, "never");
+    CHECK(c.transfer_add_max == MIB(1) && strv_contains(c.packages_deny, "evil"));
+    CHECK(strv_len(c.warnings) == 3);
+    CHECK(strstr(c.warnings[0], ":2: key 'registry.offline' is deprecated, use "
+                                "'packages.offline'"));
+    CHECK(strstr(c.warnings[1], "'packages.deny'") && strstr(c.warnings[2], "'transfer.add_max'"));
+    doc = config_to_json(&c);
+    CHECK(!json_object_get(doc, "registry.offline") && !json_object_get(doc, "hub.add_max"));
+    snprintf(source, sizeof(source), "%s:4", path);
+    CHECK_STR(
+        json_string_value(json_object_get(json_object_get(doc, "transfer.add_max"), "source")),
+        source);
+}
+
+TEST(new_names_give_no_warning)
+{
+    _cleanup_config_ struct daemon_config c = {0};
+
+    CHECK(load("packages.budget: 1G\ntransfer:\n  add_max: 1M\n", &c, NULL) == 0);
+    CHECK(c.packages_budget == GIB(1) && c.transfer_add_max == MIB(1));
+    CHECK(strv_len(c.warnings) == 0);
+}
+
 TEST(empty_files_are_fine)
 {
     static const char *const texts[] = {"", "\n\n", "# only a comment\n", "---\n", "{}\n"};
@@ -76,9 +109,14 @@ static const struct {
     {"mounts.roots: /a\n", "mounts.roots", NULL},
     {"mounts.roots: [a]\n", "mounts.roots", NULL},
     {"engine: native\nengine: fake\n", "twice", NULL},
+    {"registry.budget: 1G\npackages.budget: 1G\n", "'packages.budget' is given twice", NULL},
+    {"transfer.uid: 7\nhub.uid: 7\n", "'transfer.uid' is given twice", NULL},
+    {"registry.nothing: 7\n", "packages.nothing", NULL},
+    {"registry.offline: perhaps\n", "packages.offline", NULL},
+    {"registry.budget: lots\n", "registry.budget", NULL},
     {"defaults:\n  cpus: 0\n", "defaults.cpus", NULL},
     {"defaults:\n  network: wild\n", "wild", NULL},
-    {"defaults:\n  cache: shared\n", "tool by tool", NULL},
+    {"defaults:\n  cache: shared\n", "each tool by name", NULL},
     {"defaults:\n  cache: shred\n", "shred", NULL},
     {"log.level: loud\n", "log.level", NULL},
     {"log.json: perhaps\n", "perhaps", NULL},

@@ -13,12 +13,12 @@
 
 static int speaker(struct err *err)
 {
-    return confine_speaker(NULL, 0, err);
+    return confine_network_program(NULL, 0, err);
 }
 
 static int packages_proxy(struct err *err)
 {
-    return confine_speaker((const int[]){SYS_mkdirat}, 1, err);
+    return confine_network_program((const int[]){SYS_mkdirat}, 1, err);
 }
 
 /* What fn says in a process that has confined itself. */
@@ -60,7 +60,7 @@ static bool does_nothing_else(void)
 
 TEST(the_filter_lets_the_work_through)
 {
-    CHECK(confined(confine_job, does_its_work));
+    CHECK(confined(confine_helper, does_its_work));
 }
 
 TEST(the_filter_stops_everything_else)
@@ -68,7 +68,7 @@ TEST(the_filter_stops_everything_else)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     SKIP("not installed in a sanitized build");
 #endif
-    CHECK(confined(confine_job, does_nothing_else));
+    CHECK(confined(confine_helper, does_nothing_else));
 }
 
 static void *say_so(void *arg)

@@ -1,13 +1,15 @@
-/* The manager on the fake engine: operations, single flight, execs, streams, restart. */
+/* The manager on the fake engine: operations, joined requests, execs, streams, restart. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "daemon/core/exec/stream.h"
+#include "daemon/core/exec/output-stream.h"
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/fake.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -93,7 +95,7 @@ static void bed_up(struct bed *b)
         abort();
 }
 
-/* Lets the loop run for a while, or until somebody stops it. */
+/* Runs the loop for a while, or until a callback stops it. */
 static void spin(struct bed *b, uint64_t usec)
 {
     loop_timer_set(b->timer, usec, false);
@@ -204,7 +206,7 @@ TEST(ensure_creates_then_leaves_alone_then_starts_then_recreates)
     CHECK(ensure(&b, "a", "{}") && b.action == ACTION_STARTED);
     CHECK(ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.action == ACTION_RECREATED);
     CHECK_STR(manager_find(b.m, "a", NULL)->id, id);
-    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_UNCHANGED); /* absent: as it is */
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_UNCHANGED); /* absent field: unchanged */
     CHECK(manager_find(b.m, "a", NULL)->spec.pids == 50);
     CHECK(rm(&b, "a", false) && fake_count() == 0);
     CHECK(!manager_find(b.m, "a", NULL));
@@ -242,7 +244,7 @@ TEST(a_failed_creation_answers_all_and_leaves_nothing)
     bed_end(&b);
 }
 
-/* As on a full disk: no file can grow. */
+/* Like a full disk: no file can grow. */
 static void let_files_grow(bool on)
 {
     struct rlimit size = {on ? RLIM_INFINITY : 0, RLIM_INFINITY};
@@ -252,7 +254,7 @@ static void let_files_grow(bool on)
         abort();
 }
 
-TEST(what_the_store_still_has_is_not_removed)
+TEST(a_row_that_cannot_be_deleted_keeps_the_sandbox)
 {
     struct bed b;
 
@@ -262,7 +264,7 @@ TEST(what_the_store_still_has_is_not_removed)
     CHECK(!rm(&b, "a", false) && b.code == ERR_SYSTEM && b.state == SANDBOX_FAILED);
     let_files_grow(true);
     bed_down(&b);
-    bed_up(&b); /* it has not come back from anywhere: it was never gone */
+    bed_up(&b); /* it was never removed */
     CHECK(manager_find(b.m, "a", NULL) && rm(&b, "a", false) && !manager_find(b.m, "a", NULL));
     CHECK(ensure(&b, "a", "{}") && b.action == ACTION_CREATED);
     bed_end(&b);
@@ -335,8 +337,8 @@ static void remove_again(void *arg, int events)
         late->r = manager_remove(late->b->m, "a", true, on_done, late->b, NULL);
 }
 
-/* The pipe became ready before the worker's answer: the second removal is queued in the turn in
- * which the first one ends, so its kick is still due then. */
+/* The pipe becomes ready before the worker's answer. So the second removal is queued in the turn
+ * in which the first one ends, while its own turn is still queued. */
 TEST(an_operation_queued_as_another_ends_is_run_once)
 {
     const struct fake_fault slow = {.delay = USEC_PER_SEC, .times = 1};
@@ -357,7 +359,7 @@ TEST(an_operation_queued_as_another_ends_is_run_once)
         abort();
     for (int i = 0; i < 3000 && fake_count(); i++)
         usleep(1000);
-    usleep(50000); /* and its answer is due */
+    usleep(50000); /* then its answer is ready */
     wait_answers(&b, 3);
     CHECK(late.r == 0);
     CHECK(b.answers == 3);
@@ -380,7 +382,7 @@ TEST(pause_and_resume)
     wait_answers(&b, 2);
     CHECK(b.code == ERR_NONE && b.state == SANDBOX_PAUSED);
     CHECK(ensure(&b, "a", "{}") && b.action == ACTION_STARTED && b.state == SANDBOX_RUNNING);
-    CHECK(manager_pause(b.m, "a", false, on_done, &b, NULL) == 0); /* it runs: fine */
+    CHECK(manager_pause(b.m, "a", false, on_done, &b, NULL) == 0); /* it runs: no change */
     wait_answers(&b, 4);
     CHECK(b.code == ERR_NONE);
     CHECK(stop(&b, "a"));
@@ -407,21 +409,21 @@ static char read_buffer[64 << 10];
 
 static void drain(struct watcher *w)
 {
-    struct stream_chunk c;
+    struct output_chunk c;
 
-    while (stream_read(w->s, read_buffer, sizeof(read_buffer), &c, NULL) >= 0) {
-        if (c.kind == STREAM_DATA && w->len + c.len < sizeof(w->out)) {
+    while (output_stream_read(w->s, read_buffer, sizeof(read_buffer), &c, NULL) >= 0) {
+        if (c.kind == OUTPUT_DATA && w->len + c.len < sizeof(w->out)) {
             memcpy(w->out + w->len, read_buffer, c.len);
             w->len += c.len;
         }
-        w->bytes += c.kind == STREAM_DATA ? c.len : 0;
-        w->gap += c.kind == STREAM_GAP ? c.to - c.offset : 0;
-        if (c.kind == STREAM_END && !w->ended) {
+        w->bytes += c.kind == OUTPUT_DATA ? c.len : 0;
+        w->gap += c.kind == OUTPUT_GAP ? c.to - c.offset : 0;
+        if (c.kind == OUTPUT_END && !w->ended) {
             w->ended = true;
-            w->end = xstrdup(stream_end_text(w->s));
+            w->end = xstrdup(output_stream_end_text(w->s));
             loop_stop(w->b->loop);
         }
-        if (c.kind == STREAM_END || c.kind == STREAM_NOTHING)
+        if (c.kind == OUTPUT_END || c.kind == OUTPUT_NOTHING)
             return;
     }
 }
@@ -433,12 +435,14 @@ static void on_news(void *arg)
 
 static int watch(struct bed *b, struct watcher *w, int r)
 {
-    struct stream_config c = {.want = {true, true}, .follow = true, .notify = on_news, .arg = w};
+    struct output_stream_config c = {
+        .want = {true, true}, .follow = true, .notify = on_news, .arg = w};
 
     w->b = b;
-    if (r >= 0)
-        w->s = stream_new_live(w->x, &c);
-    return r;
+    if (r < 0)
+        return r;
+    w->s = output_stream_new_live(w->x, &c);
+    return 0;
 }
 
 static struct exec_request request(const char *const *argv)
@@ -490,7 +494,7 @@ static bool is_up(struct watcher *w)
 
 static void watcher_done(struct watcher *w)
 {
-    stream_free(w->s);
+    output_stream_free(w->s);
     exec_unref(w->x);
     free(w->end);
 }
@@ -530,7 +534,7 @@ TEST(exec_starts_a_stopped_sandbox_and_never_makes_one)
     watcher_done(&w);
     CHECK(stop(&b, "a"));
     CHECK(manager_remove(b.m, "a", true, NULL, NULL, NULL) == 0);
-    CHECK(start(&b, &w, "a", "echo", "late") == 0 && finish(&w)); /* queued behind the removal */
+    CHECK(start(&b, &w, "a", "echo", "late") == 0 && finish(&w)); /* queued after the removal */
     CHECK(w.x->start_err.code == ERR_NOT_FOUND && b.creations == 1);
     watcher_done(&w);
     bed_end(&b);
@@ -590,8 +594,8 @@ TEST(kill_ends_with_its_cause)
     bed_end(&b);
 }
 
-/* 64 MiB are kept: of 100 MB the first part is gone, and that is told to the byte. */
-TEST(streams_tell_gaps_and_count_right)
+/* 64 MiB are kept: of 100 MB the first part is lost, and the gap is exact to the byte. */
+TEST(streams_report_gaps_and_count_right)
 {
     struct bed b;
     struct watcher w;
@@ -609,7 +613,7 @@ TEST(streams_tell_gaps_and_count_right)
 
 TEST(a_stream_resumes_at_an_offset_of_an_ended_exec)
 {
-    struct stream_config c = {
+    struct output_stream_config c = {
         .offsets = {4, 0}, .want = {true, true}, .notify = on_news, .follow = true};
     _cleanup_err_ struct err err = ERR_INIT;
     struct bed b;
@@ -620,12 +624,12 @@ TEST(a_stream_resumes_at_an_offset_of_an_ended_exec)
     CHECK(start(&b, &w, "a", "echo", "0123456789") == 0 && finish(&w));
     v.b = &b;
     c.arg = &v;
-    CHECK(stream_new(b.m, manager_find(b.m, "a", NULL), "last", &c, &v.s, NULL) == 0);
+    CHECK(output_stream_new(b.m, manager_find(b.m, "a", NULL), "last", &c, &v.s, NULL) == 0);
     drain(&v);
     CHECK(v.ended && v.len == 7 && memcmp(v.out, "456789\n", 7) == 0);
     watcher_done(&v);
-    CHECK(stream_new(b.m, manager_find(b.m, "a", NULL), "0000000000000000", &c, &v.s, &err) ==
-          -ERR_NOT_FOUND);
+    CHECK(output_stream_new(b.m, manager_find(b.m, "a", NULL), "0000000000000000", &c, &v.s,
+                            &err) == -ERR_NOT_FOUND);
     watcher_done(&w);
     bed_end(&b);
 }
@@ -694,7 +698,7 @@ static void restart(struct bed *b)
     spin(b, WAIT);
 }
 
-TEST(restart_adopts_the_living_and_their_execs)
+TEST(restart_adopts_live_sandboxes_and_their_execs)
 {
     struct bed b;
     struct watcher w;
@@ -717,14 +721,14 @@ TEST(restart_adopts_the_living_and_their_execs)
     CHECK_STR(json_string_value(json_object_get(json_object_get(doc, "end"), "cause")), "exited");
     json_decref(doc);
     CHECK(start(&b, &w, "a", "echo", "on") == 0 && finish(&w));
-    CHECK(w.x->seq == 2); /* counting goes on */
+    CHECK(w.x->seq == 2); /* numbers continue */
     watcher_done(&w);
     bed_end(&b);
 }
 
-static bool leaves_a_record(const struct bed *b, const char *box, const char *exec)
+static bool leaves_a_record(const struct bed *b, const char *sandbox, const char *exec)
 {
-    _cleanup_free_ char *dir = xasprintf("%s/execs/%s/%s", b->dir, box, exec);
+    _cleanup_free_ char *dir = xasprintf("%s/execs/%s/%s", b->dir, sandbox, exec);
     struct deadline by = deadline_in(WAIT);
     struct end_record rec;
 
@@ -738,7 +742,7 @@ static bool leaves_a_record(const struct bed *b, const char *box, const char *ex
     return false;
 }
 
-TEST(restart_finds_ends_that_came_meanwhile_and_the_lost)
+TEST(restart_finds_ends_and_lost_execs)
 {
     struct bed b;
     struct watcher w, v;
@@ -773,12 +777,12 @@ TEST(restart_finds_ends_that_came_meanwhile_and_the_lost)
     bed_end(&b);
 }
 
-static void orphan_made(void *arg, const struct err *err, struct engine_sandbox *box)
+static void orphan_made(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct bed *b = arg;
 
     (void)err;
-    (void)box;
+    (void)info;
     loop_stop(b->loop);
 }
 

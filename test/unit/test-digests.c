@@ -1,4 +1,4 @@
-/* Digests of a context's files that need not be counted again, and those that must. */
+/* The digest cache: which files of a context need not be read again. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 static const struct stat folder = {.st_dev = 7, .st_ino = 8};
 
-/* Its times are this long ago. */
+/* The stat of a file whose times are this long ago. */
 static struct stat file_of(ino_t ino, uint64_t ago)
 {
     uint64_t when = time_wall() - ago;
@@ -50,7 +50,7 @@ static char *new_dir(void)
     return dir;
 }
 
-TEST(what_is_unchanged_is_known_and_nothing_else)
+TEST(only_unchanged_files_are_known)
 {
     _cleanup_free_ char *dir = new_dir();
     struct stat st = file_of(1, 10 * USEC_PER_SEC), other = st;
@@ -71,7 +71,7 @@ TEST(what_is_unchanged_is_known_and_nothing_else)
     rmtree(AT_FDCWD, dir, NULL);
 }
 
-TEST(what_has_just_changed_is_counted_again)
+TEST(a_file_that_has_just_changed_is_read_again)
 {
     _cleanup_free_ char *dir = new_dir();
     struct stat st = file_of(1, 0), old = file_of(1, 10 * USEC_PER_SEC);
@@ -84,7 +84,7 @@ TEST(what_has_just_changed_is_counted_again)
     rmtree(AT_FDCWD, dir, NULL);
 }
 
-TEST(files_that_have_gone_are_forgotten)
+TEST(removed_files_are_forgotten)
 {
     _cleanup_free_ char *dir = new_dir();
     struct stat a = file_of(1, 10 * USEC_PER_SEC), b = file_of(2, 10 * USEC_PER_SEC);
@@ -103,7 +103,7 @@ TEST(files_that_have_gone_are_forgotten)
     rmtree(AT_FDCWD, dir, NULL);
 }
 
-TEST(what_is_not_ours_is_none)
+TEST(a_file_of_unknown_form_is_ignored)
 {
     static const char *const texts[] = {"", "x", "ripcord-digests1", "ripcord-digests1 and more"};
     _cleanup_free_ char *dir = new_dir(), *file = xasprintf("%s/digests/7-8", dir);
@@ -121,7 +121,7 @@ TEST(what_is_not_ours_is_none)
     rmtree(AT_FDCWD, dir, NULL);
 }
 
-TEST(few_contexts_are_kept)
+TEST(old_contexts_are_removed)
 {
     _cleanup_free_ char *dir = new_dir();
     struct stat st = file_of(1, 10 * USEC_PER_SEC), context = folder;

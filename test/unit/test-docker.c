@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "dockerapi/classify.h"
+#include "dockerapi/error-classes.h"
 #include "dockerapi/demux.h"
 #include "dockerapi/events.h"
 #include "lib/base/fd.h"
@@ -684,7 +684,7 @@ TEST(huge_answers_are_refused)
     _cleanup_tried_ struct tried t = call(DOCKER_FLAVOUR_DOCKER, &act, "/containers/json", 20000);
 
     CHECK(t.r == -ERR_LIMIT);
-    CHECK(strstr(t.err.msg, "over 16777216 bytes"));
+    CHECK(strstr(t.err.msg, "larger than 16777216 bytes"));
 }
 
 TEST(progress_with_an_error_is_a_failure)

@@ -131,7 +131,7 @@ TEST(mounts_are_read)
 TEST(owners_of_mounts_are_ids_that_somebody_can_have)
 {
     static const char *const wrong[] = {"4294967295", "4294967296", "9999999999", "-1", ""};
-    struct mount m;
+    struct dockerfile_mount m;
 
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
         for (int gid = 0; gid < 2; gid++) {
@@ -193,7 +193,7 @@ TEST(a_hundred_thousand_stages_are_refused)
 
     for (int i = 0; i < 100000; i++)
         (void)!buf_append_str(&b, "FROM a\n");
-    CHECK(refuses(buf_data(&b), b.len, "line 1001, column 1: over 1000 stages"));
+    CHECK(refuses(buf_data(&b), b.len, "line 1001, column 1: too many stages (the limit is 1000)"));
     buf_done(&b);
 }
 

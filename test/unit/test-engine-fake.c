@@ -2,11 +2,17 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/sandbox-request.h"
+#include "daemon/engine/supervisor-conn.h"
 #include "fake-engine/fake.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/journal/journal.h"
 #include "lib/loop/loop.h"
 #include "lib/os/rmtree.h"
 #include "tap.h"
@@ -244,9 +250,9 @@ TEST(limits_asked_for_are_refused_where_they_cannot_hold)
     bed_init(&b);
     b.engine->caps &= ~(uint32_t)ENGINE_CAP_MEMORY_LIMIT;
     CHECK(run_create_start(&b, &r) == ERR_NONE);
-    CHECK(b.box.unenforced == SPEC_LIMIT_MEMORY);
+    CHECK(b.box.unenforced == LIMIT_MEMORY);
     b.box.supervisor_fd = fd_close(b.box.supervisor_fd);
-    r.spec.asked = SPEC_LIMIT_MEMORY;
+    r.spec.asked = LIMIT_MEMORY;
     snprintf(r.id, sizeof(r.id), "%s", "00000000000000bb");
     CHECK(run_create_start(&b, &r) == ERR_UNSUPPORTED);
     CHECK(fake_count() == 1);

@@ -1,5 +1,5 @@
-/* Core with two engines: one that is there, one that may be out of reach and is changed by others.
- */
+/* Core with two engines: `fake`, and `remote`, which can be unreachable and is changed from
+ * outside. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include "daemon/core/exec/exec.h"
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine-config.h"
 #include "fake-engine/fake.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -43,7 +44,7 @@ static void on_timeout(void *arg)
     loop_stop(b->loop);
 }
 
-/* fault: of opening the remote engine, from the start on; or NULL. */
+/* fault: of opening the remote engine, from the start; or NULL. */
 static void bed_up(struct bed *b, const struct fake_fault *fault)
 {
     char path[64];
@@ -177,7 +178,7 @@ TEST(an_engine_that_cannot_be_opened_says_why_and_is_tried_again)
     CHECK(!ensure(&b, "a", REMOTE) && b.code == ERR_ENGINE);
     CHECK(engine_trouble(b.engines[1]) && !manager_find(b.m, "a", NULL));
     CHECK(strstr(engine_trouble(b.engines[1])->msg, "engine 'remote' cannot be used"));
-    CHECK(ensure(&b, "x", "{}")); /* the other one does not care */
+    CHECK(ensure(&b, "x", "{}")); /* the other engine is not affected */
     CHECK(ensure(&b, "a", REMOTE) && b.action == ACTION_CREATED);
     CHECK(engine_is_open(b.engines[1]) && !engine_trouble(b.engines[1]));
     CHECK_STR(manager_find(b.m, "a", NULL)->engine->ops->name, "remote");
@@ -185,7 +186,7 @@ TEST(an_engine_that_cannot_be_opened_says_why_and_is_tried_again)
     bed_end(&b);
 }
 
-TEST(a_hung_engine_holds_up_nobody_else)
+TEST(a_hung_engine_delays_no_other_engine)
 {
     const struct fake_fault fault = {.delay = 3 * USEC_PER_SEC, .times = 1};
     struct bed b;
@@ -203,7 +204,7 @@ TEST(a_hung_engine_holds_up_nobody_else)
     bed_end(&b);
 }
 
-TEST(those_who_wait_for_an_open_share_its_failure)
+TEST(requests_that_wait_for_an_open_share_its_failure)
 {
     const struct fake_fault fault = {.code = ERR_ENGINE, .delay = USEC_PER_SEC / 2, .times = 1};
     struct bed b;
@@ -219,7 +220,7 @@ TEST(those_who_wait_for_an_open_share_its_failure)
     bed_end(&b);
 }
 
-TEST(unknown_engines_get_the_nearest)
+TEST(an_unknown_engine_gets_a_suggestion)
 {
     _cleanup_json_ json_t *doc = json_loads("{\"engine\":\"remot\"}", 0, NULL);
     _cleanup_err_ struct err err = ERR_INIT;
@@ -231,7 +232,7 @@ TEST(unknown_engines_get_the_nearest)
     bed_end(&b);
 }
 
-TEST(what_an_engine_cannot_do_is_refused_by_name)
+TEST(unsupported_features_are_refused_by_name)
 {
     static const char *const bad[] = {
         "{\"runtime\":\"runsc\"}", "{\"caches\":{\"pip\":\"private\"}}", "{\"image\":\"debian\"}"};
@@ -252,7 +253,7 @@ TEST(what_an_engine_cannot_do_is_refused_by_name)
     bed_end(&b);
 }
 
-/* A command, which starts the sandbox when it is stopped. */
+/* Runs a command, which starts a stopped sandbox. */
 static bool runs_echo(struct bed *b, const char *name)
 {
     struct exec_request req = {0};
@@ -283,14 +284,14 @@ TEST(another_image_behind_the_name_recreates_on_up_only)
     CHECK(ensure(&b, "a", REMOTE) && b.action == ACTION_UNCHANGED);
     fake_new_image();
     CHECK(manager_stop(b.m, "a", 0, on_done, &b, NULL) == 0 && wait_answers(&b, 3));
-    CHECK(runs_echo(&b, "a")); /* a command needs the sandbox that is there */
+    CHECK(runs_echo(&b, "a")); /* a command uses the existing sandbox */
     CHECK_STR(manager_find(b.m, "a", NULL)->hash, hash);
     CHECK(ensure(&b, "a", "{}") && b.action == ACTION_RECREATED);
     CHECK(strcmp(hash, manager_find(b.m, "a", NULL)->hash) != 0);
     bed_end(&b);
 }
 
-/* What it can do is not known yet: that is no reason to say that it cannot. */
+/* The capabilities of a closed engine are not known: the request must not be refused. */
 TEST(a_sandbox_is_resumed_before_its_engine_is_open)
 {
     const struct fake_fault down = {.code = ERR_ENGINE, .times = 1000};
@@ -308,7 +309,7 @@ TEST(a_sandbox_is_resumed_before_its_engine_is_open)
     bed_end(&b);
 }
 
-TEST(an_image_that_is_missing_is_the_answer)
+TEST(a_missing_image_is_reported)
 {
     const struct fake_fault fault = {.code = ERR_NOT_FOUND, .times = 1};
     struct bed b;
@@ -320,7 +321,7 @@ TEST(an_image_that_is_missing_is_the_answer)
     bed_end(&b);
 }
 
-TEST(what_others_do_to_a_sandbox_is_seen)
+TEST(changes_outside_ripcord_are_seen)
 {
     char id[SANDBOX_ID_LEN + 1];
     struct bed b;
@@ -338,7 +339,7 @@ TEST(what_others_do_to_a_sandbox_is_seen)
     bed_end(&b);
 }
 
-TEST(a_running_sandbox_is_removed_as_it_is)
+TEST(a_running_sandbox_is_removed_without_a_stop)
 {
     struct bed b;
 
@@ -367,13 +368,14 @@ TEST(recovery_does_not_wait_for_an_engine_out_of_reach)
         spin(&b, 10 * USEC_PER_MSEC);
     CHECK(manager_is_recovered(b.m) && time_mono() - since < down.delay);
     CHECK(manager_find(b.m, "x", NULL)->state == SANDBOX_RUNNING);
-    CHECK(manager_find(b.m, "lives", NULL)->state == SANDBOX_RUNNING); /* its supervisor says so */
+    CHECK(manager_find(b.m, "lives", NULL)->state ==
+          SANDBOX_RUNNING); /* its supervisor reports that */
     CHECK(manager_find(b.m, "dead", NULL)->state == SANDBOX_STOPPED);
     CHECK(manager_find(b.m, "dead", NULL)->unsettled);
     fake_set_fault(b.engines[1], FAKE_OPEN, NULL);
     while (!engine_trouble(b.engines[1]) && time_mono() - since < WAIT)
-        spin(&b, 10 * USEC_PER_MSEC); /* the try that was under way fails */
-    CHECK(ensure(&b, "new", REMOTE)); /* opens it: what was left undone is done now */
+        spin(&b, 10 * USEC_PER_MSEC); /* the running attempt fails */
+    CHECK(ensure(&b, "new", REMOTE)); /* opens the engine: pending cleanups are done now */
     CHECK(becomes(&b, "dead", SANDBOX_STOPPED, NULL));
     CHECK(!manager_find(b.m, "dead", NULL)->unsettled);
     bed_end(&b);

@@ -1,11 +1,10 @@
-/* Events: numbers that never come twice, gaps that are told, history that stays within its limit.
- */
+/* Events: numbers are never reused, gaps are reported, the history stays within its limit. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "daemon/core/events/events.h"
-#include "daemon/core/sandbox/uptime.h"
+#include "daemon/core/sandbox/lease-clock.h"
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
 #include "lib/loop/loop.h"
@@ -126,7 +125,8 @@ TEST(clean_end_skips_nothing)
     bed_done(&b);
 }
 
-/* A crash: what was not written is lost, its numbers are not used again, and the gap is told. */
+/* After a crash, unwritten events are lost, their numbers are not reused, and the gap is
+ * reported. */
 TEST(crash_never_repeats_a_number)
 {
     struct bed b, crashed;
@@ -138,7 +138,7 @@ TEST(crash_never_repeats_a_number)
     events_flush(b.ev);
     emit(&b, 3, "x.lost");
     last = events_newest(b.ev);
-    crashed = b; /* as if it had been killed: nothing more reaches the file */
+    crashed = b; /* as if it had been killed: it writes nothing more */
     bed_open(&b);
     emit(&b, 1, "x.z");
     CHECK(events_newest(b.ev) > last);
@@ -150,8 +150,8 @@ TEST(crash_never_repeats_a_number)
     rmtree(AT_FDCWD, b.dir, NULL);
 }
 
-/* After a power cut the mark may be an old one: another boot's is leapt over by far. */
-TEST(other_boot_without_a_clean_end_leaps)
+/* After a power cut the mark may be old: after a reboot many numbers are skipped. */
+TEST(a_new_boot_without_a_clean_end_skips_numbers)
 {
     struct bed b;
 
@@ -173,7 +173,7 @@ TEST(other_boot_without_a_clean_end_leaps)
     bed_done(&b);
 }
 
-TEST(history_is_bounded_and_the_missing_are_told)
+TEST(history_is_bounded_and_missing_events_are_reported)
 {
     struct bed b;
     struct seen s;
@@ -191,7 +191,7 @@ TEST(history_is_bounded_and_the_missing_are_told)
     bed_done(&b);
 }
 
-TEST(number_of_another_life_is_a_gap)
+TEST(a_number_of_another_store_is_a_gap)
 {
     struct bed b;
     struct seen s;
@@ -225,7 +225,7 @@ static void stop_loop(void *arg)
     loop_stop(arg);
 }
 
-TEST(followers_are_told_on_a_later_turn_and_all_is_written)
+TEST(followers_are_notified_on_a_later_turn_and_events_are_written)
 {
     struct bed b;
     struct events_watch w = {0};
@@ -246,22 +246,22 @@ TEST(followers_are_told_on_a_later_turn_and_all_is_written)
     rmtree(AT_FDCWD, b.dir, NULL);
 }
 
-/* The clock of leases: a daemon's restart changes nothing, a reboot goes on where it was. */
-TEST(uptime_goes_on_across_daemons_and_boots)
+/* A restart of the daemon does not change the lease clock; after a reboot it continues. */
+TEST(the_lease_clock_continues_across_daemons_and_boots)
 {
     struct bed b;
-    struct uptime u, next;
+    struct lease_clock u, next;
 
     bed_init(&b);
-    CHECK(uptime_open(b.store, &u, NULL) >= 0 && uptime_now(&u) > 0);
-    CHECK(uptime_open(b.store, &next, NULL) >= 0 && next.base == u.base);
+    CHECK(lease_clock_open(b.store, &u, NULL) >= 0 && lease_clock_now(&u) > 0);
+    CHECK(lease_clock_open(b.store, &next, NULL) >= 0 && next.base == u.base);
     CHECK(store_meta_set(b.store, "uptime", "another-boot 5 1000000000000000", false, NULL) >= 0);
-    CHECK(uptime_open(b.store, &next, NULL) >= 0);
-    CHECK(uptime_now(&next) >= UINT64_C(1000000000000000));
-    CHECK(uptime_since(&next, UINT64_C(1000000000000000)) <= time_mono());
-    CHECK(uptime_since(&next, UINT64_MAX) == 0); /* of the future: nothing is due */
+    CHECK(lease_clock_open(b.store, &next, NULL) >= 0);
+    CHECK(lease_clock_now(&next) >= UINT64_C(1000000000000000));
+    CHECK(lease_clock_since(&next, UINT64_C(1000000000000000)) <= time_mono());
+    CHECK(lease_clock_since(&next, UINT64_MAX) == 0); /* in the future: nothing is due */
     CHECK(store_meta_set(b.store, "uptime", "nonsense", false, NULL) >= 0);
-    CHECK(uptime_open(b.store, &next, NULL) == -ERR_SYSTEM);
+    CHECK(lease_clock_open(b.store, &next, NULL) == -ERR_SYSTEM);
     bed_done(&b);
 }
 

@@ -99,7 +99,7 @@ TEST(file_read_limits)
 
     CHECK(file_replace(p.fd, "f", big, 10000, 0600, false, NULL) == 0);
     CHECK(file_read(p.fd, "f", 9999, &text, &len, &err) == -ERR_LIMIT && !text);
-    CHECK(strstr(err.msg, "over 9999 bytes"));
+    CHECK(strstr(err.msg, "larger than 9999 bytes"));
     CHECK(file_read(p.fd, "f", 10000, &text, &len, NULL) == 0 && len == 10000);
 }
 

@@ -6,7 +6,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "image/archive/copy.h"
+#include "image/archive/layer-copy.h"
 #include "image/archive/pack.h"
 #include "image/archive/unpack.h"
 #include "image/oci/manifest.h"
@@ -236,32 +236,33 @@ TEST(saved_images_are_read)
 
 TEST(an_index_gives_what_is_for_this_machine)
 {
-    struct index x = {0};
+    struct oci_index x = {0};
 
-    CHECK(PARSE(index_parse,
+    CHECK(PARSE(oci_index_parse,
                 "{\"manifests\":[{\"digest\":\"" A "\",\"size\":2,\"platform\":{\"os\":\"plan9\"}},"
                 "{\"digest\":\"" B "\",\"size\":3,\"annotations\":"
                 "{\"org.opencontainers.image.ref.name\":\"v1\"}}]}",
                 &x) >= 0);
     CHECK(x.n == 1 && STREQ(x.v[0].d.digest, B) && x.v[0].d.size == 3 && STREQ(x.v[0].name, "v1"));
-    index_done(&x);
-    CHECK(PARSE(index_parse, "{\"manifests\":[{\"digest\":\"sha256:../x\",\"size\":2}]}", &x) < 0);
-    CHECK(PARSE(index_parse, "{\"manifests\":[{\"digest\":\"" A "\",\"size\":-2}]}", &x) < 0);
-    CHECK(PARSE(index_parse, "{}", &x) < 0);
+    oci_index_done(&x);
+    CHECK(PARSE(oci_index_parse, "{\"manifests\":[{\"digest\":\"sha256:../x\",\"size\":2}]}", &x) <
+          0);
+    CHECK(PARSE(oci_index_parse, "{\"manifests\":[{\"digest\":\"" A "\",\"size\":-2}]}", &x) < 0);
+    CHECK(PARSE(oci_index_parse, "{}", &x) < 0);
 }
 
 TEST(a_manifest_has_checked_digests)
 {
-    struct manifest m = {0};
+    struct oci_manifest m = {0};
 
-    CHECK(PARSE(manifest_parse,
+    CHECK(PARSE(oci_manifest_parse,
                 "{\"config\":{\"digest\":\"" A "\",\"size\":1},\"layers\":[{\"digest\":\"" B
                 "\",\"size\":9}]}",
                 &m) >= 0);
     CHECK(m.n == 1 && STREQ(m.config.digest, A) && m.layers[0].size == 9);
-    manifest_done(&m);
-    CHECK(PARSE(manifest_parse, "{\"config\":{},\"layers\":[]}", &m) < 0);
-    CHECK(PARSE(manifest_parse, "{\"config\":{\"digest\":\"" A "\",\"size\":1}}", &m) < 0);
+    oci_manifest_done(&m);
+    CHECK(PARSE(oci_manifest_parse, "{\"config\":{},\"layers\":[]}", &m) < 0);
+    CHECK(PARSE(oci_manifest_parse, "{\"config\":{\"digest\":\"" A "\",\"size\":1}}", &m) < 0);
 }
 
 TEST(a_configuration_becomes_a_record)
@@ -531,13 +532,13 @@ static void open_pair(int *from, int *to)
 TEST(a_copy_is_alike_and_shares_nothing)
 {
     _cleanup_close_ int from = -1, to = -1, sub = -1;
-    struct copy_stats n = {0};
+    struct layer_copy_stats n = {0};
     struct stat a, b, c;
     char text[8];
 
     open_pair(&from, &to);
     make_source(from);
-    CHECK(copy_tree(from, to, false, &n, &err) == 0 && n.files == 2);
+    CHECK(layer_copy_tree(from, to, false, &n, &err) == 0 && n.files == 2);
     CHECK(fstatat(from, "again", &a, 0) == 0 && fstatat(to, "again", &b, 0) == 0 &&
           fstatat(to, "sub/data", &c, 0) == 0);
     CHECK(b.st_ino == c.st_ino && b.st_ino != a.st_ino && b.st_nlink == 2);
@@ -552,9 +553,9 @@ TEST(a_copy_is_alike_and_shares_nothing)
 TEST(what_no_layer_holds_is_not_copied)
 {
     _cleanup_close_ int from = -1, to = -1;
-    struct copy_stats n = {0};
+    struct layer_copy_stats n = {0};
 
     open_pair(&from, &to);
     CHECK(mkfifoat(from, "fifo", 0600) == 0);
-    CHECK(forget(copy_tree(from, to, false, &n, &err)) == -ERR_SYSTEM);
+    CHECK(forget(layer_copy_tree(from, to, false, &n, &err)) == -ERR_SYSTEM);
 }

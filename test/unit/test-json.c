@@ -187,6 +187,6 @@ TEST(json_error_with_a_foreign_message)
     json_decref(j);
     j = json_object();
     CHECK(json_to_err(j, &out) == -ERR_SYSTEM);
-    CHECK(strstr(out.msg, "without code or message"));
+    CHECK(strstr(out.msg, "without a code or message"));
     json_decref(j);
 }

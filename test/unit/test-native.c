@@ -11,14 +11,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
 #include "daemon/engine/native/ids.h"
 #include "daemon/engine/native/kernel-probe.h"
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/probe.h"
+#include "daemon/engine/sandbox-request.h"
+#include "daemon/engine/supervisor-conn.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/journal/journal.h"
 #include "lib/loop/loop.h"
 #include "lib/os/cgroup.h"
 #include "lib/os/rmtree.h"

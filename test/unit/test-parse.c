@@ -39,7 +39,36 @@ TEST(number_error_names_value_and_range)
     uint64_t v;
 
     CHECK(parse_u64("x1", 1, 9, &v, &err) == -ERR_INVALID);
-    CHECK_STR(err.msg, "'x1' is not a whole number from 1 to 9");
+    CHECK_STR(err.msg, "'x1' is not a whole number");
+    err_done(&err);
+    CHECK(parse_u64("10", 1, 9, &v, &err) == -ERR_INVALID);
+    CHECK_STR(err.msg, "'10' is out of range (must be between 1 and 9)");
+    err_done(&err);
+    CHECK(parse_u64("18446744073709551616", 1, 9, &v, &err) == -ERR_INVALID);
+    CHECK_STR(err.msg, "'18446744073709551616' is out of range (must be between 1 and 9)");
+}
+
+TEST(range_error_names_option_and_readable_bounds)
+{
+    /* clang-format off */
+    static const struct { uint64_t v, min, max; enum parse_unit unit; const char *msg; } bad[] = {
+        { 1, 6 << 20, 1ULL << 50, PARSE_BYTES, "--it must be between 6 MiB and 1 PiB" },
+        { 3600001, 0, 3600000, PARSE_MSEC, "--it must be between 0s and 1h" },
+        { 1, 2, 4194304, PARSE_COUNT, "--it must be between 2 and 4194304" },
+    };
+    /* clang-format on */
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        _cleanup_err_ struct err err = ERR_INIT;
+
+        CHECK(parse_check_range("--it", bad[i].v, bad[i].min, bad[i].max, bad[i].unit, &err) ==
+              -ERR_INVALID);
+        CHECK_STR(err.msg, bad[i].msg);
+        CHECK(parse_check_range("--it", bad[i].min, bad[i].min, bad[i].max, bad[i].unit, NULL) ==
+              0);
+        CHECK(parse_check_range("--it", bad[i].max, bad[i].min, bad[i].max, bad[i].unit, NULL) ==
+              0);
+    }
 }
 
 TEST(sizes)
@@ -100,12 +129,12 @@ TEST(cpus)
     static const char *const bad[] = {"", "0", "-1", "0.0001", "1024.1", "1025", "2x", "1e1", ".5"};
     uint32_t v = 0;
 
-    CHECK(parse_cpus("2", &v, NULL) == 0 && v == 2000);
-    CHECK(parse_cpus("0.5", &v, NULL) == 0 && v == 500);
-    CHECK(parse_cpus("0.001", &v, NULL) == 0 && v == 1);
-    CHECK(parse_cpus("1024", &v, NULL) == 0 && v == 1024000);
+    CHECK(parse_cpus("2", 1, 1024000, &v, NULL) == 0 && v == 2000);
+    CHECK(parse_cpus("0.5", 1, 1024000, &v, NULL) == 0 && v == 500);
+    CHECK(parse_cpus("0.001", 1, 1024000, &v, NULL) == 0 && v == 1);
+    CHECK(parse_cpus("1024", 1, 1024000, &v, NULL) == 0 && v == 1024000);
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-        CHECK(parse_cpus(bad[i], &v, NULL) == -ERR_INVALID);
+        CHECK(parse_cpus(bad[i], 1, 1024000, &v, NULL) == -ERR_INVALID);
 }
 
 TEST(booleans)
@@ -207,7 +236,7 @@ TEST(durations_for_people)
     char s[FORMAT_MAX];
 
     CHECK_STR(format_duration(0, s), "0s");
-    CHECK_STR(format_duration(250000, s), "250.0ms");
+    CHECK_STR(format_duration(250000, s), "250ms");
     CHECK_STR(format_duration(1500000, s), "1.5s");
     CHECK_STR(format_duration(90 * UINT64_C(1000000), s), "1m30s");
     CHECK_STR(format_duration(1800 * UINT64_C(1000000), s), "30m");

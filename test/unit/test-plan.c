@@ -138,7 +138,7 @@ static void fill(struct plan *p)
     p->n_layers = 2;
     p->id_base = 0x70000000;
     p->memory = 1 << 30;
-    p->required = PLAN_LIMIT_MEMORY;
+    p->required = LIMIT_MEMORY;
     p->user = xstrdup("agent");
     p->workdir = xstrdup("/home/agent");
     strv_add(&p->env, "A=1");
@@ -172,7 +172,7 @@ TEST(plan_round_trip)
     CHECK_STR(out.lower_dir, "/lower");
     CHECK(out.n_layers == 2 && STREQ(out.layers[0], LAYER_A) && STREQ(out.layers[1], LAYER_B));
     CHECK(out.hash && !*out.hash && out.image == PLAN_IMAGE_ROOTFS && out.id_base == 0x70000000);
-    CHECK(out.memory == 1 << 30 && out.pids == 0 && out.required == PLAN_LIMIT_MEMORY);
+    CHECK(out.memory == 1 << 30 && out.pids == 0 && out.required == LIMIT_MEMORY);
     CHECK(strv_len(out.env) == 2 && STREQ(out.env[1], "B="));
     CHECK(out.n_mounts == 2 && out.mounts[0].read_only && out.mounts[0].ino == 2);
     CHECK_STR(out.mounts[1].target, "/t/2");

@@ -112,7 +112,7 @@ static bool agree(int nr, uint64_t a0, uint64_t a1, uint64_t a2)
     uint32_t us, them;
 
     if (!ours)
-        ours = filter_compile(&n_ours);
+        ours = seccomp_filter_compile(&n_ours);
     us = bpf_run(ours, n_ours, &d);
     them = bpf_run(theirs, n_theirs, &d);
     return (us == SECCOMP_RET_ALLOW) == (them == SECCOMP_RET_ALLOW) &&
@@ -124,7 +124,7 @@ TEST(libseccomp_knows_the_same_numbers)
     const struct seccomp_call *c;
     size_t known = 0;
 
-    for (size_t i = 0; (c = call_at(i)); i++) {
+    for (size_t i = 0; (c = seccomp_call_at(i)); i++) {
         int nr = seccomp_syscall_resolve_name(c->name);
 
         known += nr >= 0;

@@ -1,5 +1,4 @@
-/* Reconcile on the fake engine: plans, bounds, failures that are tried again, a store that is new.
- */
+/* Reconcile on the fake engine: plans, limits, retries after failures, and a new store. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +7,9 @@
 #include "daemon/core/reconcile/reconcile.h"
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine-config.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/fake.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -30,7 +31,7 @@ struct bed {
     struct manager *m;
     unsigned answers;
     enum err_code code;
-    json_t *report; /* of the last run that was asked for */
+    json_t *report; /* of the last requested run */
 };
 
 static void on_time(void *arg)
@@ -38,7 +39,7 @@ static void on_time(void *arg)
     loop_stop(((struct bed *)arg)->loop);
 }
 
-/* A little of the loop, and a tick of the daemon's. */
+/* Runs the loop for a moment, and one tick. */
 static void spin(struct bed *b)
 {
     loop_timer_set(b->timer, STEP, false);
@@ -125,14 +126,14 @@ static bool up(struct bed *b, const char *name)
     return manager_ensure(b->m, name, spec, on_done, b, NULL) == 0 && answered(b);
 }
 
-static void made(void *arg, const struct err *err, struct engine_sandbox *box)
+static void made(void *arg, const struct err *err, struct engine_sandbox *info)
 {
-    if (box)
-        fd_close(TAKE_FD(box->supervisor_fd)); /* its supervisor lives on */
+    if (info)
+        fd_close(TAKE_FD(info->supervisor_fd)); /* its supervisor stays alive */
     on_done(arg, err, NULL, ACTION_UNCHANGED);
 }
 
-/* Of our root, and no row knows it. */
+/* Makes an object of our root without a row. */
 static bool orphan(struct bed *b, const char *id, const char *name, bool runs)
 {
     struct sandbox_request req = {.fresh = true};
@@ -181,14 +182,14 @@ static int count(const struct bed *b, const char *key)
     return (int)json_integer_value(json_object_get(json_object_get(b->report, "counts"), key));
 }
 
-static bool soon(struct bed *b, size_t boxes)
+static bool soon(struct bed *b, size_t sandboxes)
 {
-    for (uint64_t end = time_mono() + WAIT; fake_count() != boxes && time_mono() < end;)
+    for (uint64_t end = time_mono() + WAIT; fake_count() != sandboxes && time_mono() < end;)
         spin(b);
-    return fake_count() == boxes;
+    return fake_count() == sandboxes;
 }
 
-TEST(leftovers_go_and_a_dry_run_only_says_so)
+TEST(leftovers_are_removed_and_a_dry_run_only_reports_them)
 {
     struct bed b;
 
@@ -217,11 +218,11 @@ TEST(one_failed_removal_does_not_stop_the_others_and_is_tried_again)
     fake_set_fault(b.engine, FAKE_REMOVE, &fault);
     CHECK(run(&b, false, false));
     CHECK(count(&b, "removed") == 4 && count(&b, "failed") == 1 && fake_count() == 1);
-    CHECK(soon(&b, 0)); /* by itself, after a pause */
+    CHECK(soon(&b, 0)); /* automatically, after a pause */
     bed_end(&b);
 }
 
-TEST(all_that_go_are_ended_before_one_is_removed)
+TEST(all_processes_are_ended_before_the_first_removal)
 {
     const struct fake_fault fault = {.code = ERR_ENGINE};
     struct bed b;
@@ -254,7 +255,7 @@ TEST(a_list_that_fails_removes_nothing)
     bed_end(&b);
 }
 
-TEST(a_new_store_holds_what_it_does_not_know_until_it_is_taken_back)
+TEST(a_new_store_keeps_unknown_objects_until_they_are_taken_back)
 {
     _cleanup_free_ char *db = NULL;
     const struct sandbox *sb;
@@ -271,7 +272,8 @@ TEST(a_new_store_holds_what_it_does_not_know_until_it_is_taken_back)
     sb = manager_find(b.m, "a", NULL);
     CHECK(sb && sb->state == SANDBOX_RUNNING && sb->spec.network == SPEC_NETWORK_NONE);
     CHECK(run(&b, false, false) && count(&b, "adopted") == 2 && count(&b, "recreated") == 0);
-    CHECK(make_orphan(&b, "00000000000000d1", "late")); /* from now on it knows what is its own */
+    CHECK(
+        make_orphan(&b, "00000000000000d1", "late")); /* from now on the store knows its objects */
     CHECK(run(&b, false, false) && count(&b, "removed") == 1 && fake_running() == 2);
     bed_end(&b);
 }

@@ -40,7 +40,7 @@ static uint32_t verdict_on(uint32_t arch, int nr, uint64_t a0, uint64_t a1, uint
     struct seccomp_data d = {.nr = nr, .arch = arch, .args = {a0, a1, a2}};
 
     if (!f)
-        f = filter_compile(&n);
+        f = seccomp_filter_compile(&n);
     return bpf_run(f, n, &d);
 }
 
@@ -63,7 +63,7 @@ static const struct seccomp_call *by_name(const char *name)
 {
     const struct seccomp_call *c;
 
-    for (size_t i = 0; (c = call_at(i)); i++)
+    for (size_t i = 0; (c = seccomp_call_at(i)); i++)
         if (STREQ(c->name, name))
             return c;
     return NULL;
@@ -73,7 +73,7 @@ static const struct seccomp_call *by_number(int nr)
 {
     const struct seccomp_call *c;
 
-    for (size_t i = 0; (c = call_at(i)); i++)
+    for (size_t i = 0; (c = seccomp_call_at(i)); i++)
         if (c->nr == nr)
             return c;
     return NULL;
@@ -83,7 +83,7 @@ TEST(each_call_stands_once)
 {
     const struct seccomp_call *c;
 
-    for (size_t i = 0; (c = call_at(i)); i++) {
+    for (size_t i = 0; (c = seccomp_call_at(i)); i++) {
         CHECK(by_name(c->name) == c);
         CHECK(c->nr < 0 || by_number(c->nr) == c);
         CHECK(c->nr < NUMBERS);
@@ -284,10 +284,10 @@ static int in_filter(int (*fn)(void))
 
     if (pid == 0) {
         size_t n;
-        struct sock_filter *f = filter_compile(&n);
+        struct sock_filter *f = seccomp_filter_compile(&n);
 
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-            filter_install(f, n * sizeof(*f), NULL) < 0)
+            seccomp_filter_install(f, n * sizeof(*f), NULL) < 0)
             _exit(100);
         _exit(fn());
     }

@@ -1,4 +1,5 @@
-/* From an agent's bytes to the events of its session: lines, pieces, wrapping, and the index. */
+/* From the bytes of an agent to the events of its session: lines, pieces, wrapping, and the
+ * index. */
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@ enum { MAX_LINE = 8 };
 
 /* ---- lines ---- */
 
-/* The pieces as "text" or "text+part", a '~' behind those that more follow. */
+/* Lists the pieces as "text" or "text+part", with a '~' when more pieces follow. */
 static void cut(const char *data, size_t len, size_t max, char *ret, size_t size)
 {
     struct session_line l;
@@ -60,7 +61,7 @@ TEST(a_cut_does_not_part_a_character)
     CHECK_STR(pieces("1234567\xc3\xa9x\n"), "[1234567+1~][\xc3\xa9x+2]");
     CHECK_STR(pieces("123456\xf0\x9f\x98\x80\n"), "[123456+1~][\xf0\x9f\x98\x80+2]");
     CHECK_STR(pieces("123456\xc3\xa9x\n"), "[123456\xc3\xa9+1~][x+2]");
-    CHECK_STR(pieces("1234567\xc3x\n"), "[1234567\xc3+1~][x+2]"); /* it was broken before */
+    CHECK_STR(pieces("1234567\xc3x\n"), "[1234567\xc3+1~][x+2]"); /* it was broken in the input */
 }
 
 /* The same pieces whether the bytes come at once or one by one. */
@@ -119,7 +120,7 @@ TEST(objects_pass)
     CHECK_STR(OUT("{\"a\":[\"\\u0000\"]} \t"), "{\"a\":[\"\\u0000\"]}");
 }
 
-TEST(all_else_is_wrapped)
+TEST(other_text_is_wrapped)
 {
     CHECK_STR(OUT("hello"), LOG("hello"));
     CHECK_STR(OUT("hello\r"), LOG("hello"));
@@ -207,7 +208,7 @@ TEST(index_finds_the_run_of_a_number)
     drop_dir(dir);
 }
 
-TEST(what_is_forgotten_comes_before_what_is_kept)
+TEST(forgotten_runs_come_before_kept_runs)
 {
     char *dir = make_dir();
     const uint64_t last = SESSION_INDEX_RUNS + SESSION_INDEX_RUNS / 2,
@@ -246,7 +247,7 @@ TEST(a_torn_end_is_cut_off)
     CHECK(session_index_put(&x, 1, &run, NULL) == 0);
     CHECK(truncate(file, 64 + 56 + 30) == 0);
     CHECK(session_index_count(&x, &n, NULL) == 0 && n == 1);
-    CHECK(truncate(file, 64 + 2 * 56) == 0); /* zeroes, as a file system may leave them */
+    CHECK(truncate(file, 64 + 2 * 56) == 0); /* zeroes: a file system may leave them */
     CHECK(session_index_count(&x, &n, NULL) == 0 && n == 1);
     session_index_done(&x);
     CHECK(truncate(file, 10) == 0);
@@ -265,7 +266,7 @@ TEST(a_foreign_file_is_refused)
 
     CHECK(f && fprintf(f, "%0100d", 7) == 100 && fclose(f) == 0);
     CHECK(session_index_open(&x, dir, NULL) == -ERR_SYSTEM && x.fd == -1);
-    CHECK(session_index_open(&x, file, NULL) == -ERR_SYSTEM); /* no folder, but a file */
+    CHECK(session_index_open(&x, file, NULL) == -ERR_SYSTEM); /* a file, not a folder */
     drop_dir(dir);
     CHECK(session_index_open(&x, "/tmp/ripcord-session-none", NULL) == -ERR_NOT_FOUND);
 }

@@ -228,7 +228,7 @@ TEST(oom_is_told_from_the_counter)
     box_init(&b);
     b.plan.memory = 32 << 20;
     CHECK(box_up(&b) >= 0);
-    if (b.unenforced & PLAN_LIMIT_MEMORY) {
+    if (b.unenforced & LIMIT_MEMORY) {
         stop(&b);
         SKIP("no memory limit here");
     }

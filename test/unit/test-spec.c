@@ -1,4 +1,4 @@
-/* Specs: defaults, every field's checks, the stored form and the hash. */
+/* Specs: the defaults, the check of every field, the stored form and the hash. */
 #include "daemon/core/sandbox/spec.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -45,8 +45,7 @@ TEST(every_field)
     CHECK(apply(&s, text, NULL) == 0);
     CHECK(s.memory == 104857600 && s.cpu_milli == 500 && s.pids == 10 && s.nofile == 64);
     CHECK(s.disk == GIB(1) && s.network == SPEC_NETWORK_NONE && s.run_size == 65536);
-    CHECK(s.asked == (SPEC_LIMIT_MEMORY | SPEC_LIMIT_CPUS | SPEC_LIMIT_PIDS | SPEC_LIMIT_DISK |
-                      SPEC_LIMIT_NOFILE));
+    CHECK(s.asked == (LIMIT_MEMORY | LIMIT_CPUS | LIMIT_PIDS | LIMIT_DISK | LIMIT_NOFILE));
     CHECK_STR(strv_env_get(s.env, "B"), "x=y");
     CHECK_STR(s.labels[0], "a.b/c=d");
     CHECK(s.n_mounts == 1 && s.mounts[0].read_only);
@@ -54,13 +53,13 @@ TEST(every_field)
     sandbox_spec_done(&s);
 }
 
-/* text, words that the message must hold */
+/* text, and words that the message must contain */
 static const struct {
     const char *text, *word, *word2;
 } bad[] = {
     {"{\"memroy\":1}", "memroy", NULL},
     {"{\"limits\":{\"memroy\":1}}", "limits.memroy", NULL},
-    {"{\"limits\":{\"memory\":1}}", "limits.memory", "1"},
+    {"{\"limits\":{\"memory\":1}}", "limits.memory", "between 6 MiB and 1 PiB"},
     {"{\"limits\":{\"memory\":-5}}", "limits.memory", NULL},
     {"{\"limits\":{\"memory\":\"4G\"}}", "limits.memory", NULL},
     {"{\"limits\":{\"pids\":1}}", "limits.pids", "4194304"},
@@ -122,7 +121,7 @@ TEST(image_runtime_and_caches)
     spec_hash(&s, "docker", one);
     s.image_digest = xstrdup("sha256:1");
     spec_hash(&s, "docker", two);
-    CHECK(strcmp(one, two) != 0); /* another image behind the same name is another sandbox */
+    CHECK(strcmp(one, two) != 0); /* the same name with another image is another sandbox */
     stored = spec_to_text(&s);
     CHECK(spec_from_text(stored, &back, NULL) == 0);
     spec_hash(&back, "docker", one);
@@ -148,7 +147,7 @@ TEST(strict_isolation_is_another_sandbox_with_caches_of_its_own)
 
     hash_of("{}", usual);
     hash_of("{\"isolation\":\"shared\"}", named);
-    CHECK_STR(usual, named); /* sandboxes from before there was a choice keep their hash */
+    CHECK_STR(usual, named); /* sandboxes from before this field existed keep their hash */
     hash_of("{\"caches\":{\"all\":\"private\"}}", named);
     hash_of("{\"isolation\":\"strict\"}", strict);
     CHECK(strcmp(named, strict) != 0);
@@ -185,7 +184,7 @@ TEST(values_of_the_environment_are_not_echoed)
     sandbox_spec_done(&s);
 }
 
-TEST(a_patch_leaves_absent_fields_as_they_are)
+TEST(a_patch_keeps_absent_fields)
 {
     struct sandbox_spec s;
     _cleanup_json_ json_t *patch = json_pack("{s:{s:i}, s:n}", "limits", "pids", 20, "user");
@@ -213,7 +212,7 @@ TEST(stored_form_round_trips)
     CHECK(spec_from_text(text, &t, NULL) == 0);
     again = spec_to_text(&t);
     CHECK_STR(again, text);
-    CHECK(t.asked == SPEC_LIMIT_CPUS);
+    CHECK(t.asked == LIMIT_CPUS);
     spec_hash(&s, "native", h1);
     spec_hash(&t, "native", h2);
     CHECK_STR(h1, h2);
@@ -223,7 +222,7 @@ TEST(stored_form_round_trips)
     CHECK(spec_from_text("{", &t, NULL) < 0);
 }
 
-TEST(hash_sees_values_not_their_order_nor_who_asked)
+TEST(hash_depends_on_values_only)
 {
     struct sandbox_spec a, b, c;
     char ha[65], hb[65], hc[65], other[65];
@@ -232,7 +231,7 @@ TEST(hash_sees_values_not_their_order_nor_who_asked)
     CHECK(apply(&b,
                 "{\"env\":{\"B\":\"2\",\"A\":\"1\"},\"limits\":{\"pids\":300},"
                 "\"idle_stop_ms\":5000,\"max_life_ms\":1,\"rm_after_ms\":2}",
-                NULL) == 0); /* nor how long it is to stay */
+                NULL) == 0); /* leases do not count */
     CHECK(b.idle_stop == 5000000 && b.max_life == 1000 && b.rm_after == 2000);
     CHECK(apply(&c, "{\"env\":{\"A\":\"1\",\"B\":\"3\"}}", NULL) == 0);
     spec_hash(&a, "native", ha);

@@ -5,9 +5,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/supervisor-conn.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
 #include "proto/supervisor.h"

@@ -1,9 +1,11 @@
-/* What ripcord-transfer reads: challenges, tokens, names, settings. Transfers are tested by
- * test/integration/test_image_pull.py. */
+/*
+ * Input of ripcord-transfer: challenges, tokens, names, settings.
+ * test/integration/test_image_pull.py tests the transfers.
+ */
 #include <string.h>
 
 #include "image/transfer/challenge.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "image/transfer/settings.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/macro.h"
@@ -11,7 +13,7 @@
 #include "lib/base/xalloc.h"
 #include "tap.h"
 
-/* "scheme realm service scope", or NULL where it is refused. */
+/* "scheme realm service scope", or NULL if the challenge is refused. */
 static char *read_challenge(const char *text)
 {
     struct challenge c = {0};
@@ -43,7 +45,7 @@ TEST(challenges_are_read)
     CHECK(challenge_is("Basic ", "basic - - -"));
 }
 
-TEST(what_is_no_challenge_is_refused)
+TEST(invalid_challenges_are_refused)
 {
     static const char *const bad[] = {"",
                                       "Digest realm=\"x\"",
@@ -72,7 +74,7 @@ TEST(a_challenge_that_is_too_long_is_refused)
 static bool token_is(const char *text, const char *want)
 {
     _cleanup_free_ char *token = NULL;
-    int r = token_parse(text, strlen(text), &token, NULL);
+    int r = challenge_parse_token(text, strlen(text), &token, NULL);
 
     return want ? r >= 0 && STREQ(token, want) : r < 0;
 }
@@ -90,13 +92,13 @@ TEST(tokens_are_plain_text)
 
 static bool name_is(const char *name, const char *want)
 {
-    struct remote_name n = {0};
+    struct repository_name n = {0};
     _cleanup_free_ char *found = NULL;
 
-    if (remote_name_parse(name, &n, NULL) < 0)
+    if (repository_name_parse(name, &n, NULL) < 0)
         return !want;
     found = xasprintf("%s %s %s", n.registry, n.repository, n.tag);
-    remote_name_done(&n);
+    repository_name_done(&n);
     return want && STREQ(found, want);
 }
 

@@ -278,7 +278,7 @@ TEST(names_that_walk_are_refused_as_such)
     start();
     mkdir("walk", 0755);
     COMPOSE({TAR_FILE, "a/../../walked", "x", 0}, );
-    CHECK(in("walk") == -ERR_DENIED && strstr(err.msg, "leads out of its folder"));
+    CHECK(in("walk") == -ERR_DENIED && strstr(err.msg, "points outside its folder"));
     CHECK(!exists("walked") && !exists("walk/a"));
 }
 

@@ -1,4 +1,4 @@
-/* What `cache warm` is asked for and what becomes of it: the command, the files, the sandbox. */
+/* The plan of `cache warm`: command, files and spec. */
 #include "daemon/core/caches/warm-plan.h"
 
 #include "daemon/core/caches/warm.h"
@@ -11,7 +11,7 @@
 
 #define _cleanup_plan_ _cleanup_(warm_plan_done)
 
-/* The request as JSON text with ' for ". */
+/* Reads the request from JSON text with ' for ". */
 static int plan(const char *text, struct warm_plan *ret, struct err *err)
 {
     _cleanup_free_ char *real = xstrdup(text);
@@ -41,7 +41,7 @@ static ssize_t read_fd(void *arg, void *data, size_t len)
     return fd_read_full(*(const int *)arg, data, len);
 }
 
-/* The text of warm/NAME in the plan's archive, which is read to its end; NULL: it is not there. */
+/* The text of warm/NAME in the plan's archive, which is read to its end; NULL: no such file. */
 static char *file_of(struct warm_plan *p, const char *name)
 {
     _cleanup_free_ char *path = xasprintf(WARM_FOLDER "/%s", name);
@@ -62,7 +62,7 @@ static char *file_of(struct warm_plan *p, const char *name)
     return found;
 }
 
-TEST(packages_come_behind_the_command)
+TEST(packages_follow_the_command)
 {
     _cleanup_plan_ struct warm_plan p;
     _cleanup_free_ char *line = NULL;
@@ -108,24 +108,26 @@ TEST(the_sandbox_has_the_package_cache_and_one_tool_cache)
     CHECK(!json_object_get(p.spec, "mounts"));
 }
 
-TEST(requests_that_are_none)
+TEST(invalid_requests)
 {
     CHECK(refuses("{}", ERR_INVALID, "'tool' is missing"));
     CHECK(refuses("{'tool': 'pipp', 'packages': ['x']}", ERR_INVALID, "pipp"));
-    CHECK(refuses("{'tool': 'go', 'packages': ['x']}", ERR_UNSUPPORTED, "cannot be filled"));
+    CHECK(refuses("{'tool': 'go', 'packages': ['x']}", ERR_UNSUPPORTED, "cannot be warmed"));
     CHECK(refuses("{'tool': 'pip'}", ERR_INVALID, "no package"));
     CHECK(refuses("{'tool': 'pip', 'packages': []}", ERR_INVALID, "no package"));
     CHECK(refuses("{'tool': 'pip', 'packages': [1]}", ERR_INVALID, "packages"));
     CHECK(refuses("{'tool': 'pip', 'package': ['x']}", ERR_INVALID, "package"));
-    CHECK(refuses("{'tool': 'npm', 'requirements': 'x'}", ERR_INVALID, "no file of requirements"));
-    CHECK(refuses("{'tool': 'pip', 'package_lock': '{}'}", ERR_INVALID, "takes no package-lock"));
-    CHECK(
-        refuses("{'tool': 'npm', 'package_lock': '{}', 'packages': ['x']}", ERR_INVALID, "either"));
+    CHECK(refuses("{'tool': 'npm', 'requirements': 'x'}", ERR_INVALID,
+                  "does not support requirements"));
+    CHECK(refuses("{'tool': 'pip', 'package_lock': '{}'}", ERR_INVALID,
+                  "does not support package-lock"));
+    CHECK(refuses("{'tool': 'npm', 'package_lock': '{}', 'packages': ['x']}", ERR_INVALID,
+                  "cannot be combined"));
     CHECK(refuses("{'tool': 'npm', 'package_lock': '{'}", ERR_INVALID, "package-lock"));
     CHECK(refuses("{'tool': 'npm', 'package_lock': '{}'}", ERR_INVALID, "has no 'packages'"));
 }
 
-TEST(names_that_are_none)
+TEST(invalid_names)
 {
     static const char *const names[] = {
         "",      "-r",  "--index-url=x", " x", "x @ http://h/", "a:b",
@@ -135,9 +137,9 @@ TEST(names_that_are_none)
         _cleanup_free_ char *text =
             xasprintf("{'tool': 'pip', 'packages': ['fine', '%s']}", names[i]);
 
-        CHECK(refuses(text, ERR_INVALID, "is not a package"));
+        CHECK(refuses(text, ERR_INVALID, "invalid package"));
     }
-    CHECK(refuses("{'tool': 'npm', 'packages': ['x[extra]']}", ERR_INVALID, "is not a package"));
+    CHECK(refuses("{'tool': 'npm', 'packages': ['x[extra]']}", ERR_INVALID, "invalid package"));
 }
 
 TEST(too_many_and_too_long)
@@ -149,12 +151,12 @@ TEST(too_many_and_too_long)
 
     for (int i = 0; i < 501; i++)
         json_array_append_new(json_object_get(request, "packages"), json_string("x"));
-    CHECK(warm_plan_read(request, &p, &err) == -ERR_INVALID && strstr(err.msg, "over 500"));
+    CHECK(warm_plan_read(request, &p, &err) == -ERR_INVALID && strstr(err.msg, "limit 500"));
     err_done(&err);
     memset(name, 'x', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
     json_object_set_new(request, "packages", json_pack("[s]", name));
-    CHECK(warm_plan_read(request, &p, &err) == -ERR_INVALID && strstr(err.msg, "not a package"));
+    CHECK(warm_plan_read(request, &p, &err) == -ERR_INVALID && strstr(err.msg, "invalid package"));
 }
 
 TEST(requirements_keep_digests_and_lose_comments)
@@ -187,12 +189,12 @@ TEST(requirements_with_options)
     for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
         _cleanup_free_ char *text = xasprintf("{'tool': 'pip', 'requirements': '%s'}", lines[i]);
 
-        CHECK(refuses(text, ERR_INVALID, "has an option"));
+        CHECK(refuses(text, ERR_INVALID, "option '"));
     }
 }
 
-/* Python ends lines at each of these. */
-TEST(requirements_that_python_reads_otherwise)
+/* Python ends a line at each of these characters. */
+TEST(requirements_with_line_ends_of_python)
 {
     static const char *const ends[] = {"\\r",     "\\u000b", "\\u000c",
                                        "\\u001c", "\\u0085", "\\u2028"};

@@ -24,6 +24,7 @@ class Daemon:
         self.start()
 
     def start(self):
+        self.log = b""  # filled by stop()
         ready, child = os.pipe()
         self.process = subprocess.Popen(
             [self.program, "--root", self.dir.name, "--engine", "fake", "--ready-fd", str(child)],
@@ -35,6 +36,7 @@ class Daemon:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         _, err = self.process.communicate(timeout=30)
+        self.log = err
         assert self.process.returncode == 0, err.decode()
         assert b"Sanitizer" not in err and b"runtime error" not in err, err.decode()
 
@@ -168,12 +170,12 @@ def test_system_documents(d):
 
 
 def test_unknown_paths_methods_and_types(d):
-    expect(d.call("GET", "/v1/nothing"), 404, "not_found", "/v1/nothing")
+    expect(d.call("GET", "/v1/nothing"), 404, "not_found", "no such route: /v1/nothing")
     expect(d.call("GET", "/v1/sandboxes/"), 404, "not_found")
     expect(d.call("GET", "/v1/sandboxes/a/b/c"), 404, "not_found")
-    expect(d.call("POST", "/v1/sandboxes/a"), 405, "invalid", "POST")
+    expect(d.call("POST", "/v1/sandboxes/a"), 405, "invalid", "method POST is not supported")
     expect(d.call("PUT", "/v1/sandboxes/a", b"{}", "Content-Type: text/plain\r\n"), 415, "invalid", "application/json")
-    expect(d.call("GET", "/v1/sandboxes", {}), 400, "invalid", "no body")
+    expect(d.call("GET", "/v1/sandboxes", {}), 400, "invalid", "body is not allowed")
     expect(d.call("PUT", "/v1/sandboxes/a", b"[]"), 400, "invalid", "object")
     expect(d.call("PUT", "/v1/sandboxes/a", b"{"), 400, "invalid", "JSON")
     expect(d.call("PUT", "/v1/sandboxes/a", b'{"user":"a","user":"b"}'), 400, "invalid", "user")
@@ -182,6 +184,50 @@ def test_unknown_paths_methods_and_types(d):
     expect(d.call("POST", "/v1/run", {"exec": {"argv": ["echo"]}}), 426, "invalid", "ripcord-exec/1")
     expect(d.call("DELETE", "/v1/sandboxes/a?force=perhaps"), 400, "invalid", "force")
     assert expect(d.call("GET", "/v1/sandboxes"), 200) == {"sandboxes": []}
+
+
+def head_and_document(d, method, path, body=None):
+    """The head's lines behind the status, and status with document."""
+    with d.send(method, path, body, "Connection: close\r\n") as s:
+        head, data = split_reply(read_all(s))
+    fields = [f for f in head.split("\r\n")[1:] if not f.lower().startswith(("date:", "content-length:"))]
+    return fields, (int(head.split()[1]), json.loads(data))
+
+
+DEPRECATED = ["Deprecation: true", 'Link: </v1/caches/packages>; rel="successor-version"']
+
+
+def test_old_paths_answer_like_the_new_ones(d):
+    """The fake daemon has the routes; whether a package cache runs behind them makes no difference here."""
+    for method, path, body in (("GET", "", None), ("GET", "/show", None), ("POST", "/verify", {"x": 1}),
+                               ("POST", "/prune", {"kep": 1}), ("GET", "/nothing", None), ("PUT", "/show", None)):
+        old, old_reply = head_and_document(d, method, "/v1/caches/registry" + path, body)
+        new, new_reply = head_and_document(d, method, "/v1/caches/packages" + path, body)
+        assert not set(DEPRECATED) & set(new) and sorted(new + DEPRECATED) == sorted(old), (old, new)
+        text = json.dumps(old_reply).replace("/v1/caches/registry", "/v1/caches/packages")
+        assert text == json.dumps(new_reply), (old_reply, new_reply)
+    expect(d.call("GET", "/v1/caches/registry/show"), 400, "invalid", "'of'")
+    expect(d.call("GET", "/v1/caches/registryx"), 404, "not_found", "/v1/caches/registryx")
+    d.stop()
+    assert d.log.count(b"/v1/caches/registry is deprecated, use /v1/caches/packages") == 1, d.log
+    d.start()
+
+
+def test_old_configuration_keys_are_logged(d):
+    d.stop()
+    path = d.dir.name + "/ripcord.yaml"
+    with open(path, "w", encoding="ascii") as f:
+        f.write("registry.min_age: 1d\nhub:\n  add_max: 1M\n")
+    d.start()
+    config = expect(d.call("GET", "/v1/config"), 200)["config"]
+    assert config["packages.min_age"] == {"value": "1d", "source": path + ":1"}, config
+    assert config["transfer.add_max"] == {"value": 1 << 20, "source": path + ":3"}, config
+    assert not [key for key in config if key.startswith(("registry.", "hub."))], config
+    d.stop()
+    for old, new in ((b"registry.min_age", b"packages.min_age"), (b"hub.add_max", b"transfer.add_max")):
+        assert d.log.count(b"key '%s' is deprecated, use '%s'" % (old, new)) == 1, d.log
+    os.unlink(path)
+    d.start()
 
 
 def test_files(d):
@@ -278,7 +324,7 @@ def test_stdin(d):
     frames = []
     while f := w.frame():
         frames.append(f)
-    assert frames[-1][0] == ERROR and b"without stdin" in frames[-1][1], frames
+    assert frames[-1][0] == ERROR and b"started without it" in frames[-1][1], frames
     expect(d.call("POST", "/v1/sandboxes/i/execs", {"argv": ["cat"], "stdin": True}), 400, "invalid", "stdin")
     expect(d.call("DELETE", "/v1/sandboxes/i?force=1"), 200)
 

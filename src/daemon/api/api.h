@@ -1,6 +1,8 @@
 /*
- * The HTTP API: routes, JSON to core's types and back. Knows nothing of sockets (net/) and decides
- * nothing (core/). docs/API.md and docs/openapi.yaml are its contract.
+ * The HTTP API: finds the route of a request, turns JSON into core's types, and answers with JSON.
+ * Sockets belong to lib/http/server/http-server.h and decisions to the manager
+ * (daemon/core/sandbox/manager.h). docs/API.md and docs/openapi.yaml are its contract; routes.h has
+ * the list of routes. Everything runs on the loop's thread.
  */
 #pragma once
 
@@ -16,16 +18,16 @@ struct api_config {
     struct manager *manager;
     const char *version, *root_id, *state_dir, *run_dir; /* borrowed */
     json_t *(*settings)(void *arg);                      /* the effective configuration */
-    const char *(*listen)(void *arg);                    /* the address on TCP, or NULL */
+    const char *(*listen)(void *arg);                    /* the TCP address, or NULL */
     void *arg;
 };
 
 struct api *api_new(const struct api_config *config);
-/* The server must be gone (each open request has been told). */
+/* Free the server first: it ends the open requests. */
 void api_free(struct api *a);
 /* For http_server_config.on_request, with the api as its argument. */
 void api_on_request(void *arg, struct http_req *req);
 /* For http_server_config.want_stream. */
 bool api_wants_stream(void *arg, const struct http_head *head, const char *path);
-/* Requests that are not answered yet; streams that follow an exec do not count. */
+/* The number of requests without an answer. Streams that follow an exec do not count. */
 unsigned api_open_calls(const struct api *a);

@@ -1,9 +1,9 @@
 /*
- * The token's file is looked at anew (one stat) with every request, so that a token that was taken
- * back opens nothing from that moment on; those who are inside already are for the owner's timer.
+ * Every request checks the token's file (one stat), so a revoked token is refused at once.
+ * Connections that are already open are closed by the owner, when auth_tick() reports the change.
  *
- * Guessing 256 bits is hopeless at any speed. What is limited is the noise that somebody makes who
- * tries: connections end with each refusal, and the log has one line a second.
+ * Nobody can guess 256 bits at any speed. The limit is there for the noise: each refusal closes the
+ * connection, and the log gets one line per second.
  */
 #include "daemon/api/auth.h"
 
@@ -16,22 +16,24 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-enum { TRIES_MAX = 10 }; /* at once; then one a second */
+enum { TRIES_MAX = 10 }; /* refusals in a burst; then one more each second */
 
 struct auth {
     struct auth_config config; /* without the address */
-    char **hosts;              /* owned: what a Host field may say */
+    char **hosts;              /* owned: accepted values of the Host header */
     char *port;                /* owned: ":7070" */
     struct api_token token;
-    uint64_t stamp; /* of the file that it was read from; 0: it opens nothing */
+    uint64_t stamp; /* of the token's file when it was read; 0: no token, refuse everything */
     bool changed;   /* since the last auth_tick() */
     uint64_t tries_at;
     unsigned tries_left, tries_refused;
 };
 
+DEFINE_CLEANUP(struct auth *, auth_free);
+
 static int auth_refuse_page(const char *field, struct err *err)
 {
-    err_set(err, ERR_DENIED, "requests of web pages are refused ('%s')", field);
+    err_set(err, ERR_DENIED, "requests from web pages are refused (header '%s')", field);
     return 403;
 }
 
@@ -53,7 +55,7 @@ static bool auth_has_port(const char *host)
     return colon && !strchr(colon, ']');
 }
 
-/* As a browser writes it: without the port when it is HTTP's own. */
+/* Browsers leave the port out of Host if it is 80. */
 static void auth_add_host(struct auth *g, const char *name)
 {
     if (auth_has_port(name)) {
@@ -77,13 +79,13 @@ static int auth_check_host(const struct auth *g, const char *host, struct err *e
 {
     if (host && auth_is_our_host(g, host))
         return 0;
-    err_set(err, ERR_DENIED, "this daemon is not '%.100s'", host ? host : "");
-    err_hint(err, "Use the address that it listens on; http.hosts in ripcord.yaml lists the names "
-                  "by which it may be asked for beside that.");
+    err_set(err, ERR_DENIED, "host '%.100s' is not accepted here", host ? host : "");
+    err_hint(err, "Use the address that the daemon listens on, or add the host name to http.hosts "
+                  "in ripcord.yaml.");
     return 421;
 }
 
-/* A page that came from here may ask here: its origin is the very address that it asks. */
+/* Pages that this daemon served may ask: their origin is the requested address itself. */
 static int auth_check_origin(const struct http_head *head, const char *host, struct err *err)
 {
     static const char scheme[] = "http://";
@@ -107,7 +109,7 @@ static void auth_read_token(struct auth *g, uint64_t stamp)
     token_done(&old);
 }
 
-static void auth_look_at_file(struct auth *g)
+static void auth_check_file(struct auth *g)
 {
     uint64_t stamp = token_stamp(g->config.state_dir);
 
@@ -120,12 +122,12 @@ static bool auth_has_token(struct auth *g, const struct http_head *head)
     static const char scheme[] = "Bearer ";
     const char *given = http_field_get(head, "authorization");
 
-    auth_look_at_file(g);
+    auth_check_file(g);
     return g->stamp && given && strncasecmp(given, scheme, sizeof(scheme) - 1) == 0 &&
            token_matches(&g->token, given + sizeof(scheme) - 1);
 }
 
-/* One more each second, up to as many as there were. */
+/* Each second allows one more refusal, up to TRIES_MAX. */
 static void auth_refill(struct auth *g)
 {
     uint64_t now = time_mono(), more = (now - g->tries_at) / USEC_PER_SEC;
@@ -144,7 +146,7 @@ bool auth_tick(struct auth *g)
     bool changed;
 
     auth_refill(g);
-    auth_look_at_file(g);
+    auth_check_file(g);
     changed = g->changed;
     g->changed = false;
     return changed;
@@ -155,15 +157,14 @@ static int auth_refuse_try(struct auth *g, bool given, struct err *err)
     auth_refill(g);
     g->tries_refused++;
     if (!g->tries_left) {
-        err_set(err, ERR_LIMIT, "too many requests without the right token");
+        err_set(err, ERR_LIMIT, "too many requests without a valid token");
         err_hint(err, "Try again in a second, with the token.");
         return 429;
     }
     g->tries_left--;
-    err_set(err, ERR_UNAUTHORIZED,
-            given ? "that is not this daemon's token" : "a token is needed over TCP");
-    err_hint(err, "Send 'Authorization: Bearer TOKEN'; for the command line, set RIPCORD_TOKEN. "
-                  "'ripcord token' on the daemon's machine prints it.");
+    err_set(err, ERR_UNAUTHORIZED, given ? "invalid token" : "requests over TCP need a token");
+    err_hint(err, "Send 'Authorization: Bearer TOKEN', or set RIPCORD_TOKEN for the command line. "
+                  "Run 'ripcord token' on the daemon's machine to print it.");
     return 401;
 }
 
@@ -184,7 +185,7 @@ int auth_tcp(void *auth, const struct http_head *head, struct err *err)
 
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err)
 {
-    struct auth *g = xnew0(struct auth);
+    _cleanup_(auth_freep) struct auth *g = xnew0(struct auth);
     int r;
 
     g->config = *config;
@@ -198,14 +199,12 @@ int auth_new(const struct auth_config *config, struct auth **ret, struct err *er
     auth_add_host(g, config->address);
     for (char *const *name = config->names; name && *name; name++)
         auth_add_host(g, *name);
-    /* Before it is read: should it change in between, it is read again. */
+    /* The stamp is taken before the token is read: a change in between is then noticed later. */
     g->stamp = token_stamp(config->state_dir);
     r = token_ensure(config->state_dir, &g->token, err);
-    if (r < 0) {
-        auth_free(g);
+    if (r < 0)
         return r;
-    }
-    *ret = g;
+    *ret = TAKE_PTR(g);
     return 0;
 }
 

@@ -1,9 +1,10 @@
 /*
- * Who may ask at all, decided from the head of a request before anything else of it is read. For
- * http_server_config.admit, with the gate as its argument.
+ * Authentication of requests, from the head alone, before the body is read. For
+ * http_server_config.admit, with the struct auth as its argument. All calls are on the loop's
+ * thread.
  *
- * No page of any site may use this API through somebody's browser, whatever tunnel leads here:
- * browsers say for whom they ask, and cannot be made to leave it out (SECURITY E2).
+ * Web pages must not use this API through a user's browser, even if a tunnel or proxy leads here.
+ * Browsers name the page that asks (Origin, Sec-Fetch-Site), and pages cannot suppress that.
  */
 #pragma once
 
@@ -13,30 +14,29 @@
 #include "lib/base/token.h"
 #include "lib/http/server/http-server.h"
 
-/* The unix socket: the kernel has said who is there. The argument is not used. */
+/* For the unix socket, where the kernel authenticates the peer. The argument is not used. */
 int auth_unix(void *arg, const struct http_head *head, struct err *err);
 
 /*
- * TCP: whoever asks names this daemon's own address or a name that was configured for it (421),
- * asks for no page but one of ours (403), and has the token (401). Those without it are answered so
- * a few times a second, and then not even looked at further (429); who has it is not held up by
- * them.
+ * For TCP. A request must name the daemon's own address or a configured name (else 421), must not
+ * come from a foreign web page (403), and must have the token (401). After a few requests per
+ * second without the token, further ones get 429. Requests with the token are never limited.
  */
 struct auth;
 
 struct auth_config {
-    const char *address;   /* "127.0.0.1:7070": where it listens; borrowed for auth_new() only */
-    char *const *names;    /* further names, with a port or for any port; borrowed */
-    const char *state_dir; /* of the token; borrowed */
-    /* Told of refused tries, at most once a second, with how many since the last time. */
+    const char *address;   /* of the listener, "127.0.0.1:7070"; borrowed for auth_new() only */
+    char *const *names;    /* further host names, with a port or for any port; borrowed */
+    const char *state_dir; /* folder of the token; borrowed */
+    /* Called at most once a second with the number of requests refused since the last call. */
     void (*on_refused)(void *arg, unsigned tries);
     void *arg;
 };
 
-/* Makes the token when there is none. */
+/* Creates the token if it does not exist. */
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err);
-void auth_free(struct auth *g); /* NULL is fine */
+void auth_free(struct auth *g); /* accepts NULL */
 int auth_tcp(void *auth, const struct http_head *head, struct err *err);
-/* To be called now and then: tells of refused tries, and looks at the token's file again. True when
- * it is another one, and so everybody who was let in by the last has to go. */
+/* Call it regularly: it reports refused requests and checks the token's file. True: the token has
+ * changed, so connections that the old one opened must be closed. */
 bool auth_tick(struct auth *g);

@@ -1,7 +1,8 @@
 /*
- * POST /v1/images/build: the context in, lines of events out. The body goes through a pipe to the
- * build's worker, which keeps it in a file; the answer begins with the first event, so that what is
- * refused before it has a status of its own. A peer that goes away cancels the build.
+ * POST /v1/images/build: the body is the context, the answer is JSON lines of events. The body goes
+ * through a pipe to the build's worker, which stores it in a file. The answer starts with the first
+ * event, so a refusal before that has its own HTTP status. A peer that disconnects cancels the
+ * build.
  */
 #include "daemon/core/images/build.h"
 
@@ -17,8 +18,8 @@
 enum { PENDING_MAX = 256 << 10 };
 
 struct api_build {
-    struct upload *upload; /* while the body comes */
-    struct http_req *req;  /* after it; NULL: not yet, or the peer has gone */
+    struct upload *upload; /* while the body arrives; then NULL */
+    struct http_req *req;  /* after the body; NULL: not yet, or the peer has disconnected */
     struct manager_build *build;
     bool streaming;
 };
@@ -51,7 +52,7 @@ static void api_build_send_text(struct api_build *ib, const char *text, size_t l
     http_stream_write(ib->req, text, len);
 }
 
-/* Only after the whole body has come: before, there is nothing to build. */
+/* The build starts after the whole body has arrived, so req is set here. */
 static void api_build_on_lines(void *arg, const char *text, size_t len)
 {
     struct api_build *ib = arg;
@@ -96,7 +97,7 @@ static void api_build_on_whole(void *arg, struct http_req *req)
 
 static int api_build_refuse_agents(struct err *err)
 {
-    err_set(err, ERR_UNSUPPORTED, "ssh agents are for builds through the daemon's own socket");
+    err_set(err, ERR_UNSUPPORTED, "ssh agents need a connection through the daemon's unix socket");
     return err_hint(err, "Run the build on the daemon's machine, without --host.");
 }
 
@@ -110,27 +111,39 @@ static int api_build_read_options(const struct api_call *c, struct build_request
         {"dockerfile", &req->dockerfile}, {"target", &req->target}, {"platform", &req->platform},
         {"network", &req->network},       {"engine", engine},
     };
-    int r = call_query_bool(c, "no_cache", &req->no_cache, err);
+    const struct {
+        const char *key;
+        char ***ret;
+    } lists[] = {{"tag", &req->tags}, {"arg", &req->args}, {"ssh", &req->agents}};
+    int r;
 
-    if (r >= 0)
-        r = call_query_bool(c, "pull", &req->pull, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         r = call_query_text(c, texts[i].key, texts[i].ret, err);
-    if (r >= 0)
-        r = call_query_texts(c, "tag", &req->tags, err);
-    if (r >= 0)
-        r = call_query_texts(c, "arg", &req->args, err);
-    if (r >= 0)
-        r = call_query_u64(c, "secrets", &body->secrets, err);
-    if (r >= 0)
-        r = call_query_u64(c, "logins", &body->logins, err);
-    if (r >= 0)
-        r = call_query_texts(c, "ssh", &req->agents, err);
-    if (r >= 0 && req->agents && !http_req_is_local(c->req))
-        r = api_build_refuse_agents(err);
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+        r = call_query_texts(c, lists[i].key, lists[i].ret, err);
+        if (r < 0)
+            return r;
+    }
+    r = call_query_bool(c, "no_cache", &req->no_cache, err);
+    if (r < 0)
+        return r;
+    r = call_query_bool(c, "pull", &req->pull, err);
+    if (r < 0)
+        return r;
+    r = call_query_u64(c, "secrets", &body->secrets, err);
+    if (r < 0)
+        return r;
+    r = call_query_u64(c, "logins", &body->logins, err);
+    if (r < 0)
+        return r;
+    if (req->agents && !http_req_is_local(c->req))
+        return api_build_refuse_agents(err);
     if (!req->dockerfile)
         req->dockerfile = xstrdup("Dockerfile");
-    return r;
+    return 0;
 }
 
 static int api_build_check_type(struct api_call *c, bool *ret_digest_only, struct err *err)
@@ -140,7 +153,7 @@ static int api_build_check_type(struct api_call *c, bool *ret_digest_only, struc
     *ret_digest_only = type && strcasecmp(type, DIGEST_CONTEXT_TYPE) == 0;
     if (*ret_digest_only || (type && strcasecmp(type, "application/x-tar") == 0))
         return 0;
-    return err_set(err, ERR_INVALID, "the body's Content-Type must be application/x-tar");
+    return err_set(err, ERR_INVALID, "request body: Content-Type must be application/x-tar");
 }
 
 static void api_build_start(struct api_call *c, const char *engine, struct build_request *req,

@@ -1,6 +1,6 @@
 /*
- * The package registry's store: thin calls to the process that keeps it. Its answers are JSON of
- * our own make and go out as they are.
+ * The package cache: each handler asks the process that owns the store, and sends its JSON answer
+ * unchanged.
  */
 #include <string.h>
 
@@ -19,11 +19,11 @@ static void api_caches_ask(struct api_call *c, const struct packages_proxy_ask *
         packages_proxy_ask(k, what, done, c);
         return;
     }
-    err_set(&err, ERR_UNSUPPORTED, "this daemon has no package registry");
+    err_set(&err, ERR_UNSUPPORTED, "this daemon has no package cache");
     call_reply_err(c, &err);
 }
 
-/* The registry knows sandboxes by their ids; people do by their names. */
+/* The package cache counts by sandbox id. This adds the names, for people. */
 static void api_caches_add_names(struct manager *m, json_t *doc)
 {
     const json_t *counted = json_object_get(doc, "sandboxes");
@@ -43,7 +43,7 @@ static void api_caches_with_names(void *arg, const struct err *err, const char *
 
     if (err) {
         call_reply_err(c, err);
-    } else if (json_parse("the registry's answer", json, strlen(json), &doc, NULL) < 0) {
+    } else if (json_parse("answer of the package cache", json, strlen(json), &doc, NULL) < 0) {
         call_reply_text(c, 200, json);
     } else {
         api_caches_add_names(c->manager, doc);
@@ -62,17 +62,24 @@ void handle_cache_list(struct api_call *c)
     api_caches_ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_LIST}, call_answered);
 }
 
+static int api_caches_read_subject(const struct api_call *c, char **ret, struct err *err)
+{
+    int r = call_query_text(c, "of", ret, err);
+
+    if (r < 0)
+        return r;
+    if (*ret && **ret)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "query parameter 'of' is missing (pypi/NAME, npm/NAME or a digest)");
+}
+
 void handle_cache_show(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *of = NULL;
-    int r = call_query_text(c, "of", &of, &err);
 
-    if (r >= 0 && (!of || !*of))
-        r = err_set(&err, ERR_INVALID,
-                    "query parameter 'of' is missing: pypi/NAME, npm/NAME or a "
-                    "digest");
-    if (r < 0)
+    if (api_caches_read_subject(c, &of, &err) < 0)
         call_reply_err(c, &err);
     else
         api_caches_ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_SHOW, .subject = of},

@@ -1,7 +1,8 @@
 /*
- * One request on its way through the API: what the handlers share. A call ends with exactly one
- * call_reply*() or by becoming a stream (call_take_request()). The peer may go at any time; the
- * call then lives on until its operation has answered, and the answer goes nowhere.
+ * One request on its way through the API, and the functions that all handlers share. A handler ends
+ * a call with exactly one call_reply*(), or turns it into a stream with call_take_request(). The
+ * peer may disconnect at any time. The call then lives until its operation has ended, and the
+ * answer is dropped.
  */
 #pragma once
 
@@ -9,70 +10,52 @@
 #include "daemon/core/sandbox/manager.h"
 #include "lib/base/err.h"
 
-enum { CALL_PARAMS_MAX = 2 };
-
-enum route_flags {
-    ROUTE_BODY = 1 << 0,        /* takes a JSON object; an empty body is {} */
-    ROUTE_UPGRADE = 1 << 1,     /* needs `Upgrade: ripcord-exec/1` */
-    ROUTE_FRESH_STATE = 1 << 2, /* shows states: waits until recovery knows them */
-    ROUTE_SOON =
-        1 << 7, /* with ROUTE_FRESH_STATE: not for long; `reconciling` where it is not known */
-    ROUTE_MAY_UPGRADE = 1 << 3,
-    ROUTE_TUNNEL = 1 << 4, /* needs `Upgrade: tcp` */
-    ROUTE_STREAM = 1 << 5, /* takes a body of any length, as it comes */
-    ROUTE_LIVE = 1 << 6,   /* nothing to do without its peer: req is there when it begins */
-};
-
 struct api_call;
-typedef void (*call_fn)(struct api_call *c);
+struct route;
+struct route_rename;
 
-struct route {
-    const char *method;
-    const char *pattern; /* "*" matches one segment, which becomes a parameter */
-    call_fn handler;
-    unsigned flags;
-};
+enum { CALL_PARAMS_MAX = 2 };
 
 struct api_call {
     struct api *api;
     struct manager *manager;
-    struct http_req *req; /* NULL: the peer has gone */
+    struct http_req *req; /* NULL: the peer has disconnected */
     const struct route *route;
+    const struct route_rename *renamed;  /* the request used an old path; NULL: it did not */
     char *path;                          /* owned, cut into segments */
     const char *params[CALL_PARAMS_MAX]; /* in path */
     json_t *body;                        /* owned; with ROUTE_BODY never NULL */
-    uint64_t number;                     /* the handler's own */
+    uint64_t number;                     /* for the handler's own use */
 };
 
 const struct api_config *api_settings(const struct api *a);
 
-/* Each frees the call. call_reply() takes the document. */
+/* Each of these answers and frees the call. call_reply() takes the document. */
 void call_reply(struct api_call *c, int status, json_t *doc);
 void call_reply_text(struct api_call *c, int status, const char *json);
 void call_reply_err(struct api_call *c, const struct err *err);
-/* For calls of others that answer with JSON of our own make, which goes out as it is; arg: the
- * call. */
+/* A callback for operations that answer with JSON text; the text is sent unchanged. arg: the call.
+ */
 void call_answered(void *arg, const struct err *err, const char *json);
 void call_reply_status(struct api_call *c, int status, const struct err *err);
-/* The request for one's own use; the call is freed. NULL when the peer has gone. */
+/* Hands the request over to the caller and frees the call. NULL: the peer has disconnected. */
 struct http_req *call_take_request(struct api_call *c);
 
-/* To the protocol of its route. */
+/* Whether the request asks for an upgrade to the protocol of its route. */
 bool call_wants_upgrade(const struct api_call *c);
 #define TUNNEL_PROTOCOL "tcp"
-/* ?key=TEXT, owned by the caller; NULL when absent. */
+/* Each reads ?key=…, and leaves *ret alone if the key is absent. A text is the caller's to free. */
 int call_query_text(const struct api_call *c, const char *key, char **ret, struct err *err);
-/* Every ?key=TEXT, added to a strv. */
+/* Adds the values of all ?key=… to a strv. */
 int call_query_texts(const struct api_call *c, const char *key, char ***ret, struct err *err);
-/* ?key=N; 0 when absent. */
 int call_query_u64(const struct api_call *c, const char *key, uint64_t *ret, struct err *err);
 int call_query_bool(const struct api_call *c, const char *key, bool *ret, struct err *err);
-/* The sandbox of the first parameter; answers and frees the call when there is none. */
+/* The sandbox of the first parameter. NULL: it does not exist; the call is answered and freed. */
 struct sandbox *call_sandbox(struct api_call *c);
 
 json_t *sandbox_to_json(const struct sandbox *sb);
 
-/* Handlers, by file. */
+/* The handlers, grouped by file. */
 void handle_health(struct api_call *c);
 void handle_ready(struct api_call *c);
 void handle_version(struct api_call *c);

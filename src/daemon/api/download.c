@@ -1,5 +1,5 @@
 /*
- * GET …/stdout and /stderr: raw bytes from an offset, chunked.
+ * GET …/stdout and …/stderr: the raw bytes of one stream from an offset, as a chunked response.
  */
 #include <stdlib.h>
 
@@ -16,14 +16,18 @@ struct api_download {
     bool follow;
 };
 
-/* One loop, one thread: what is read here is copied by http_stream_write() before we return. */
+/* Shared by all downloads: they run on the loop's thread, and http_stream_write() copies. */
 static char scratch[DOWNLOAD_PIECE];
 
 static void api_download_free(struct api_download *d)
 {
-    stream_free(d->stream);
+    if (!d)
+        return;
+    output_stream_free(d->stream);
     free(d);
 }
+
+DEFINE_CLEANUP(struct api_download *, api_download_free);
 
 static void api_download_on_gone(struct http_req *req)
 {
@@ -39,23 +43,23 @@ static void api_download_finish(struct api_download *d)
 static void api_download_pump(struct api_download *d)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct stream_chunk chunk;
+    struct output_chunk chunk;
 
     while (http_stream_pending(d->req) < DOWNLOAD_PENDING_MAX) {
-        /* A hole in the middle has no place in raw bytes: the peer must see that it is not whole.
-         */
-        if (stream_read(d->stream, scratch, sizeof(scratch), &chunk, &err) < 0 ||
-            chunk.kind == STREAM_GAP) {
-            log_debug("download: %s", err.msg ? err.msg : "bytes were dropped meanwhile");
+        /* Raw bytes cannot show a gap: the response is cut, so the peer sees it is incomplete. */
+        if (output_stream_read(d->stream, scratch, sizeof(scratch), &chunk, &err) < 0 ||
+            chunk.kind == OUTPUT_GAP) {
+            log_debug("download: %s",
+                      err.msg ? err.msg : "the bytes were dropped from the journal");
             http_stream_abort(d->req);
             api_download_free(d);
             return;
         }
-        if (chunk.kind == STREAM_DATA)
+        if (chunk.kind == OUTPUT_DATA)
             http_stream_write(d->req, scratch, chunk.len);
-        if (chunk.kind == STREAM_NOTHING && d->follow)
+        if (chunk.kind == OUTPUT_NOTHING && d->follow)
             return;
-        if (chunk.kind == STREAM_END || chunk.kind == STREAM_NOTHING) {
+        if (chunk.kind == OUTPUT_END || chunk.kind == OUTPUT_NOTHING) {
             api_download_finish(d);
             return;
         }
@@ -72,44 +76,42 @@ static void api_download_on_news(void *arg)
     api_download_pump(arg);
 }
 
-/* Bytes that are asked for but gone: said before the first byte, where there still is a status. */
+/* Dropped bytes are reported before the response starts, while it can still have a status. */
 static int api_download_check_gap(struct output_stream *s, enum journal_stream which,
-                                  const struct stream_config *c, struct err *err)
+                                  const struct output_stream_config *c, struct err *err)
 {
-    uint64_t first = stream_first(s, which);
+    uint64_t first = output_stream_first(s, which);
 
     if (first <= c->offsets[which])
         return 0;
-    err_set(err, ERR_NOT_FOUND, "bytes %llu to %llu of this stream have been dropped",
+    err_set(err, ERR_NOT_FOUND, "bytes %llu to %llu of this stream are no longer stored",
             (unsigned long long)c->offsets[which], (unsigned long long)first);
-    return err_hint(err, "Ask with offset=%llu.", (unsigned long long)first);
+    return err_hint(err, "Use offset=%llu or larger.", (unsigned long long)first);
 }
 
 int download_start(struct api_call *c, struct sandbox *sb, const char *id,
-                   struct stream_config *stream, struct err *err)
+                   struct output_stream_config *stream, struct err *err)
 {
     enum journal_stream which = stream->want[JOURNAL_STDOUT] ? JOURNAL_STDOUT : JOURNAL_STDERR;
-    struct api_download *d = xnew0(struct api_download);
+    _cleanup_(api_download_freep) struct api_download *d = xnew0(struct api_download);
+    struct http_req *req;
     int r;
 
     stream->notify = api_download_on_news;
     stream->arg = d;
     d->follow = stream->follow;
-    r = stream_new(c->manager, sb, id, stream, &d->stream, err);
-    if (r >= 0)
-        r = api_download_check_gap(d->stream, which, stream, err);
-    if (r < 0) {
-        api_download_free(d);
+    r = output_stream_new(c->manager, sb, id, stream, &d->stream, err);
+    if (r < 0)
         return r;
-    }
-    d->req = call_take_request(c);
-    if (!d->req) {
-        api_download_free(d);
+    r = api_download_check_gap(d->stream, which, stream, err);
+    if (r < 0)
+        return r;
+    req = d->req = call_take_request(c);
+    if (!req)
         return 0;
-    }
-    http_req_set_user(d->req, d);
-    http_req_on_gone(d->req, api_download_on_gone);
-    http_stream_start(d->req, 200, "application/octet-stream", api_download_on_drain);
-    api_download_pump(d);
+    http_req_set_user(req, d);
+    http_req_on_gone(req, api_download_on_gone);
+    http_stream_start(req, 200, "application/octet-stream", api_download_on_drain);
+    api_download_pump(TAKE_PTR(d));
     return 0;
 }

@@ -14,25 +14,25 @@
 enum {
     DRAIN_PIECE = 64 << 10,
     DRAIN_PIECES_PER_TURN = 8,
-    DRAIN_OUT_MAX = 256 << 10, /* bytes that a slow client may leave with us */
+    DRAIN_OUT_MAX = 256 << 10, /* bytes that may wait for a slow client */
     DRAIN_PIPE = 1 << 20,
 };
 
-/* Lives until the verdict is there and the client has its answer or has gone. */
+/* Lives until the writer's result has arrived and the client has its answer or has disconnected. */
 struct drain {
-    struct http_req *req; /* NULL: the client has gone */
+    struct http_req *req; /* NULL: the client has disconnected */
     const char *type;     /* static */
     char *what;           /* owned */
     bool lines;
     struct loop_watch *watch;
     int fd;         /* our end of the pipe; -1: closed */
     bool streaming; /* the answer has begun */
-    bool told;
-    struct err err; /* the verdict, */
-    char *json;     /* and the last line; owned */
+    bool ended;     /* drain_end() was called */
+    struct err err; /* the writer's error, if it has failed */
+    char *json;     /* the last line; owned */
 };
 
-/* One loop, one thread: used up before the callback returns. */
+/* Shared by all drains: they run on the loop's thread, and its content is used at once. */
 static char scratch[DRAIN_PIECE];
 
 static void drain_pipe_close(struct drain *d)
@@ -55,8 +55,8 @@ static void drain_on_gone(struct http_req *req)
     struct drain *d = http_req_user(req);
 
     d->req = NULL;
-    drain_pipe_close(d); /* the writer sees that and ends */
-    if (d->told)
+    drain_pipe_close(d); /* the writer then gets EPIPE and ends */
+    if (d->ended)
         drain_free(d);
 }
 
@@ -97,8 +97,8 @@ static void drain_answer(struct drain *d)
     if (failed && !d->streaming) {
         http_reply_err(TAKE_PTR(d->req), &d->err);
     } else if (failed && !d->lines) {
-        /* The status is out: what is left is to let the client see that this is not all. */
-        log_warn("%s ends early: %s", d->what, d->err.msg);
+        /* The status is already sent: cutting the body shows the client that it is incomplete. */
+        log_warn("%s: ended early: %s", d->what, d->err.msg);
         http_stream_abort(TAKE_PTR(d->req));
     } else {
         drain_begin(d);
@@ -125,7 +125,7 @@ static void drain_on_readable(void *arg, int events _unused_)
             drain_put(d, scratch, (size_t)n);
         } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
             drain_pipe_close(d);
-            if (d->told)
+            if (d->ended)
                 drain_answer(d);
             return;
         } else {
@@ -144,7 +144,7 @@ struct drain *drain_start(struct api_call *call, const struct drain_config *conf
         err_sys(err, errno, "make a pipe");
         return NULL;
     }
-    (void)fcntl(p[1], F_SETPIPE_SZ, DRAIN_PIPE); /* it works with less, only slower */
+    (void)fcntl(p[1], F_SETPIPE_SZ, DRAIN_PIPE); /* a smaller pipe only costs speed */
     d = xnew0(struct drain);
     d->fd = p[0];
     d->type = config->type;
@@ -154,7 +154,7 @@ struct drain *drain_start(struct api_call *call, const struct drain_config *conf
     if (!d->watch) {
         fd_close(p[1]);
         drain_free(d);
-        err_set(err, ERR_LIMIT, "a pipe cannot be watched");
+        err_set(err, ERR_LIMIT, "cannot watch a pipe");
         return NULL;
     }
     d->req = call_take_request(call);
@@ -167,12 +167,12 @@ struct drain *drain_start(struct api_call *call, const struct drain_config *conf
 
 void drain_end(struct drain *d, const struct err *err, const char *json)
 {
-    d->told = true;
+    d->ended = true;
     if (err)
         err_copy(&d->err, err);
     d->json = xstrdup(json ? json : "{}");
     if (!d->req)
         drain_free(d);
-    else if ((err && !d->lines) || d->fd < 0) /* else its last bytes are still in the pipe */
+    else if ((err && !d->lines) || d->fd < 0) /* else the last bytes are still in the pipe */
         drain_answer(d);
 }

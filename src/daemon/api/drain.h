@@ -1,7 +1,7 @@
 /*
- * What another process writes into a pipe as the body of an answer, each side held back by the
- * slower one. The writer's verdict comes by another road than its bytes, before or after them; as
- * long as no byte has come, a failure is an ordinary error answer.
+ * Sends the bytes that another process writes into a pipe as the body of an answer. The slower side
+ * holds the faster one back. The writer's result arrives separately, with drain_end(), before or
+ * after its bytes. While no byte has arrived, a failure is an ordinary error answer.
  */
 #pragma once
 
@@ -13,16 +13,16 @@ struct drain;
 
 struct drain_config {
     const char *type; /* the body's Content-Type */
-    const char *what; /* for the log, when it ends early; copied */
-    /* The body is JSON lines and the verdict its last one: the answer's JSON, or the error. Else a
-     * body that began and failed is cut off, for the peer to see that it is not whole. */
+    const char *what; /* the subject of the log message if it ends early; copied */
+    /* True: the body is JSON lines, and the result or the error is the last line. False: after a
+     * failure the body is cut off, so that the peer sees it is incomplete. */
     bool lines;
 };
 
-/* The pipe's write end is *ret_fd, the caller's. The request is the drain's from here on: the call
- * is freed. NULL and *err: nothing was begun, the call is still there. */
+/* *ret_fd is the write end of the pipe; the caller owns it. The drain takes the request and frees
+ * the call. On failure it returns NULL with *err, and the call is unchanged. */
 struct drain *drain_start(struct api_call *call, const struct drain_config *config, int *ret_fd,
                           struct err *err);
-/* The verdict, once: an error, or NULL; json: the last line, where there are lines. Frees the drain
- * when all is out. The peer may have gone. */
+/* The writer's result: an error, or NULL. `json` is the last line, with `lines`. Call it once, also
+ * if the peer has disconnected. The drain frees itself when everything is sent. */
 void drain_end(struct drain *d, const struct err *err, const char *json);

@@ -1,7 +1,7 @@
 /*
- * GET /v1/events: what has happened, as JSON lines or, for those who accept text/event-stream, as
- * Server-Sent Events. A follower that reads too slowly is left behind, not waited for: it gets what
- * is kept when it comes back to reading, with a gap for what is not.
+ * GET /v1/events: the event log, as JSON lines, or as Server-Sent Events if the client accepts
+ * text/event-stream. A slow follower never blocks the log. When it reads on, it gets the events
+ * that are still stored, and a gap event for the others.
  */
 #include "daemon/core/events/events.h"
 
@@ -20,13 +20,13 @@ struct events_answer {
     struct event_log *events;
     struct http_req *req;
     struct event_reader reader;
-    char *sandbox, *kind; /* owned: of reader */
+    char *sandbox, *kind; /* owned; the filters of reader */
     struct events_watch watch;
     bool follow, sse;
     struct buf out;
 };
 
-static void api_events_listing_free(struct events_answer *l)
+static void api_events_free(struct events_answer *l)
 {
     events_watch_remove(l->events, &l->watch);
     buf_done(&l->out);
@@ -37,19 +37,23 @@ static void api_events_listing_free(struct events_answer *l)
 
 static void api_events_on_gone(struct http_req *req)
 {
-    api_events_listing_free(http_req_user(req));
+    api_events_free(http_req_user(req));
 }
 
 static int api_events_append(struct events_answer *l, const struct event *e)
 {
-    int r = 0;
+    int r;
 
-    if (l->sse)
+    if (l->sse) {
         r = buf_appendf(&l->out, "id: %llu\nevent: %s\ndata: ", (unsigned long long)e->seq,
                         e->kind);
-    if (r >= 0)
-        r = event_to_text(e, &l->out);
-    return r < 0 ? r : buf_append_str(&l->out, l->sse ? "\n\n" : "\n");
+        if (r < 0)
+            return r;
+    }
+    r = event_to_text(e, &l->out);
+    if (r < 0)
+        return r;
+    return buf_append_str(&l->out, l->sse ? "\n\n" : "\n");
 }
 
 static void api_events_on_event(void *arg, const struct event *e)
@@ -57,12 +61,12 @@ static void api_events_on_event(void *arg, const struct event *e)
     struct events_answer *l = arg;
     size_t before = l->out.len;
 
-    if (api_events_append(l, e) <
-        0) /* over the limit of the buffer, which holds any event many times */
+    /* The buffer has room for many of the largest events, so this does not fail in practice. */
+    if (api_events_append(l, e) < 0)
         buf_truncate(&l->out, before);
 }
 
-/* How many were looked at. */
+/* Returns the number of events that were read, before the filters. */
 static int api_events_send_some(struct events_answer *l, struct err *err)
 {
     int n;
@@ -88,7 +92,7 @@ static void api_events_pump(struct events_answer *l)
             http_stream_end(l->req);
         else
             http_stream_abort(l->req);
-        api_events_listing_free(l);
+        api_events_free(l);
         return;
     }
 }
@@ -103,7 +107,7 @@ static void api_events_on_news(void *arg)
     api_events_pump(arg);
 }
 
-/* ?since=N, or the Last-Event-ID that a browser sends when it comes back. 1: there is one. */
+/* Reads ?since=N, or the Last-Event-ID that a browser sends when it reconnects. 1: there is one. */
 static int api_events_read_since(struct api_call *c, uint64_t *ret, struct err *err)
 {
     const char *id = http_field_get(http_req_head(c->req), "last-event-id");
@@ -113,7 +117,7 @@ static int api_events_read_since(struct api_call *c, uint64_t *ret, struct err *
     if (r < 0 || (!since && !id))
         return r;
     if (parse_u64(since ? since : id, 0, INT64_MAX, ret, err) < 0)
-        return err_wrap(err, since ? "query parameter 'since'" : "Last-Event-ID");
+        return err_wrap(err, since ? "query parameter 'since'" : "header 'Last-Event-ID'");
     return 1;
 }
 
@@ -124,12 +128,15 @@ static int api_events_read_query(struct api_call *c, struct events_answer *l, st
 
     l->sse = accept && strstr(accept, "text/event-stream");
     r = call_query_bool(c, "follow", &l->follow, err);
-    if (r >= 0)
-        r = call_query_text(c, "sandbox", &l->sandbox, err);
-    if (r >= 0)
-        r = call_query_text(c, "kind", &l->kind, err);
-    if (r >= 0)
-        r = api_events_read_since(c, &l->reader.after, err);
+    if (r < 0)
+        return r;
+    r = call_query_text(c, "sandbox", &l->sandbox, err);
+    if (r < 0)
+        return r;
+    r = call_query_text(c, "kind", &l->kind, err);
+    if (r < 0)
+        return r;
+    r = api_events_read_since(c, &l->reader.after, err);
     if (r != 0)
         return r;
     if (!l->follow)
@@ -157,19 +164,21 @@ static void api_events_start(struct events_answer *l, struct http_req *req)
 void handle_events(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct events_answer *l = xnew0(struct events_answer);
-    int r = 0;
+    struct event_log *events = manager_settings(c->manager)->events;
+    struct events_answer *l;
 
-    l->events = manager_settings(c->manager)->events;
-    l->out = (struct buf)BUF_INIT(4 * READ_AT_ONCE * EVENT_TEXT_MAX);
-    if (!l->events)
-        r = err_set(&err, ERR_UNSUPPORTED, "no events are kept here");
-    if (r >= 0)
-        r = api_events_read_query(c, l, &err);
-    if (r >= 0) {
-        api_events_start(l, call_take_request(c));
+    if (!events) {
+        err_set(&err, ERR_UNSUPPORTED, "this daemon stores no events");
+        call_reply_err(c, &err);
         return;
     }
-    api_events_listing_free(l);
-    call_reply_err(c, &err);
+    l = xnew0(struct events_answer);
+    l->events = events;
+    l->out = (struct buf)BUF_INIT(4 * READ_AT_ONCE * EVENT_TEXT_MAX);
+    if (api_events_read_query(c, l, &err) < 0) {
+        api_events_free(l);
+        call_reply_err(c, &err);
+        return;
+    }
+    api_events_start(l, call_take_request(c));
 }

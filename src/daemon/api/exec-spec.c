@@ -7,24 +7,25 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 enum {
     EXEC_ARGV_MAX = 4096,
-    EXEC_ARGV_BYTES_MAX = 80 << 10, /* with the environment it must fit one message to the shim */
-    EXEC_TTY_MAX = 65535,
+    EXEC_ARGV_BYTES_MAX =
+        80 << 10, /* argv and environment must fit one message to the supervisor */
     EXEC_SECRETS_MAX = 32,
     EXEC_SECRETS_BYTES_MAX = 64 << 10, /* names and values together */
 };
-#define EXEC_TIME_MAX_MS (UINT64_C(366) * 24 * 3600 * 1000)
 
-struct doc {
+struct exec_doc {
     const json_t *argv, *env, *secrets;
     const char *workdir, *user, *on_disconnect;
     bool want_stdin, tty, stats;
     uint64_t rows, cols, timeout_ms, idle_timeout_ms;
 };
 
-static int exec_spec_read_doc(const json_t *doc, const char *where, struct doc *d, struct err *err)
+static int exec_spec_read_doc(const json_t *doc, const char *where, struct exec_doc *d,
+                              struct err *err)
 {
     const struct json_field fields[] = {
         {"argv", JSON_FIELD_ARRAY, &d->argv},
@@ -52,9 +53,9 @@ static int exec_spec_read_argv(const json_t *array, char ***ret, struct err *err
     int r;
 
     if (!array || json_array_size(array) == 0)
-        return err_set(err, ERR_INVALID, "field 'argv' must hold at least the command");
+        return err_set(err, ERR_INVALID, "field 'argv': must have at least the command");
     if (json_array_size(array) > EXEC_ARGV_MAX)
-        return err_set(err, ERR_INVALID, "field 'argv' has %zu words, at most %d are allowed",
+        return err_set(err, ERR_INVALID, "field 'argv': too many words (%zu, at most %d)",
                        json_array_size(array), EXEC_ARGV_MAX);
     r = json_read_strv(array, "argv", &v, err);
     if (r < 0)
@@ -62,53 +63,54 @@ static int exec_spec_read_argv(const json_t *array, char ***ret, struct err *err
     for (char **p = v; *p; p++)
         bytes += strlen(*p) + 1;
     if (bytes > EXEC_ARGV_BYTES_MAX)
-        return err_set(err, ERR_INVALID, "field 'argv' has %zu bytes, at most %d are allowed",
-                       bytes, EXEC_ARGV_BYTES_MAX);
+        return err_set(err, ERR_INVALID, "field 'argv': too long (%zu bytes, at most %d KiB)",
+                       bytes, EXEC_ARGV_BYTES_MAX >> 10);
     if (!v || !v[0] || !*v[0])
-        return err_set(err, ERR_INVALID, "field 'argv[0]' must not be empty");
+        return err_set(err, ERR_INVALID, "field 'argv[0]': must not be empty");
     *ret = TAKE_PTR(v);
     return 0;
 }
 
-static int exec_spec_check_range(const char *field, uint64_t v, uint64_t max, struct err *err)
+static int exec_spec_check_numbers(const struct exec_doc *d, struct err *err)
 {
-    if (v <= max)
-        return 0;
-    return err_set(err, ERR_INVALID, "field '%s': %llu is not from 0 to %llu", field,
-                   (unsigned long long)v, (unsigned long long)max);
-}
+    const struct {
+        const char *name;
+        uint64_t value, max;
+        enum parse_unit unit;
+    } numbers[] = {
+        {"field 'rows'", d->rows, SPEC_TERMINAL_MAX, PARSE_COUNT},
+        {"field 'cols'", d->cols, SPEC_TERMINAL_MAX, PARSE_COUNT},
+        {"field 'timeout_ms'", d->timeout_ms, SPEC_TIMEOUT_MAX_MS, PARSE_MSEC},
+        {"field 'idle_timeout_ms'", d->idle_timeout_ms, SPEC_TIMEOUT_MAX_MS, PARSE_MSEC},
+    };
 
-static int exec_spec_check_numbers(const struct doc *d, struct err *err)
-{
-    int r;
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        int r = parse_check_range(numbers[i].name, numbers[i].value, 0, numbers[i].max,
+                                  numbers[i].unit, err);
 
-    r = exec_spec_check_range("rows", d->rows, EXEC_TTY_MAX, err);
-    if (r >= 0)
-        r = exec_spec_check_range("cols", d->cols, EXEC_TTY_MAX, err);
-    if (r >= 0)
-        r = exec_spec_check_range("timeout_ms", d->timeout_ms, EXEC_TIME_MAX_MS, err);
-    if (r >= 0)
-        r = exec_spec_check_range("idle_timeout_ms", d->idle_timeout_ms, EXEC_TIME_MAX_MS, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int exec_spec_read_disconnect(const char *s, enum on_disconnect *ret, struct err *err)
 {
     if (s && !STREQ(s, "keep") && !STREQ(s, "kill"))
-        return err_set(err, ERR_INVALID, "field 'on_disconnect': '%s' is neither keep nor kill", s);
+        return err_set(err, ERR_INVALID, "field 'on_disconnect': '%s' must be keep or kill", s);
     if (s)
         *ret = STREQ(s, "keep") ? DISCONNECT_KEEP : DISCONNECT_KILL;
     return 0;
 }
 
-static int exec_spec_check_strings(const struct doc *d, struct err *err)
+static int exec_spec_check_strings(const struct exec_doc *d, struct err *err)
 {
     if (d->user && parse_user(d->user, err) < 0)
         return err_wrap(err, "field 'user'");
     return d->workdir ? spec_check_path("workdir", d->workdir, err) : 0;
 }
 
-/* The document's own copies are wiped: nobody needs them again. */
+/* The copy in the document is wiped, because it is not needed again. */
 static void exec_spec_take_secret(struct exec_request *req, const char *name, json_t *value)
 {
     size_t len = json_string_length(value);
@@ -126,39 +128,44 @@ static int exec_spec_read_secrets(const json_t *secrets, struct exec_request *re
     json_t *value;
 
     if (json_object_size(secrets) > EXEC_SECRETS_MAX)
-        return err_set(err, ERR_LIMIT, "field 'secrets' has %zu of them, at most %d are allowed",
+        return err_set(err, ERR_LIMIT, "field 'secrets': too many (%zu, at most %d)",
                        json_object_size(secrets), EXEC_SECRETS_MAX);
     json_object_foreach ((json_t *)secrets, name, value) {
         if (parse_secret_name(name, err) < 0)
             return err_wrap(err, "field 'secrets'");
         if (!json_is_string(value))
-            return err_set(err, ERR_INVALID, "field 'secrets.%s' must be a string", name);
+            return err_set(err, ERR_INVALID, "field 'secrets.%s': must be a string", name);
         bytes += strlen(name) + 1 + json_string_length(value);
     }
     if (bytes > EXEC_SECRETS_BYTES_MAX)
-        return err_set(err, ERR_LIMIT, "field 'secrets' has %zu bytes, at most %d are allowed",
-                       bytes, EXEC_SECRETS_BYTES_MAX);
+        return err_set(err, ERR_LIMIT, "field 'secrets': too large (%zu bytes, at most %d KiB)",
+                       bytes, EXEC_SECRETS_BYTES_MAX >> 10);
     json_object_foreach ((json_t *)secrets, name, value)
         exec_spec_take_secret(req, name, value);
     return 0;
 }
 
-static int exec_spec_fill(const struct doc *d, struct api_exec_spec *s, struct err *err)
+static int exec_spec_fill(const struct exec_doc *d, struct api_exec_spec *s, struct err *err)
 {
     struct exec_request *req = &s->req;
     int r;
 
     r = exec_spec_read_argv(d->argv, &req->argv, err);
-    if (r >= 0 && d->env)
-        r = spec_env_read(d->env, &req->env, err);
-    if (r >= 0)
-        r = exec_spec_check_strings(d, err);
-    if (r >= 0)
-        r = exec_spec_check_numbers(d, err);
-    if (r >= 0)
-        r = exec_spec_read_disconnect(d->on_disconnect, &s->on_disconnect, err);
-    if (r >= 0 && d->secrets)
-        r = exec_spec_read_secrets(d->secrets, req, err);
+    if (r < 0)
+        return r;
+    r = d->env ? spec_env_read(d->env, &req->env, err) : 0;
+    if (r < 0)
+        return r;
+    r = exec_spec_check_strings(d, err);
+    if (r < 0)
+        return r;
+    r = exec_spec_check_numbers(d, err);
+    if (r < 0)
+        return r;
+    r = exec_spec_read_disconnect(d->on_disconnect, &s->on_disconnect, err);
+    if (r < 0)
+        return r;
+    r = d->secrets ? exec_spec_read_secrets(d->secrets, req, err) : 0;
     if (r < 0)
         return r;
     req->cwd = d->workdir ? xstrdup(d->workdir) : NULL;
@@ -176,12 +183,13 @@ static int exec_spec_fill(const struct doc *d, struct api_exec_spec *s, struct e
 int exec_spec_read(const json_t *doc, const char *where, struct api_exec_spec *ret, struct err *err)
 {
     struct api_exec_spec s = {0};
-    struct doc d = {0};
+    struct exec_doc d = {0};
     int r;
 
     r = exec_spec_read_doc(doc, where, &d, err);
-    if (r >= 0)
-        r = exec_spec_fill(&d, &s, err);
+    if (r < 0)
+        return r;
+    r = exec_spec_fill(&d, &s, err);
     if (r < 0) {
         exec_spec_done(&s);
         return r;

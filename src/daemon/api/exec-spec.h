@@ -1,5 +1,5 @@
 /*
- * EXECSPEC: the JSON document of a command to run.
+ * Reads EXECSPEC, the JSON document of a command to run (docs/API.md).
  */
 #pragma once
 
@@ -11,10 +11,10 @@ enum on_disconnect { DISCONNECT_DEFAULT, DISCONNECT_KEEP, DISCONNECT_KILL };
 struct api_exec_spec {
     struct exec_request req;
     enum on_disconnect on_disconnect;
-    bool stats; /* the end frame tells of packages too */
+    bool stats; /* the end frame also has the figures of the package cache */
 };
 
-/* `where` as in json_read(). On failure there is nothing to release. */
+/* `where` as in json_read(). On failure *ret is unchanged. */
 int exec_spec_read(const json_t *doc, const char *where, struct api_exec_spec *ret,
                    struct err *err);
 void exec_spec_done(struct api_exec_spec *s);

@@ -1,11 +1,11 @@
 /*
- * The exec wire. Out: frames of up to 256 KiB, one malloc'd block each that the connection takes
- * over, read from the journal only while little is pending: a slow client holds the reading back
- * and, a whole budget later, the command. In: stdin frames go into the pipe without blocking; while
- * it is full we do not read from the client.
+ * Output: frames of up to 256 KiB, each in one malloc'd block that the connection takes over. The
+ * journal is read only while little data is pending. A slow client therefore delays the reading,
+ * and the command only after a whole journal budget. Input: stdin frames are written to the pipe
+ * without blocking. While the pipe is full, nothing is read from the client.
  *
- * The stdin descriptor is moved here from the exec (a terminal's is duplicated), so that its watch
- * can never outlive it.
+ * The stdin descriptor moves here from the exec (that of a terminal is duplicated), so its watch
+ * cannot outlive it.
  */
 #include "daemon/api/exec-wire.h"
 
@@ -24,7 +24,7 @@
 
 enum {
     PIECE_MAX = 256 << 10,
-    PENDING_MAX = 512 << 10, /* two pieces: one with the kernel, one ready */
+    PENDING_MAX = 512 << 10, /* two pieces: one in the kernel, one ready */
     STDIN_PENDING_MAX = 256 << 10,
     DATA_HEAD = FRAME_HEAD_SIZE + 8, /* frame head and offset in front of the bytes */
     IN_MAX = FRAME_HEAD_SIZE + FRAME_PAYLOAD_MAX,
@@ -32,20 +32,20 @@ enum {
 
 struct exec_wire {
     struct wire_config config;
-    struct http_req *req; /* NULL: the client has gone */
-    struct exec *exec;    /* NULL when an ended one is replayed */
+    struct http_req *req; /* NULL: the client has disconnected */
+    struct exec *exec;    /* NULL: the replay of an exec that has ended */
     struct output_stream *stream;
-    bool started_sent, finished; /* finished: END or ERROR is out */
+    bool started_sent, finished; /* finished: END or ERROR is sent */
     bool kept;                   /* the client said DETACH */
-    bool removing;               /* the removal's answer will free us */
+    bool removing;               /* exec_wire_removed() will free this */
 
-    struct package_counts *package_counts; /* NULL: nobody wants it */
-    json_t *packages;                      /* its result; NULL: none */
-    bool counted;                          /* it was stopped */
-    bool counting;                         /* and is not known yet: END waits for it */
-    bool at_end;                           /* all else is out */
+    struct package_counts *package_counts; /* NULL: not requested */
+    json_t *packages;                      /* the result; NULL: none */
+    bool counted;                          /* the counting was stopped */
+    bool counting;                         /* its result is not known yet: END waits for it */
+    bool at_end;                           /* everything except END is sent */
 
-    struct buf in; /* part of a frame */
+    struct buf in; /* an incomplete frame */
     int stdin_fd;
     struct loop_watch *stdin_watch;
     struct buf stdin_pending;
@@ -64,7 +64,7 @@ static void exec_wire_free(struct exec_wire *s)
     exec_wire_stdin_drop(s);
     package_counts_free(s->package_counts);
     json_decref(s->packages);
-    stream_free(s->stream);
+    output_stream_free(s->stream);
     exec_unref(s->exec);
     buf_done(&s->in);
     free(s);
@@ -81,7 +81,7 @@ static void exec_wire_send_json(struct exec_wire *s, enum frame_type type, const
     buf_done(&b);
 }
 
-/* A named sandbox shows it; of a run's this is the only chance to learn. */
+/* `ripcord show` has it for a named sandbox. For `run`, only this frame can report it. */
 static void exec_wire_add_unenforced(const struct exec_wire *s, json_t *o)
 {
     const struct sandbox *sb =
@@ -96,7 +96,7 @@ static void exec_wire_send_started(struct exec_wire *s)
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *text = NULL;
 
-    /* A replay of an ended exec begins with its output. */
+    /* The replay of an exec that has ended begins with its output. */
     if (s->started_sent || !s->exec || s->exec->state != EXEC_RUNNING)
         return;
     s->started_sent = true;
@@ -115,7 +115,7 @@ static void exec_wire_send_error(struct exec_wire *s, const struct err *err)
     exec_wire_send_json(s, FRAME_ERROR, text);
 }
 
-static void exec_wire_send_gap(struct exec_wire *s, const struct stream_chunk *chunk)
+static void exec_wire_send_gap(struct exec_wire *s, const struct output_chunk *chunk)
 {
     char frame[FRAME_HEAD_SIZE + 17];
 
@@ -126,7 +126,7 @@ static void exec_wire_send_gap(struct exec_wire *s, const struct stream_chunk *c
     http_raw_write(s->req, frame, sizeof(frame));
 }
 
-static void exec_wire_send_data(struct exec_wire *s, char *block, const struct stream_chunk *chunk)
+static void exec_wire_send_data(struct exec_wire *s, char *block, const struct output_chunk *chunk)
 {
     frame_put_head(block, chunk->which == JOURNAL_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
                    (uint32_t)chunk->len + 8);
@@ -147,7 +147,7 @@ static void exec_wire_removed(void *arg, const struct err *err, const struct san
 {
     struct exec_wire *s = arg;
 
-    (void)err; /* the sandbox is shown as failed then, with the reason */
+    (void)err; /* the sandbox is then in state failed, with the reason */
     (void)sb;
     (void)action;
     s->removing = false;
@@ -157,7 +157,7 @@ static void exec_wire_removed(void *arg, const struct err *err, const struct san
         exec_wire_free(s);
 }
 
-/* The last frame is out: a run's connection stays until its sandbox has gone. */
+/* After the last frame: the connection of a `run` stays until its sandbox is removed. */
 static void exec_wire_finish(struct exec_wire *s)
 {
     s->finished = true;
@@ -169,14 +169,14 @@ static void exec_wire_finish(struct exec_wire *s)
         exec_wire_close_connection(s);
 }
 
-/* The record as it is, and beside it what only this client has asked for. */
+/* The end record, plus the package figures if this client asked for them. */
 static void exec_wire_send_record(struct exec_wire *s)
 {
-    const char *record = stream_end_text(s->stream);
+    const char *record = output_stream_end_text(s->stream);
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *text = NULL;
 
-    if (!s->packages || json_parse("the end record", record, strlen(record), &o, NULL) < 0) {
+    if (!s->packages || json_parse("end record", record, strlen(record), &o, NULL) < 0) {
         exec_wire_send_json(s, FRAME_END, record);
         return;
     }
@@ -207,7 +207,7 @@ static void exec_wire_on_package_counts(void *arg, json_t *packages)
         exec_wire_send_end(s);
 }
 
-/* As soon as it is known which sandbox it is: one that is only being made has had nothing yet. */
+/* Starts when the sandbox id is known. A sandbox without id has not fetched anything yet. */
 static void exec_wire_start_package_counts(struct exec_wire *s)
 {
     struct packages_proxy *k = manager_settings(s->config.manager)->packages;
@@ -216,7 +216,7 @@ static void exec_wire_start_package_counts(struct exec_wire *s)
         s->package_counts = package_counts_new(k, s->exec->sandbox_id);
 }
 
-/* At the end of the command, not of its output: a run's sandbox is forgotten right after it. */
+/* Stops at the end of the command, because the counters of a `run` are dropped right after it. */
 static void exec_wire_stop_package_counts(struct exec_wire *s)
 {
     if (!s->package_counts || s->counted)
@@ -225,31 +225,31 @@ static void exec_wire_stop_package_counts(struct exec_wire *s)
     s->counting = package_counts_stop(s->package_counts, exec_wire_on_package_counts, s);
 }
 
-/* Reads one piece into a block of its own. False: nothing more for now, or all is told. */
+/* Sends one piece. False: there is nothing more for now, or everything is sent. */
 static bool exec_wire_pump_one(struct exec_wire *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    size_t room = MIN(stream_available(s->stream), (size_t)PIECE_MAX);
+    size_t room = MIN(output_stream_available(s->stream), (size_t)PIECE_MAX);
     _cleanup_free_ char *block = room ? xmalloc(DATA_HEAD + room) : NULL;
-    struct stream_chunk chunk;
+    struct output_chunk chunk;
 
-    if (stream_read(s->stream, block ? block + DATA_HEAD : NULL, room, &chunk, &err) < 0) {
+    if (output_stream_read(s->stream, block ? block + DATA_HEAD : NULL, room, &chunk, &err) < 0) {
         exec_wire_send_error(s, &err);
         exec_wire_finish(s);
         return false;
     }
-    if (chunk.kind == STREAM_DATA)
+    if (chunk.kind == OUTPUT_DATA)
         exec_wire_send_data(s, TAKE_PTR(block), &chunk);
-    else if (chunk.kind == STREAM_GAP)
+    else if (chunk.kind == OUTPUT_GAP)
         exec_wire_send_gap(s, &chunk);
-    else if (chunk.kind == STREAM_END)
+    else if (chunk.kind == OUTPUT_END)
         exec_wire_send_end(s);
-    return chunk.kind == STREAM_DATA || chunk.kind == STREAM_GAP;
+    return chunk.kind == OUTPUT_DATA || chunk.kind == OUTPUT_GAP;
 }
 
 static void exec_wire_pump(struct exec_wire *s)
 {
-    /* STARTED comes first, whatever the supervisor told first. */
+    /* STARTED is always the first frame, also if output arrives before it. */
     if (!s->req || s->finished || s->at_end || (s->exec && s->exec->state == EXEC_STARTING))
         return;
     exec_wire_send_started(s);
@@ -278,13 +278,13 @@ static void exec_wire_stdin_close(struct exec_wire *s)
         return;
     s->stdin_closed = true;
     exec_wire_stdin_drop(s);
-    /* A pty has no half-close, and a pipe whose end we do not hold is the supervisor's to close. */
+    /* A pty has no half-close. A pipe end that is not here is closed by the supervisor. */
     exec_stdin_close(s->exec);
 }
 
 /*
- * EPIPE: the command has closed its end. The rest has no reader, which is no error of ours.
- * Anything else is: a command must not take what it has got for all of its input.
+ * EPIPE: the command has closed its stdin, and the rest is dropped. After any other error the
+ * command is killed: it must not take a part of its input for all of it.
  */
 static void exec_wire_stdin_write(struct exec_wire *s)
 {
@@ -298,7 +298,7 @@ static void exec_wire_stdin_write(struct exec_wire *s)
         else if (n < 0 && errno != EINTR) {
             if (errno != EPIPE && s->exec) {
                 exec_kill(s->exec, NULL, NULL, NULL);
-                s->stdin_broken = true; /* it stays open: the command must not see its end before */
+                s->stdin_broken = true; /* it stays open: the command must not see an end of file */
                 return;
             }
             s->stdin_closed = true;
@@ -307,8 +307,8 @@ static void exec_wire_stdin_write(struct exec_wire *s)
     }
 }
 
-/* A pipe has one writer, whose leaving is its end of file. A terminal may have several people at
- * it: each gets a descriptor of his own, and the exec keeps one for those to come. */
+/* A pipe has one writer; when it closes, the command sees end of file. A terminal may have several
+ * clients: each gets a duplicate, and the exec keeps the original for the next one. */
 static void exec_wire_stdin_take(struct exec_wire *s)
 {
     if (!s->exec || s->exec->stdin_fd < 0 || s->stdin_fd >= 0 || s->stdin_closed)
@@ -356,11 +356,11 @@ static int exec_wire_take_stdin(struct exec_wire *s, const struct frame *f)
     if (!s->exec || s->stdin_closed || s->stdin_broken || s->stdin_eof)
         return 0;
     if (!s->config.want_stdin && !s->exec->req.tty && !s->exec->req.want_stdin) {
-        err_set(&err, ERR_INVALID, "this exec was started without stdin");
+        err_set(&err, ERR_INVALID, "stdin: the exec was started without it");
         return exec_wire_refuse(s, &err);
     }
     if (buf_append(&s->stdin_pending, f->data, f->length) < 0) {
-        err_set(&err, ERR_LIMIT, "stdin: too much is pending");
+        err_set(&err, ERR_LIMIT, "stdin: too much data is pending");
         return exec_wire_refuse(s, &err);
     }
     exec_wire_stdin_flush(s);
@@ -372,7 +372,7 @@ static unsigned exec_wire_get_u16(const char *p)
     return (unsigned)(unsigned char)p[0] << 8 | (unsigned char)p[1];
 }
 
-/* A client that detaches leaves everything as it is, stdin too: it may come back. */
+/* After DETACH the exec keeps its stdin, so that the client can attach again. */
 static int exec_wire_take_detach(struct exec_wire *s)
 {
     s->kept = true;
@@ -407,8 +407,7 @@ static int exec_wire_take_frame(struct exec_wire *s, const struct frame *f)
                         (uint16_t)exec_wire_get_u16(f->data + 2));
         return 0;
     }
-    err_set(&err, ERR_INVALID, "frame of type %u with %u bytes is not valid here", f->type,
-            f->length);
+    err_set(&err, ERR_INVALID, "invalid frame: type %u, %u bytes", f->type, f->length);
     return exec_wire_refuse(s, &err);
 }
 
@@ -431,7 +430,7 @@ static int exec_wire_take_frames(struct exec_wire *s, const char *data, size_t l
 
 static void exec_wire_on_gone(struct http_req *req);
 
-/* Breaking the protocol is leaving. */
+/* A client that breaks the protocol is treated like one that disconnects. */
 static void exec_wire_cut_off(struct exec_wire *s)
 {
     struct http_req *req = s->req;
@@ -440,28 +439,32 @@ static void exec_wire_cut_off(struct exec_wire *s)
     http_raw_close(req);
 }
 
-static void exec_wire_on_data(struct http_req *req, const char *data, size_t len)
+static int exec_wire_take_bytes(struct exec_wire *s, const char *data, size_t len)
 {
-    struct exec_wire *s = http_req_user(req);
     size_t used;
     int r;
 
-    if (s->finished)
-        return;
     if (!s->in.len) { /* the usual case: whole frames, no copy */
         r = exec_wire_take_frames(s, data, len, &used);
+        if (r < 0)
+            return r;
         data += used;
         len -= used;
-    } else {
-        r = 0;
     }
-    if (r >= 0 && len && buf_append(&s->in, data, len) < 0)
-        r = -ERR_LIMIT;
-    if (r >= 0 && s->in.len) {
-        r = exec_wire_take_frames(s, buf_data(&s->in), s->in.len, &used);
-        buf_consume(&s->in, used);
-    }
-    if (r < 0)
+    if (len && buf_append(&s->in, data, len) < 0)
+        return -ERR_LIMIT;
+    if (!s->in.len)
+        return 0;
+    r = exec_wire_take_frames(s, buf_data(&s->in), s->in.len, &used);
+    buf_consume(&s->in, used);
+    return r;
+}
+
+static void exec_wire_on_data(struct http_req *req, const char *data, size_t len)
+{
+    struct exec_wire *s = http_req_user(req);
+
+    if (!s->finished && exec_wire_take_bytes(s, data, len) < 0)
         exec_wire_cut_off(s);
 }
 
@@ -490,7 +493,7 @@ static void exec_wire_on_gone(struct http_req *req)
     exec_wire_free(s);
 }
 
-/* ---- beginnings ---- */
+/* ---- start ---- */
 
 static void exec_wire_on_news(void *arg)
 {
@@ -517,9 +520,10 @@ static struct exec_wire *exec_wire_new(const struct wire_config *config)
     return s;
 }
 
-void wire_stream_config(struct stream_config *c)
+void wire_stream_config(struct output_stream_config *c)
 {
-    *c = (struct stream_config){.want = {true, true}, .follow = true, .notify = exec_wire_on_news};
+    *c = (struct output_stream_config){
+        .want = {true, true}, .follow = true, .notify = exec_wire_on_news};
 }
 
 static const struct http_raw_events raw_events = {exec_wire_on_data, exec_wire_on_eof,
@@ -537,13 +541,13 @@ static void exec_wire_upgrade(struct exec_wire *s, struct http_req *req)
 void wire_start(struct http_req *req, struct exec *x, const struct wire_config *config)
 {
     struct exec_wire *s = exec_wire_new(config);
-    struct stream_config stream;
+    struct output_stream_config stream;
 
     wire_stream_config(&stream);
     stream.arg = s;
     s->exec = x;
     exec_wire_start_package_counts(s);
-    s->stream = stream_new_live(x, &stream);
+    s->stream = output_stream_new_live(x, &stream);
     if (req)
         exec_wire_upgrade(s, req);
     else
@@ -551,19 +555,20 @@ void wire_start(struct http_req *req, struct exec *x, const struct wire_config *
 }
 
 int wire_attach(struct api_call *c, struct sandbox *sb, const char *id,
-                struct stream_config *stream, const struct wire_config *config, struct err *err)
+                struct output_stream_config *stream, const struct wire_config *config,
+                struct err *err)
 {
     struct exec_wire *s = exec_wire_new(config);
     struct http_req *req;
     int r;
 
     stream->arg = s;
-    r = stream_new(c->manager, sb, id, stream, &s->stream, err);
+    r = output_stream_new(c->manager, sb, id, stream, &s->stream, err);
     if (r < 0) {
         exec_wire_free(s);
         return r;
     }
-    s->exec = stream_exec(s->stream) ? exec_ref(stream_exec(s->stream)) : NULL;
+    s->exec = output_stream_exec(s->stream) ? exec_ref(output_stream_exec(s->stream)) : NULL;
     req = call_take_request(c);
     if (req)
         exec_wire_upgrade(s, req);

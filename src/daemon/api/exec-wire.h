@@ -1,30 +1,33 @@
 /*
- * Output on its way to a client: the exec wire (frames both ways on an upgraded connection) and
- * plain downloads of one stream.
+ * The output of an exec on its way to a client: the exec wire (frames in both directions on an
+ * upgraded connection, proto/exec-frames.h) and plain downloads of one stream. All on the loop's
+ * thread.
  */
 #pragma once
 
 #include "daemon/api/call.h"
-#include "daemon/core/exec/stream.h"
+#include "daemon/core/exec/output-stream.h"
 
 struct wire_config {
     struct loop *loop;
     struct manager *manager;
-    bool run;        /* the sandbox is ephemeral: close when it has gone */
-    bool kill;       /* what to do with the exec when the client goes */
-    bool want_stdin; /* the client was promised one */
-    bool stats;      /* END also tells what the package registry has served meanwhile */
+    bool run;        /* the sandbox is ephemeral: the connection ends after its removal */
+    bool kill;       /* end the exec when the client disconnects */
+    bool want_stdin; /* the exec was started with stdin */
+    bool stats;      /* END also has what the package cache served during the exec */
 };
 
-/* Both streams from offset 0, followed. */
-void wire_stream_config(struct stream_config *c);
+/* Sets up both streams, from offset 0 and followed. */
+void wire_stream_config(struct output_stream_config *c);
 
-/* Answers 101 and serves the exec. Takes the exec's reference. req NULL: the client has gone. */
+/* Answers 101 and serves the exec. Takes the caller's reference to it. req NULL: the client has
+ * disconnected. */
 void wire_start(struct http_req *req, struct exec *x, const struct wire_config *config);
-/* The same for an exec that runs already or has ended; frees the call unless it fails. */
+/* The same for an exec that is already running or has ended. Frees the call unless it fails. */
 int wire_attach(struct api_call *c, struct sandbox *sb, const char *id,
-                struct stream_config *stream, const struct wire_config *config, struct err *err);
+                struct output_stream_config *stream, const struct wire_config *config,
+                struct err *err);
 
-/* A chunked response with the bytes of one stream; frees the call unless it fails. */
+/* Answers with the bytes of one stream, chunked. Frees the call unless it fails. */
 int download_start(struct api_call *c, struct sandbox *sb, const char *id,
-                   struct stream_config *stream, struct err *err);
+                   struct output_stream_config *stream, struct err *err);

@@ -65,7 +65,7 @@ static void execs_start_detached(struct api_call *c, struct api_exec_spec *spec)
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (spec->req.want_stdin) {
-        err_set(&err, ERR_INVALID, "field 'stdin': needs an upgraded connection to come from");
+        err_set(&err, ERR_INVALID, "field 'stdin': needs an upgraded connection");
         call_reply_err(c, &err);
         return;
     }
@@ -123,7 +123,7 @@ static int execs_read_run(const json_t *body, const json_t **spec, struct api_ex
     if (r < 0)
         return r;
     if (!exec_doc)
-        return err_set(err, ERR_INVALID, "field 'exec' is missing: it holds what to run");
+        return err_set(err, ERR_INVALID, "field 'exec' is missing (the command to run)");
     return exec_spec_read(exec_doc, "exec", exec, err);
 }
 
@@ -139,13 +139,15 @@ void handle_run(struct api_call *c)
     int r;
 
     r = execs_read_run(c->body, &spec, &exec, &err);
-    if (r >= 0) {
-        exec.req.attach = true;
-        config.kill = exec.on_disconnect != DISCONNECT_KEEP;
-        config.want_stdin = exec.req.want_stdin;
-        config.stats = exec.stats;
-        r = manager_run(c->manager, spec, &exec.req, &x, &err);
+    if (r < 0) {
+        call_reply_err(c, &err);
+        return;
     }
+    exec.req.attach = true;
+    config.kill = exec.on_disconnect != DISCONNECT_KEEP;
+    config.want_stdin = exec.req.want_stdin;
+    config.stats = exec.stats;
+    r = manager_run(c->manager, spec, &exec.req, &x, &err);
     exec_spec_done(&exec);
     if (r < 0)
         call_reply_err(c, &err);
@@ -155,44 +157,56 @@ void handle_run(struct api_call *c)
 
 /* ---- attach and output ---- */
 
+static int execs_attach(struct api_call *c, struct sandbox *sb, struct err *err)
+{
+    struct wire_config config = {.loop = api_settings(c->api)->loop, .manager = c->manager};
+    struct output_stream_config stream;
+    int r;
+
+    wire_stream_config(&stream);
+    r = json_read(c->body, NULL, NULL, 0, err);
+    if (r < 0)
+        return r;
+    r = call_query_u64(c, "stdout_offset", &stream.offsets[JOURNAL_STDOUT], err);
+    if (r < 0)
+        return r;
+    r = call_query_u64(c, "stderr_offset", &stream.offsets[JOURNAL_STDERR], err);
+    if (r < 0)
+        return r;
+    return wire_attach(c, sb, c->params[1], &stream, &config, err);
+}
+
 void handle_exec_attach(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct wire_config config = {.loop = api_settings(c->api)->loop, .manager = c->manager};
     struct sandbox *sb = call_sandbox(c);
-    struct stream_config stream;
+
+    if (sb && execs_attach(c, sb, &err) < 0)
+        call_reply_err(c, &err);
+}
+
+static int execs_download(struct api_call *c, struct sandbox *sb, enum journal_stream which,
+                          struct err *err)
+{
+    struct output_stream_config stream = {0};
     int r;
 
-    if (!sb)
-        return;
-    wire_stream_config(&stream);
-    r = json_read(c->body, NULL, NULL, 0, &err);
-    if (r >= 0)
-        r = call_query_u64(c, "stdout_offset", &stream.offsets[JOURNAL_STDOUT], &err);
-    if (r >= 0)
-        r = call_query_u64(c, "stderr_offset", &stream.offsets[JOURNAL_STDERR], &err);
-    if (r >= 0)
-        r = wire_attach(c, sb, c->params[1], &stream, &config, &err);
+    stream.want[which] = true;
+    r = call_query_u64(c, "offset", &stream.offsets[which], err);
     if (r < 0)
-        call_reply_err(c, &err);
+        return r;
+    r = call_query_bool(c, "follow", &stream.follow, err);
+    if (r < 0)
+        return r;
+    return download_start(c, sb, c->params[1], &stream, err);
 }
 
 static void execs_output(struct api_call *c, enum journal_stream which)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
-    struct stream_config stream = {0};
-    int r;
 
-    if (!sb)
-        return;
-    stream.want[which] = true;
-    r = call_query_u64(c, "offset", &stream.offsets[which], &err);
-    if (r >= 0)
-        r = call_query_bool(c, "follow", &stream.follow, &err);
-    if (r >= 0)
-        r = download_start(c, sb, c->params[1], &stream, &err);
-    if (r < 0)
+    if (sb && execs_download(c, sb, which, &err) < 0)
         call_reply_err(c, &err);
 }
 
@@ -208,14 +222,14 @@ void handle_exec_stderr(struct api_call *c)
 
 /* ---- signal and kill ---- */
 
-struct signalling {
+struct exec_signalling {
     struct api_call *call;
     struct exec *exec;
 };
 
 static void execs_signalled(void *arg, const struct err *err)
 {
-    struct signalling *s = arg;
+    struct exec_signalling *s = arg;
 
     if (err)
         call_reply_err(s->call, err);
@@ -240,7 +254,7 @@ static int execs_read_signal(const json_t *body, int *ret, struct err *err)
 static int execs_find_live(struct api_call *c, struct sandbox *sb, struct exec **ret,
                            struct err *err)
 {
-    json_t *doc;
+    _cleanup_json_ json_t *doc = NULL;
     int r;
 
     *ret = exec_find_live(sb, c->params[1]);
@@ -249,7 +263,6 @@ static int execs_find_live(struct api_call *c, struct sandbox *sb, struct exec *
     r = exec_get_json(c->manager, sb, c->params[1], &doc, err);
     if (r < 0)
         return r;
-    json_decref(doc);
     return err_set(err, ERR_CONFLICT, "exec '%s' has ended", c->params[1]);
 }
 
@@ -257,29 +270,26 @@ static void execs_send_signal(struct api_call *c, int sig, bool whole)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
-    struct signalling *s;
+    struct exec_signalling *s;
     struct exec *x;
     int r;
 
     if (!sb)
         return;
-    r = execs_read_signal(c->body, &sig, &err);
-    if (r >= 0)
-        r = execs_find_live(c, sb, &x, &err);
-    if (r < 0) {
+    if (execs_read_signal(c->body, &sig, &err) < 0 || execs_find_live(c, sb, &x, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
-    s = xnew0(struct signalling);
+    s = xnew0(struct exec_signalling);
     s->call = c;
     s->exec = exec_ref(x);
     r = whole && sig == SIGKILL ? exec_kill(x, execs_signalled, s, &err)
                                 : exec_signal(x, sig, execs_signalled, s, &err);
-    if (r >= 0)
-        return;
-    call_reply_err(c, &err);
-    exec_unref(x);
-    free(s);
+    if (r < 0) {
+        call_reply_err(c, &err);
+        exec_unref(x);
+        free(s);
+    }
 }
 
 void handle_exec_signal(struct api_call *c)

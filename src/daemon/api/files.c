@@ -1,10 +1,10 @@
 /*
- * GET and PUT …/files: a tree of the sandbox as a tar stream. The bytes go through a pipe whose
- * other end a helper inside the sandbox holds; nothing here looks into them. Each way the slower
- * side holds back the faster one: the pipe is not read while the client lags, and the client's body
- * is not read while the pipe is full.
+ * GET and PUT …/files: a tree of the sandbox as a tar stream. The bytes go through a pipe to or
+ * from a helper inside the sandbox; this file does not parse them. The slower side holds the faster
+ * one back: the pipe is not read while the client lags, and the client's body is not read while the
+ * pipe is full.
  *
- * The helper's verdict comes by another road (the supervisor) than its bytes, before or after them.
+ * The helper's result arrives separately, through the supervisor, before or after its bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,29 +15,30 @@
 #include "daemon/api/call.h"
 #include "daemon/api/drain.h"
 #include "daemon/core/sandbox/copy-dial.h"
+#include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
 
 enum {
-    FILES_IN_MAX =
-        256 << 10, /* bytes that a full pipe leaves with us: more than one piece of a body */
+    FILES_IN_MAX = 256 << 10, /* bytes that wait for a full pipe: more than one piece of a body */
     FILES_PATH_MAX = 4095,
     FILES_PIPE = 1 << 20,
 };
 
 static const char tar_type[] = "application/x-tar";
 
-/* One upload; lives until the verdict is there and the client has its answer or has gone. */
+/* One upload. It lives until the helper's result has arrived and the client has its answer or has
+ * disconnected. */
 struct api_copy {
-    struct http_req *req; /* NULL: the client has gone, or has its answer */
-    char *name;           /* owned; for the error */
+    struct http_req *req; /* NULL: the client has disconnected, or has its answer */
+    char *name;           /* of the sandbox, for errors; owned */
     struct loop_watch *watch;
     int fd;             /* our end of the pipe; -1: closed */
-    struct buf pending; /* what the pipe has not taken */
-    bool body_done;     /* all of it has come */
-    bool told;
-    struct err err; /* the verdict */
+    struct buf pending; /* bytes that the pipe has not taken yet */
+    bool body_done;     /* the whole body has arrived */
+    bool ended;         /* the helper's result has arrived: */
+    struct err err;
     struct copy_result result;
 };
 
@@ -61,12 +62,12 @@ static void files_on_gone(struct http_req *req)
     struct api_copy *c = http_req_user(req);
 
     c->req = NULL;
-    files_pipe_close(c); /* the helper sees that and ends */
-    if (c->told)
+    files_pipe_close(c); /* the helper then ends */
+    if (c->ended)
         files_copy_free(c);
 }
 
-/* ---- beginnings ---- */
+/* ---- query ---- */
 
 static int files_read_path(const struct api_call *call, char **ret, struct err *err)
 {
@@ -79,9 +80,10 @@ static int files_read_path(const struct api_call *call, char **ret, struct err *
     if (!path)
         return err_set(err, ERR_INVALID, "query parameter 'path' is missing");
     if (path[0] != '/')
-        return err_set(err, ERR_INVALID, "query parameter 'path': '%.80s' is not absolute", path);
+        return err_set(err, ERR_INVALID, "query parameter 'path': '%.80s' must be absolute", path);
     if (strlen(path) > FILES_PATH_MAX)
-        return err_set(err, ERR_INVALID, "query parameter 'path' is over %d bytes", FILES_PATH_MAX);
+        return err_set(err, ERR_INVALID, "query parameter 'path': too long (at most %d bytes)",
+                       FILES_PATH_MAX);
     *ret = TAKE_PTR(path);
     return 0;
 }
@@ -93,8 +95,8 @@ struct file_download {
     char *name; /* owned */
 };
 
-static void files_download_told(void *arg, const struct err *err,
-                                const struct copy_result *result _unused_)
+static void files_download_ended(void *arg, const struct err *err,
+                                 const struct copy_result *result _unused_)
 {
     struct file_download *d = arg;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -119,7 +121,7 @@ void handle_files_get(struct api_call *call)
     int fd;
 
     if (files_read_path(call, &path, &err) >= 0) {
-        config.what = what = xasprintf("sandbox %s: the copy of '%s'", name, path);
+        config.what = what = xasprintf("sandbox %s: copy of '%s'", name, path);
         drain = drain_start(call, &config, &fd, &err);
     }
     if (!drain) {
@@ -128,7 +130,7 @@ void handle_files_get(struct api_call *call)
     }
     d = xnew0(struct file_download);
     *d = (struct file_download){drain, TAKE_PTR(name)};
-    if (manager_copy(m, d->name, path, false, fd, files_download_told, d, &err) < 0) {
+    if (manager_copy(m, d->name, path, false, fd, files_download_ended, d, &err) < 0) {
         drain_end(drain, &err, NULL);
         free(d->name);
         free(d);
@@ -151,7 +153,7 @@ static struct api_copy *files_upload_start(struct api_call *call, loop_watch_fn 
         err_sys(err, errno, "make a pipe");
         return NULL;
     }
-    (void)fcntl(p[1], F_SETPIPE_SZ, FILES_PIPE); /* it works with less, only slower */
+    (void)fcntl(p[1], F_SETPIPE_SZ, FILES_PIPE); /* a smaller pipe only costs speed */
     c = xnew0(struct api_copy);
     c->name = xstrdup(call->params[0]);
     c->fd = p[1];
@@ -159,7 +161,7 @@ static struct api_copy *files_upload_start(struct api_call *call, loop_watch_fn 
     c->watch = loop_watch_new(loop, c->fd, fn, c);
     if (!c->watch) {
         fd_close(p[0]);
-        err_set(err, ERR_LIMIT, "a pipe cannot be watched");
+        err_set(err, ERR_LIMIT, "cannot watch a pipe");
     } else if (manager_copy(call->manager, c->name, path, true, p[0], done, c, err) >= 0) {
         c->req = call_take_request(call);
         http_req_set_user(c->req, c);
@@ -170,10 +172,10 @@ static struct api_copy *files_upload_start(struct api_call *call, loop_watch_fn 
     return NULL;
 }
 
-static void files_take_verdict(struct api_copy *c, const struct err *err,
-                               const struct copy_result *result)
+static void files_take_result(struct api_copy *c, const struct err *err,
+                              const struct copy_result *result)
 {
-    c->told = true;
+    c->ended = true;
     c->result = *result;
     if (err) {
         err_copy(&c->err, err);
@@ -198,8 +200,8 @@ static void files_upload_answer(struct api_copy *c)
     files_copy_free(c);
 }
 
-/* Bytes that the pipe has taken. A helper that has ended takes no more: what still comes (the
- * padding behind an archive) is dropped, and its verdict tells whether that was well. */
+/* Returns the number of bytes that the pipe has taken. After the helper has ended, the rest (the
+ * padding behind an archive) is dropped, and the helper's result says whether that was right. */
 static size_t files_pipe_write(struct api_copy *c, const char *data, size_t len)
 {
     ssize_t n;
@@ -242,7 +244,7 @@ static void files_upload_data(struct http_req *req, const char *data, size_t len
         return;
     http_body_read(req, false);
     if (buf_append(&c->pending, data + taken, len - taken) < 0) {
-        files_pipe_close(c); /* more than was asked for: the helper says that the archive is cut */
+        files_pipe_close(c); /* more than we asked for: the helper reports a cut archive */
         return;
     }
     loop_watch_set(c->watch, LOOP_WRITE);
@@ -253,22 +255,22 @@ static void files_upload_end(struct http_req *req)
     struct api_copy *c = http_req_user(req);
 
     c->body_done = true;
-    if (c->told)
+    if (c->ended)
         files_upload_answer(c);
     else if (!c->pending.len)
         files_pipe_close(c);
 }
 
-static void files_upload_told(void *arg, const struct err *err, const struct copy_result *result)
+static void files_upload_ended(void *arg, const struct err *err, const struct copy_result *result)
 {
     struct api_copy *c = arg;
 
-    files_take_verdict(c, err, result);
+    files_take_result(c, err, result);
     if (!c->req) {
         files_copy_free(c);
     } else if (err || c->body_done) {
         files_upload_answer(c);
-    } else { /* the client is still sending what nobody needs: its request must come to an end */
+    } else { /* the client still sends: the rest is dropped, then it gets its answer */
         files_pipe_close(c);
         buf_clear(&c->pending);
         http_body_read(c->req, true);
@@ -283,11 +285,11 @@ void handle_files_put(struct api_call *call)
     struct api_copy *c;
 
     if (!type || strcasecmp(type, tar_type) != 0) {
-        err_set(&err, ERR_INVALID, "the body's Content-Type must be %s", tar_type);
+        err_set(&err, ERR_INVALID, "request body: Content-Type must be %s", tar_type);
         call_reply_status(call, 415, &err);
         return;
     }
-    c = files_upload_start(call, files_upload_writable, files_upload_told, &err);
+    c = files_upload_start(call, files_upload_writable, files_upload_ended, &err);
     if (!c)
         call_reply_err(call, &err);
     else

@@ -1,4 +1,4 @@
-/* Cache mounts of builds: thin calls, as the engine's answers are JSON of our own make. */
+/* Cache mounts of builds: each handler asks the manager and sends its JSON answer. */
 #include "daemon/core/caches/mount-caches.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static void api_mount_caches_listed(void *arg, const struct err *err, const char
     _cleanup_err_ struct err bad = ERR_INIT;
     json_t *doc = NULL;
 
-    if (err || json_parse("the list of cache mounts", json, strlen(json), &doc, &bad) < 0) {
+    if (err || json_parse("list of cache mounts", json, strlen(json), &doc, &bad) < 0) {
         call_reply_err(c, err ? err : &bad);
         return;
     }
@@ -32,25 +32,15 @@ void handle_mount_caches(struct api_call *c)
         api_mount_caches_listed(c, NULL, "{\"mounts\":[],\"bytes\":0}");
 }
 
-static void api_mount_caches_removed(void *arg, const struct err *err, const char *json)
-{
-    if (err)
-        call_reply_err(arg, err);
-    else
-        call_reply_text(arg, 200, json);
-}
-
 void handle_mount_cache_remove(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *id = NULL;
     int r = call_query_text(c, "id", &id, &err);
 
-    if (r >= 0 && (!id || !*id))
+    if (r == 0 && (!id || !*id))
         r = err_set(&err, ERR_INVALID, "query parameter 'id' is missing");
-    if (r >= 0)
-        r = manager_mount_remove(c->manager, id, api_mount_caches_removed, c, &err);
-    if (r < 0)
+    if (r < 0 || manager_mount_remove(c->manager, id, call_answered, c, &err) < 0)
         call_reply_err(c, &err);
 }
 
@@ -62,11 +52,9 @@ void handle_mount_cache_prune(struct api_call *c)
         {"keep", JSON_FIELD_U64, &keep},
         {"unused_ms", JSON_FIELD_U64, &unused_ms},
     };
-    int r = json_read(c->body, NULL, fields, ARRAY_SIZE(fields), &err);
 
-    if (r >= 0)
-        r = manager_mounts_trim(c->manager, keep == UINT64_MAX ? NULL : &keep,
-                                (unused_ms + 999) / 1000, api_mount_caches_removed, c, &err);
-    if (r < 0)
+    if (json_read(c->body, NULL, fields, ARRAY_SIZE(fields), &err) < 0 ||
+        manager_mounts_trim(c->manager, keep == UINT64_MAX ? NULL : &keep, (unused_ms + 999) / 1000,
+                            call_answered, c, &err) < 0)
         call_reply_err(c, &err);
 }

@@ -1,6 +1,7 @@
 /*
- * The registry counts for as long as it runs and is told to forget a sandbox when that goes: the
- * second question is on its way before, as both travel on one line in order.
+ * The result is the difference of two STATS documents. The package cache drops the counters of a
+ * sandbox when that is removed. The second request is sent before the removal, and the connection
+ * keeps the order, so it still finds them.
  */
 #include "daemon/api/package-counts.h"
 
@@ -13,8 +14,8 @@
 struct package_counts {
     struct packages_proxy *k;
     char *id;
-    json_t *before, *after; /* owned; NULL: nothing counted */
-    bool failed;            /* a question had no answer */
+    json_t *before, *after; /* owned; NULL: no counters */
+    bool failed;            /* a request failed */
     bool stopped, freed;
     unsigned pending;
     package_counts_fn done;
@@ -25,7 +26,7 @@ json_t *package_counts_counters(const char *stats, const char *sandbox_id)
 {
     _cleanup_json_ json_t *doc = NULL;
 
-    if (!stats || json_parse("the registry's answer", stats, strlen(stats), &doc, NULL) < 0)
+    if (!stats || json_parse("answer of the package cache", stats, strlen(stats), &doc, NULL) < 0)
         return NULL;
     return json_incref(json_object_get(json_object_get(doc, "sandboxes"), sandbox_id));
 }
@@ -47,7 +48,8 @@ void package_counts_free(struct package_counts *t)
         package_counts_destroy(t);
 }
 
-/* A registry that was started again counts from nothing: all of it is of our time then. */
+/* A package cache that was restarted counts from zero: then everything belongs to this sandbox's
+ * time. */
 static void package_counts_subtract(json_t *from, const json_t *less)
 {
     const char *key;
@@ -60,7 +62,7 @@ static void package_counts_subtract(json_t *from, const json_t *less)
         json_integer_set(v, json_integer_value(v) - json_integer_value(json_object_get(less, key)));
 }
 
-static void package_counts_tell(struct package_counts *t)
+static void package_counts_report(struct package_counts *t)
 {
     _cleanup_json_ json_t *sum = t->after ? json_deep_copy(t->after) : json_object();
     const char *key;
@@ -78,7 +80,7 @@ static void package_counts_settle(struct package_counts *t)
     if (t->freed)
         package_counts_destroy(t);
     else if (t->stopped)
-        package_counts_tell(t);
+        package_counts_report(t);
 }
 
 static void package_counts_on_before(void *arg, const struct err *err, const char *stats)
@@ -111,7 +113,7 @@ struct package_counts *package_counts_new(struct packages_proxy *k, const char *
 
     t->k = k;
     t->id = xstrdup(sandbox_id);
-    if (packages_proxy_serves(k, sandbox_id)) /* else it has not asked for anything yet */
+    if (packages_proxy_serves(k, sandbox_id)) /* else it has requested nothing yet */
         package_counts_ask(t, package_counts_on_before);
     return t;
 }

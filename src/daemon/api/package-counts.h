@@ -1,5 +1,6 @@
 /*
- * What the package registry served to one sandbox between two moments. All on the loop.
+ * Counts what the package cache served to one sandbox between package_counts_new() and
+ * package_counts_stop(). All on the loop's thread.
  */
 #pragma once
 
@@ -10,18 +11,17 @@
 struct packages_proxy;
 struct package_counts;
 
-/* The counters of a sandbox in a STATS document of the registry; NULL: it has none. New reference.
- */
+/* The counters of a sandbox in a STATS document of the package cache, as a new reference. NULL: the
+ * document has none. */
 json_t *package_counts_counters(const char *stats, const char *sandbox_id);
 
-/* From now on. */
 struct package_counts *package_counts_new(struct packages_proxy *k, const char *sandbox_id);
-void package_counts_free(
-    struct package_counts *t); /* its function is not called any more; NULL is fine */
+/* After this, `done` is not called. Accepts NULL. */
+void package_counts_free(struct package_counts *t);
 /*
- * Until now: the second moment is this call. False: the registry has served it nothing. Else `done`
- * is called once, not before it has returned: {"pypi": {"hits": …}, "npm": …}, borrowed; NULL when
- * that is not known, the registry having ended meanwhile.
+ * Ends the counting. False: the package cache has served nothing to this sandbox. True: `done` is
+ * called once, after this function has returned, with {"pypi": {"hits": …}, "npm": …} (borrowed),
+ * or NULL if the package cache ended in between.
  */
 typedef void (*package_counts_fn)(void *arg, json_t *packages);
 bool package_counts_stop(struct package_counts *t, package_counts_fn done, void *arg);

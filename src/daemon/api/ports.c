@@ -1,7 +1,7 @@
 /*
- * GET …/ports/{p} with `Upgrade: tcp`: a tunnel to a port inside the sandbox. The supervisor dials
- * inside and hands the connected socket out, so that no network is needed; from the 101 on it is
- * bytes both ways, each way with its own end and its own back-pressure.
+ * GET …/ports/{p} with `Upgrade: tcp`: a tunnel to a port inside the sandbox. The supervisor
+ * connects inside the sandbox and passes the socket out, so no network is needed. After the 101,
+ * bytes flow in both directions. Each direction has its own end and its own back-pressure.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "daemon/api/call.h"
 #include "daemon/core/sandbox/copy-dial.h"
+#include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
@@ -17,21 +18,22 @@
 
 enum {
     TUNNEL_PIECE = 64 << 10,
-    TUNNEL_OUT_MAX = 256 << 10, /* bytes that a slow client may leave with us */
-    TUNNEL_IN_MAX = 256 << 10,  /* bytes that a slow service may: more than one piece of input */
+    TUNNEL_OUT_MAX = 256 << 10, /* bytes that may wait for a slow client */
+    TUNNEL_IN_MAX =
+        256 << 10, /* bytes that may wait for a slow service: more than one piece of input */
 };
 
 struct tunnel {
-    struct http_req *req; /* NULL: the client has gone */
+    struct http_req *req; /* NULL: the client has disconnected */
     struct manager *manager;
     struct loop *loop;
-    char *name; /* owned */
-    int fd;     /* to the service; -1 while it is dialled */
+    char *name; /* of the sandbox; owned */
+    int fd;     /* to the service; -1 while the supervisor connects */
     struct loop_watch *watch;
-    struct buf pending; /* what the service has not taken */
-    bool client_ended;  /* sends no more */
-    bool service_ended;
-    bool service_deaf; /* takes no more; it may still have something to say */
+    struct buf pending;  /* bytes that the service has not taken yet */
+    bool client_ended;   /* the client sends no more */
+    bool service_ended;  /* the service sends no more */
+    bool service_closed; /* the service takes no more; it may still send */
 };
 
 static char scratch[TUNNEL_PIECE];
@@ -58,10 +60,10 @@ static void api_ports_update(struct tunnel *t)
     loop_watch_set(t->watch, (reads ? LOOP_READ : 0) | (t->pending.len ? LOOP_WRITE : 0));
 }
 
-/* Both ways have ended and nothing is under way. */
+/* Both directions have ended and nothing is pending. */
 static bool api_ports_is_over(const struct tunnel *t)
 {
-    return t->service_ended && (t->service_deaf || (t->client_ended && !t->pending.len));
+    return t->service_ended && (t->service_closed || (t->client_ended && !t->pending.len));
 }
 
 /* ---- from the client to the service ---- */
@@ -70,14 +72,14 @@ static size_t api_ports_service_write(struct tunnel *t, const char *data, size_t
 {
     ssize_t n;
 
-    if (t->service_deaf)
+    if (t->service_closed)
         return len;
     n = send(t->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0)
         return (size_t)n;
     if (errno == EAGAIN || errno == EINTR)
         return 0;
-    t->service_deaf = true;
+    t->service_closed = true;
     return len;
 }
 
@@ -101,7 +103,7 @@ static void api_ports_on_data(struct http_req *req, const char *data, size_t len
     if (taken < len) {
         http_raw_read(req, false);
         if (buf_append(&t->pending, data + taken, len - taken) < 0)
-            t->service_deaf = true; /* not while we pause as told */
+            t->service_closed = true; /* cannot happen while the reading is paused */
     }
     if (api_ports_is_over(t))
         api_ports_finish(t);
@@ -120,9 +122,9 @@ static void api_ports_on_eof(struct http_req *req)
         api_ports_finish(t);
 }
 
-/* ---- and back ---- */
+/* ---- from the service to the client ---- */
 
-/* False at its end. */
+/* False: the service has sent everything. */
 static bool api_ports_read_service(struct tunnel *t)
 {
     ssize_t n = recv(t->fd, scratch, sizeof(scratch), MSG_DONTWAIT);
@@ -135,7 +137,7 @@ static bool api_ports_read_service(struct tunnel *t)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     t->service_ended = true;
-    t->service_deaf |= n < 0;
+    t->service_closed |= n < 0;
     http_raw_end(t->req);
     return false;
 }
@@ -161,20 +163,20 @@ static void api_ports_on_drain(struct http_req *req)
     api_ports_update(t);
 }
 
-/* A client that closes in one go may have meant its last bytes: what the service takes, it gets. */
+/* The last bytes of a client that closes at once are still offered to the service. */
 static void api_ports_on_gone(struct http_req *req)
 {
     struct tunnel *t = http_req_user(req);
 
     t->req = NULL;
     if (t->fd < 0)
-        return; /* the dial's answer ends it */
+        return; /* api_ports_dialled() frees it */
     if (t->pending.len)
         api_ports_service_write(t, buf_data(&t->pending), t->pending.len);
     api_ports_tunnel_free(t);
 }
 
-/* ---- beginning ---- */
+/* ---- start ---- */
 
 static void api_ports_open_tunnel(struct tunnel *t, struct err *err)
 {
@@ -183,7 +185,7 @@ static void api_ports_open_tunnel(struct tunnel *t, struct err *err)
 
     t->watch = loop_watch_new(t->loop, t->fd, api_ports_on_service, t);
     if (!t->watch) {
-        err_set(err, ERR_LIMIT, "the connection cannot be watched");
+        err_set(err, ERR_LIMIT, "cannot watch the connection");
         return;
     }
     http_upgrade(t->req, TUNNEL_PROTOCOL, &events);
@@ -217,7 +219,7 @@ void handle_port(struct api_call *c)
     uint32_t port;
 
     if (parse_u32(c->params[1], 1, UINT16_MAX, &port, &err) < 0) {
-        err_wrap(&err, "port");
+        err_wrap(&err, "port '%.20s'", c->params[1]);
         call_reply_err(c, &err);
         return;
     }

@@ -8,8 +8,10 @@ static void api_reconcile_reply(struct api_call *c, int status, uint64_t run, bo
     json_t *report = reconcile_report(c->manager, run);
 
     if (!report && run) {
-        err_set(&err, ERR_NOT_FOUND, "run %llu of reconcile is over, and a later one too",
-                (unsigned long long)run);
+        err_set(
+            &err, ERR_NOT_FOUND,
+            "the report of reconcile run %llu is no longer stored (a later run has replaced it)",
+            (unsigned long long)run);
         call_reply_err(c, &err);
         return;
     }
@@ -23,12 +25,8 @@ void handle_reconcile_get(struct api_call *c)
     _cleanup_err_ struct err err = ERR_INIT;
     bool brief = false;
     uint64_t run = 0;
-    int r;
 
-    r = call_query_u64(c, "run", &run, &err);
-    if (r >= 0)
-        r = call_query_bool(c, "brief", &brief, &err);
-    if (r < 0)
+    if (call_query_u64(c, "run", &run, &err) < 0 || call_query_bool(c, "brief", &brief, &err) < 0)
         call_reply_err(c, &err);
     else
         api_reconcile_reply(c, 200, run, brief);
@@ -41,7 +39,7 @@ static void api_reconcile_ended(void *arg)
     api_reconcile_reply(c, 200, c->number, false);
 }
 
-/* Answers when the run is over; without `wait` at once, with its number. */
+/* Answers when the run has ended. Without `wait`: at once, with the number of the run. */
 void handle_reconcile(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;

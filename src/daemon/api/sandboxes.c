@@ -8,9 +8,9 @@
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/packages/packages-proxy.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
-
-enum { GRACE_MAX_MS = 600000 };
+#include "proto/spec-limits.h"
 
 static json_t *sandboxes_time_to_json(uint64_t wall)
 {
@@ -19,7 +19,7 @@ static json_t *sandboxes_time_to_json(uint64_t wall)
     return wall ? json_string(time_format(wall, tmp)) : json_null();
 }
 
-/* The reason may quote an engine's words: json_string() refuses broken UTF-8. */
+/* The reason may quote an engine's message, and json_string() refuses invalid UTF-8. */
 static json_t *sandboxes_text_to_json(const char *s)
 {
     json_t *j = s ? json_string(s) : NULL;
@@ -34,9 +34,10 @@ static void sandboxes_set_state(json_t *o, const struct sandbox *sb)
 
     json_object_set_new(o, "state", json_string(unsure ? "reconciling" : state));
     json_object_set_new(o, "since", sandboxes_time_to_json(sb->since));
-    json_object_set_new(o, "reason",
-                        unsure ? json_sprintf("the daemon has just started; it was %s", state)
-                               : sandboxes_text_to_json(sb->reason));
+    json_object_set_new(
+        o, "reason",
+        unsure ? json_sprintf("the daemon has just started; the last known state is %s", state)
+               : sandboxes_text_to_json(sb->reason));
 }
 
 json_t *sandbox_to_json(const struct sandbox *sb)
@@ -99,30 +100,30 @@ static json_t *sandboxes_warnings(const struct sandbox *sb)
         _cleanup_free_ char *text = json_to_text(names, false);
 
         json_array_append_new(
-            w, json_sprintf("these default limits cannot be enforced on this machine: %s", text));
+            w, json_sprintf("this machine cannot enforce these default limits: %s", text));
     }
     for (char **p = sb->warnings; p && *p; p++)
         json_array_append_new(w, sandboxes_text_to_json(*p));
     if (sandbox_packages_trouble(sb))
-        json_array_append_new(w, json_sprintf("the package registry does not run, the next request "
-                                              "tries again: %s",
+        json_array_append_new(w, json_sprintf("the package cache is not running (the next request "
+                                              "starts it again): %s",
                                               sandbox_packages_trouble(sb)));
     return w;
 }
 
-/* What a reader of the document would else take for more than it is. */
+/* Warnings, and where a network mode gives less on this engine than its name says. */
 static json_t *sandboxes_notes(const struct sandbox *sb)
 {
     json_t *w = sandboxes_warnings(sb);
 
     if (sb->spec.network == SPEC_NETWORK_PACKAGES && engine_is_open(sb->engine) &&
         !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES))
-        json_array_append_new(w, json_sprintf("network 'packages' of engine '%s' has no package "
-                                              "registry: it is loopback only, as 'none'",
+        json_array_append_new(w, json_sprintf("network 'packages': engine '%s' has no package "
+                                              "cache, so only loopback works, as with 'none'",
                                               sb->engine->ops->name));
     if (sb->spec.network == SPEC_NETWORK_OPEN && engine_is_open(sb->engine) &&
         !(sb->engine->caps & ENGINE_CAP_NET_ISOLATED))
-        json_array_append_new(w, json_sprintf("network 'open' of engine '%s' does not keep "
+        json_array_append_new(w, json_sprintf("network 'open': engine '%s' does not separate "
                                               "sandboxes from each other",
                                               sb->engine->ops->name));
     return w;
@@ -150,7 +151,7 @@ void handle_sandbox_ensure(struct api_call *c)
         call_reply_err(c, &err);
 }
 
-/* A registry that does not answer takes nothing but its counters away. */
+/* If the package cache does not answer, the document has no counters. */
 static void sandboxes_counted(void *arg, const struct err *err, const char *stats)
 {
     struct api_call *c = arg;
@@ -164,8 +165,8 @@ static void sandboxes_counted(void *arg, const struct err *err, const char *stat
     packages = package_counts_counters(stats, sb->id);
     if (packages)
         json_object_set_new(doc, "packages", packages);
-    if (sandbox_packages_way(sb))
-        json_object_set_new(doc, "registry", json_string(sandbox_packages_way(sb)));
+    if (sandbox_packages_route(sb))
+        json_object_set_new(doc, "registry", json_string(sandbox_packages_route(sb)));
     call_reply(c, 200, doc);
 }
 
@@ -185,8 +186,8 @@ void handle_sandbox_get(struct api_call *c)
 
 /* ---- stop, pause, remove ---- */
 
-static void sandboxes_replied_with_sandbox(void *arg, const struct err *err,
-                                           const struct sandbox *sb, enum manager_action action)
+static void sandboxes_reply_sandbox(void *arg, const struct err *err, const struct sandbox *sb,
+                                    enum manager_action action)
 {
     struct api_call *c = arg;
 
@@ -205,13 +206,11 @@ void handle_sandbox_stop(struct api_call *c)
     int r;
 
     r = json_read(c->body, NULL, fields, 1, &err);
-    if (r >= 0 && grace_ms > GRACE_MAX_MS)
-        r = err_set(&err, ERR_INVALID, "field 'grace_ms': %llu is over %d",
-                    (unsigned long long)grace_ms, GRACE_MAX_MS);
     if (r >= 0)
-        r = manager_stop(c->manager, c->params[0], grace_ms * USEC_PER_MSEC,
-                         sandboxes_replied_with_sandbox, c, &err);
-    if (r < 0)
+        r = parse_check_range("field 'grace_ms'", grace_ms, 0, SPEC_STOP_GRACE_MAX_MS, PARSE_MSEC,
+                              &err);
+    if (r < 0 || manager_stop(c->manager, c->params[0], grace_ms * USEC_PER_MSEC,
+                              sandboxes_reply_sandbox, c, &err) < 0)
         call_reply_err(c, &err);
 }
 
@@ -219,20 +218,16 @@ void handle_sandbox_lease(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (manager_lease(c->manager, c->params[0], c->body, sandboxes_replied_with_sandbox, c, &err) <
-        0)
+    if (manager_lease(c->manager, c->params[0], c->body, sandboxes_reply_sandbox, c, &err) < 0)
         call_reply_err(c, &err);
 }
 
 static void sandboxes_pause_or_resume(struct api_call *c, bool on)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    int r;
 
-    r = json_read(c->body, NULL, NULL, 0, &err);
-    if (r >= 0)
-        r = manager_pause(c->manager, c->params[0], on, sandboxes_replied_with_sandbox, c, &err);
-    if (r < 0)
+    if (json_read(c->body, NULL, NULL, 0, &err) < 0 ||
+        manager_pause(c->manager, c->params[0], on, sandboxes_reply_sandbox, c, &err) < 0)
         call_reply_err(c, &err);
 }
 
@@ -261,11 +256,8 @@ void handle_sandbox_remove(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     bool force = false;
-    int r;
 
-    r = call_query_bool(c, "force", &force, &err);
-    if (r >= 0)
-        r = manager_remove(c->manager, c->params[0], force, sandboxes_removed, c, &err);
-    if (r < 0)
+    if (call_query_bool(c, "force", &force, &err) < 0 ||
+        manager_remove(c->manager, c->params[0], force, sandboxes_removed, c, &err) < 0)
         call_reply_err(c, &err);
 }

@@ -1,6 +1,7 @@
 /*
- * GET …/sessions/ID/events: one JSON line for each event, or Server-Sent Events for who asks for
- * them. A reader that lost its connection says by `since` (or Last-Event-ID) what it has.
+ * GET …/sessions/ID/events: one JSON line for each event, or Server-Sent Events if the client
+ * accepts text/event-stream. A client that lost its connection continues with `since` (or
+ * Last-Event-ID), the number of the last event that it has.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,8 @@ enum { PENDING_MAX = 256 << 10, BATCH = 64 << 10, BATCH_MAX = SESSION_TEXT_MAX +
 struct session_events_answer {
     struct http_req *req;
     struct session_reader *reader;
-    struct buf text;  /* one event; keeps its memory */
-    struct buf batch; /* events that go out in one piece */
+    struct buf text;  /* one event; reused, so it is allocated once */
+    struct buf batch; /* events that are sent in one piece */
     bool follow, sse;
 };
 
@@ -48,7 +49,7 @@ static void api_session_events_flush(struct session_events_answer *e)
     buf_clear(&e->batch);
 }
 
-/* What is in `text` joins the batch, for which there is room. */
+/* Adds the event in `text` to the batch, which has room for it. */
 static void api_session_events_add(struct session_events_answer *e, uint64_t seq)
 {
     if ((e->sse && buf_appendf(&e->batch, "id: %llu\ndata: ", (unsigned long long)seq) < 0) ||
@@ -59,7 +60,7 @@ static void api_session_events_add(struct session_events_answer *e, uint64_t seq
         api_session_events_flush(e);
 }
 
-/* The status is out long ago: the reason is the last line. */
+/* The status is already sent, so the error is the last line. */
 static void api_session_events_fail(struct session_events_answer *e, const struct err *err)
 {
     _cleanup_json_ json_t *doc = json_from_err(err);
@@ -108,14 +109,14 @@ static void api_session_events_on_news(void *arg)
     api_session_events_pump(arg);
 }
 
-/* A browser that comes back by itself sends the last id it saw. */
+/* A browser that reconnects sends the last id that it saw. */
 static int api_session_events_read_since(struct api_call *c, bool sse, uint64_t *ret,
                                          struct err *err)
 {
     const char *last = sse ? http_field_get(http_req_head(c->req), "last-event-id") : NULL;
 
     if (last && parse_u64(last, 0, INT64_MAX, ret, err) < 0)
-        return err_wrap(err, "Last-Event-ID");
+        return err_wrap(err, "header 'Last-Event-ID'");
     return last ? 0 : call_query_u64(c, "since", ret, err);
 }
 
@@ -129,10 +130,13 @@ static int api_session_events_start(struct api_call *c, struct sandbox *sb,
     e->sse = accept && strstr(accept, "text/event-stream");
     e->follow = e->sse;
     r = api_session_events_read_since(c, e->sse, &config.since, err);
-    if (r >= 0)
-        r = call_query_bool(c, "follow", &e->follow, err);
+    if (r < 0)
+        return r;
+    r = call_query_bool(c, "follow", &e->follow, err);
+    if (r < 0)
+        return r;
     config.follow = e->follow;
-    return r < 0 ? r : session_reader_new(c->manager, sb, c->params[1], &config, &e->reader, err);
+    return session_reader_new(c->manager, sb, c->params[1], &config, &e->reader, err);
 }
 
 void handle_session_events(struct api_call *c)

@@ -1,5 +1,6 @@
 /*
- * Agent sessions: started like a detached exec, with a payload; read by session-events.c.
+ * Agent sessions: a session is a detached exec with a payload on its stdin. session-events.c reads
+ * its events.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +11,22 @@
 #include "daemon/core/session/session.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/jsontext.h"
+#include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
-enum { GRACE_DEFAULT_MS = 5000, GRACE_MAX_MS = 3600 * 1000 };
+enum { GRACE_DEFAULT_MS = 5000 };
 
 /* ---- start ---- */
 
-struct extra {
+struct session_fields {
     const json_t *payload;
     const char *payload_text;
     bool concurrent;
 };
 
-/* Beside these fields the body is an EXECSPEC. */
-static int sessions_read_extra(json_t *rest, struct extra *x, struct err *err)
+/* Takes the fields of a session out of the body; the rest is an EXECSPEC. */
+static int sessions_take_fields(json_t *rest, struct session_fields *x, struct err *err)
 {
     static const char *const names[] = {"payload", "payload_text", "concurrent"};
     _cleanup_json_ json_t *mine = json_object();
@@ -37,7 +40,7 @@ static int sessions_read_extra(json_t *rest, struct extra *x, struct err *err)
 
     for (size_t i = 0; i < ARRAY_SIZE(foreign); i++)
         if (json_object_get(rest, foreign[i]))
-            return err_set(err, ERR_INVALID, "field '%s' is not one of a session", foreign[i]);
+            return err_set(err, ERR_INVALID, "field '%s': not allowed for a session", foreign[i]);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         if (json_object_get(rest, names[i]))
             json_object_set(mine, names[i], json_object_get(rest, names[i]));
@@ -47,15 +50,16 @@ static int sessions_read_extra(json_t *rest, struct extra *x, struct err *err)
     if (r < 0)
         return r;
     if (x->payload && x->payload_text)
-        return err_set(err, ERR_INVALID, "'payload' and 'payload_text' exclude each other");
+        return err_set(err, ERR_INVALID, "fields 'payload' and 'payload_text' exclude each other");
     if (x->payload || x->payload_text)
         return 0;
     err_set(err, ERR_INVALID, "field 'payload' is missing");
-    return err_hint(err, "It is what the agent finds on its stdin, any JSON value.");
+    return err_hint(err, "Set 'payload' to the JSON value that the agent reads from its stdin.");
 }
 
-/* One line, whatever the white space of the text. */
-static int sessions_read_payload(const struct extra *x, struct exec_request *req, struct err *err)
+/* The payload becomes one line, without the line breaks of the text. */
+static int sessions_read_payload(const struct session_fields *x, struct exec_request *req,
+                                 struct err *err)
 {
     _cleanup_free_ char *text =
         x->payload ? json_to_text(x->payload, false) : xstrdup(x->payload_text);
@@ -77,12 +81,13 @@ static int sessions_read_payload(const struct extra *x, struct exec_request *req
 static int sessions_read_session(const json_t *body, struct api_exec_spec *spec, struct err *err)
 {
     _cleanup_json_ json_t *rest = json_copy((json_t *)body);
-    struct extra x = {0};
+    struct session_fields x = {0};
     int r;
 
-    r = sessions_read_extra(rest, &x, err);
-    if (r >= 0)
-        r = exec_spec_read(rest, NULL, spec, err);
+    r = sessions_take_fields(rest, &x, err);
+    if (r < 0)
+        return r;
+    r = exec_spec_read(rest, NULL, spec, err);
     if (r < 0)
         return r;
     spec->req.session = true;
@@ -165,14 +170,14 @@ void handle_session_get(struct api_call *c)
 
 /* ---- cancel ---- */
 
-struct cancelling {
+struct session_cancelling {
     struct api_call *call;
     struct exec *exec;
 };
 
 static void sessions_cancelled(void *arg, const struct err *err)
 {
-    struct cancelling *x = arg;
+    struct session_cancelling *x = arg;
 
     if (err)
         call_reply_err(x->call, err);
@@ -188,11 +193,13 @@ static int sessions_read_grace(const json_t *body, uint64_t *ret, struct err *er
     const struct json_field fields[] = {{"grace_ms", JSON_FIELD_U64, &ms}};
     int r = json_read(body, NULL, fields, ARRAY_SIZE(fields), err);
 
-    if (r >= 0 && ms > GRACE_MAX_MS)
-        r = err_set(err, ERR_INVALID, "field 'grace_ms': %llu is not from 0 to %d",
-                    (unsigned long long)ms, GRACE_MAX_MS);
+    if (r < 0)
+        return r;
+    r = parse_check_range("field 'grace_ms'", ms, 0, SPEC_CANCEL_GRACE_MAX_MS, PARSE_MSEC, err);
+    if (r < 0)
+        return r;
     *ret = ms * USEC_PER_MSEC;
-    return r;
+    return 0;
 }
 
 static int sessions_find_live(struct api_call *c, struct sandbox *sb, struct exec **ret,
@@ -213,26 +220,23 @@ void handle_session_cancel(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
-    struct cancelling *x;
+    struct session_cancelling *x;
     struct exec *exec = NULL;
-    uint64_t grace;
-    int r;
+    uint64_t grace = 0;
 
     if (!sb)
         return;
-    r = sessions_read_grace(c->body, &grace, &err);
-    if (r >= 0)
-        r = sessions_find_live(c, sb, &exec, &err);
-    if (r < 0) {
+    if (sessions_read_grace(c->body, &grace, &err) < 0 ||
+        sessions_find_live(c, sb, &exec, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
-    x = xnew0(struct cancelling);
+    x = xnew0(struct session_cancelling);
     x->call = c;
     x->exec = exec_ref(exec);
-    if (session_cancel(exec, grace, sessions_cancelled, x, &err) >= 0)
-        return;
-    call_reply_err(c, &err);
-    exec_unref(exec);
-    free(x);
+    if (session_cancel(exec, grace, sessions_cancelled, x, &err) < 0) {
+        call_reply_err(c, &err);
+        exec_unref(exec);
+        free(x);
+    }
 }

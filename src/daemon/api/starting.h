@@ -1,5 +1,5 @@
 /*
- * The start of a command that nobody is attached to: answered when it runs, or could not be run.
+ * Starts a detached command and answers when it runs, or when its start has failed.
  */
 #pragma once
 
@@ -7,6 +7,6 @@
 
 struct exec_request;
 
-/* In the sandbox of the call's first parameter. Empties the request and frees the call. The answer
- * is {KEY: EXEC}. */
+/* Runs it in the sandbox of the call's first parameter. Takes the content of *req, and frees the
+ * call. The answer is {key: EXEC}. */
 void starting_begin(struct api_call *c, struct exec_request *req, const char *key);

@@ -10,8 +10,8 @@ void handle_health(struct api_call *c)
     call_reply(c, 200, json_pack("{s:s}", "status", "ok"));
 }
 
-/* The daemon listens when it can take requests, so to be asked is to be ready. What an engine that
- * is out of reach has to say, its own users are told. */
+/* The daemon listens only after its start, so any answer means ready. An engine that is down does
+ * not count: only requests that need it fail. */
 void handle_ready(struct api_call *c)
 {
     call_reply(c, 200, json_pack("{s:s}", "status", "ready"));
@@ -93,17 +93,17 @@ static void system_reply_engines(struct api_call *c)
     call_reply(c, 200, json_pack("{s:o}", "engines", list));
 }
 
-static void system_prepared(void *arg, const struct err *err, struct engine_sandbox *box)
+static void system_prepared(void *arg, const struct err *err, struct engine_sandbox *sandbox)
 {
     struct api_call *c = arg;
 
     (void)err; /* engine_trouble() has it */
-    (void)box;
+    (void)sandbox;
     if (--c->number == 0)
         system_reply_engines(c);
 }
 
-/* Engines that are not open are tried now: what is told is never older than the question. */
+/* Tries to open engines that are not open, so that the answer is current. */
 void handle_engines(struct api_call *c)
 {
     const struct manager_config *m = manager_settings(c->manager);

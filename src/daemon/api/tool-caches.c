@@ -1,5 +1,5 @@
 /*
- * The caches of package tools: what there is on each engine, filling the shared base, forgetting.
+ * The caches of package tools: lists them, fills the shared base of a tool, and removes them.
  */
 #include "daemon/core/caches/tool-caches.h"
 
@@ -22,14 +22,14 @@ void handle_cache_warm(struct api_call *c)
         call_reply_err(c, &err);
 }
 
-static void api_tool_caches_told(void *arg, const json_t *doc)
+static void api_tool_caches_reply(void *arg, const json_t *doc)
 {
     call_reply(arg, 200, json_deep_copy(doc));
 }
 
 void handle_tool_caches(struct api_call *c)
 {
-    manager_caches(c->manager, api_tool_caches_told, c);
+    manager_caches(c->manager, api_tool_caches_reply, c);
 }
 
 void handle_tool_prune(struct api_call *c)
@@ -39,10 +39,8 @@ void handle_tool_prune(struct api_call *c)
     const struct json_field fields[] = {{"tool", JSON_FIELD_STRING, &tool}};
     int r = json_read(c->body, NULL, fields, 1, &err);
 
-    if (r >= 0 && !tool)
-        r = err_set(&err, ERR_INVALID, "field 'tool' is missing: a tool, or 'all'");
-    if (r >= 0)
-        r = manager_caches_drop(c->manager, tool, api_tool_caches_told, c, &err);
-    if (r < 0)
+    if (r == 0 && !tool)
+        r = err_set(&err, ERR_INVALID, "field 'tool' is missing (the name of a tool, or 'all')");
+    if (r < 0 || manager_caches_drop(c->manager, tool, api_tool_caches_reply, c, &err) < 0)
         call_reply_err(c, &err);
 }

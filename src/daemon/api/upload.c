@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
@@ -13,16 +14,16 @@
 enum { UPLOAD_PIPE = 1 << 20, UPLOAD_PENDING_MAX = 256 << 10 };
 
 struct upload {
-    struct http_req *req; /* NULL: the peer has gone, or has its answer */
+    struct http_req *req; /* NULL: the peer has disconnected, or has its answer */
     struct loop_watch *watch;
     int fd;             /* our end of the pipe; -1: closed */
-    struct buf pending; /* what the pipe has not taken */
-    bool body_done;     /* all of it has come */
-    bool told;
+    struct buf pending; /* bytes that the pipe has not taken yet */
+    bool body_done;     /* the whole body has arrived */
+    bool ended;         /* upload_end() was called, with: */
+    struct err err;
+    char *json; /* owned */
     upload_whole_fn on_whole;
     void *arg;
-    struct err err; /* the verdict, */
-    char *json;     /* or the answer; owned */
 };
 
 static void upload_pipe_close(struct upload *u)
@@ -40,7 +41,7 @@ static void upload_free(struct upload *u)
     free(u);
 }
 
-/* The request is another's from here on. */
+/* Gives the request to the owner and frees the upload. */
 static void upload_hand_over(struct upload *u, struct http_req *req)
 {
     upload_whole_fn fn = u->on_whole;
@@ -50,24 +51,24 @@ static void upload_hand_over(struct upload *u, struct http_req *req)
     fn(arg, req);
 }
 
-/* The reader sees a body without its end, and says so. */
+/* The reader finds an incomplete body and reports that. */
 static void upload_on_gone(struct http_req *req)
 {
     struct upload *u = http_req_user(req);
 
     u->req = NULL;
     upload_pipe_close(u);
-    if (u->told)
+    if (u->ended)
         upload_free(u);
     else if (u->on_whole)
         upload_hand_over(u, NULL);
 }
 
-/* All of it is in the pipe. */
+/* The whole body is in the pipe. */
 static void upload_body_out(struct upload *u)
 {
     upload_pipe_close(u);
-    if (u->on_whole && u->req && !u->told)
+    if (u->on_whole && u->req && !u->ended)
         upload_hand_over(u, TAKE_PTR(u->req));
 }
 
@@ -82,8 +83,8 @@ static void api_upload_answer(struct upload *u)
     upload_free(u);
 }
 
-/* Bytes that the pipe has taken. A reader that has ended takes no more: what still comes is
- * dropped, and its verdict tells whether that was well. */
+/* Returns the number of bytes that the pipe has taken. After the reader has ended, the rest is
+ * dropped, and the reader's result says whether that was right. */
 static size_t upload_pipe_write(struct upload *u, const char *data, size_t len)
 {
     ssize_t n;
@@ -123,7 +124,7 @@ static void upload_on_data(struct http_req *req, const char *data, size_t len)
         return;
     http_body_read(req, false);
     if (buf_append(&u->pending, data + taken, len - taken) < 0) {
-        upload_pipe_close(u); /* more than was asked for: the reader finds it cut */
+        upload_pipe_close(u); /* more than we asked for: the reader reports a cut body */
         return;
     }
     loop_watch_set(u->watch, LOOP_WRITE);
@@ -134,7 +135,7 @@ static void upload_on_end(struct http_req *req)
     struct upload *u = http_req_user(req);
 
     u->body_done = true;
-    if (u->told)
+    if (u->ended)
         api_upload_answer(u);
     else if (!u->pending.len)
         upload_body_out(u);
@@ -150,7 +151,7 @@ struct upload *upload_start(struct api_call *call, int *ret_fd, struct err *err)
         err_sys(err, errno, "make a pipe");
         return NULL;
     }
-    (void)fcntl(p[1], F_SETPIPE_SZ, UPLOAD_PIPE); /* it works with less, only slower */
+    (void)fcntl(p[1], F_SETPIPE_SZ, UPLOAD_PIPE); /* a smaller pipe only costs speed */
     u = xnew0(struct upload);
     u->fd = p[1];
     u->pending.max = UPLOAD_PENDING_MAX;
@@ -158,7 +159,7 @@ struct upload *upload_start(struct api_call *call, int *ret_fd, struct err *err)
     if (!u->watch) {
         fd_close(p[0]);
         upload_free(u);
-        err_set(err, ERR_LIMIT, "a pipe cannot be watched");
+        err_set(err, ERR_LIMIT, "cannot watch a pipe");
         return NULL;
     }
     u->req = call_take_request(call);
@@ -177,7 +178,7 @@ void upload_on_whole(struct upload *u, upload_whole_fn fn, void *arg)
 
 void upload_end(struct upload *u, const struct err *err, const char *json)
 {
-    u->told = true;
+    u->ended = true;
     if (err)
         err_copy(&u->err, err);
     else
@@ -186,7 +187,7 @@ void upload_end(struct upload *u, const struct err *err, const char *json)
         upload_free(u);
     } else if (err || u->body_done) {
         api_upload_answer(u);
-    } else { /* the peer is still sending what nobody needs: its request must come to an end */
+    } else { /* the peer still sends: the rest is dropped, then it gets its answer */
         upload_pipe_close(u);
         buf_clear(&u->pending);
         http_body_read(u->req, true);

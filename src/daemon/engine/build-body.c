@@ -16,7 +16,7 @@
 
 enum { PIECE = 256 << 10 };
 
-/* Bytes; 0 at the end, which is the body's only when nobody has told us to stop. */
+/* Returns the number of bytes; 0 at the end. A cancelled build is an error, not an end. */
 static ssize_t build_body_read_piece(int fd, int stop_fd, void *data, size_t len, struct err *err)
 {
     struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
@@ -61,12 +61,16 @@ static int build_body_parse_secrets(const char *text, size_t len, struct build_r
     json_t *value;
     int r = json_parse("the secrets of a build", text, len, &doc, err);
 
-    if (r >= 0 && !json_is_object(doc))
-        r = err_set(err, ERR_INVALID, "the secrets of a build must be a JSON object");
-    json_object_foreach (doc, id, value)
-        if (r >= 0)
-            r = build_body_add_secret(req, id, value, err);
-    return r;
+    if (r < 0)
+        return r;
+    if (!json_is_object(doc))
+        return err_set(err, ERR_INVALID, "the secrets of a build must be a JSON object");
+    json_object_foreach (doc, id, value) {
+        r = build_body_add_secret(req, id, value, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- logins ---- */
@@ -98,15 +102,19 @@ static int build_body_parse_logins(const char *text, size_t len, struct build_re
     json_t *value;
     int r = json_parse("the logins of a build", text, len, &doc, err);
 
-    if (r >= 0 && !json_is_object(doc))
-        r = err_set(err, ERR_INVALID, "the logins of a build must be a JSON object");
-    if (r >= 0 && json_object_size(doc) > BUILD_LOGINS_MAX)
-        r = err_set(err, ERR_LIMIT, "a build has logins for at most %d registries",
-                    BUILD_LOGINS_MAX);
-    json_object_foreach (doc, registry, value)
-        if (r >= 0)
-            r = build_body_add_login(req, registry, value, err);
-    return r;
+    if (r < 0)
+        return r;
+    if (!json_is_object(doc))
+        return err_set(err, ERR_INVALID, "the logins of a build must be a JSON object");
+    if (json_object_size(doc) > BUILD_LOGINS_MAX)
+        return err_set(err, ERR_LIMIT, "a build may have logins for at most %d registries",
+                       BUILD_LOGINS_MAX);
+    json_object_foreach (doc, registry, value) {
+        r = build_body_add_login(req, registry, value, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- what comes before the context ---- */

@@ -1,6 +1,6 @@
 /*
- * The body of a request to build: read from a pipe into a file without a name, so that nothing of
- * it is left whatever happens to the daemon; what is secret before it stays in memory.
+ * The body of a build request. The context goes from the pipe into a file without a name, so that
+ * nothing of it is left after a crash of the daemon. The secrets before it stay in memory.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 struct build_body;
 struct build_request;
 
-/* On the build's worker: fills the request's context, secrets and logins. stop_fd: readable ends
- * it. */
+/* On the build's worker: fills the request's context, secrets and logins. stop_fd: readable when
+ * the build is cancelled. */
 int build_body_take(const struct build_body *body, int stop_fd, struct build_request *req,
                     struct err *err);

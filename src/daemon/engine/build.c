@@ -1,9 +1,9 @@
 /*
- * Two sides share a struct build. The worker's: the pipe's write end and the numbers of steps,
- * behind a lock, as a build may have threads. The loop's: the read end, and whom to tell. `done` is
- * told when the worker has ended and the pipe has been read to its end, so that nothing comes after
- * it. Who goes away writes to `stop` and closes the read end: a worker that waits for room in the
- * pipe wakes up by either.
+ * Two sides share a struct build. The worker has the write end of the pipe and the numbers of the
+ * steps, behind a lock, because a build may have threads. The loop has the read end and the
+ * callbacks. `done` is called when the worker has ended and the pipe was read to its end, so that
+ * no line comes after it. build_cancel() writes to `stop` and closes the read end: either of them
+ * wakes a worker that waits for room in the pipe.
  */
 #include "daemon/engine/build.h"
 
@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "daemon/engine/build-body.h"
-#include "daemon/engine/engine.h"
 #include "daemon/engine/opener.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
@@ -36,9 +35,9 @@ enum {
 };
 #define BUILD_TIMEOUT (6 * 3600 * USEC_PER_SEC)
 
-struct build_step {
+struct build_step_state {
     uint64_t began;
-    char part[4]; /* of a character whose rest is still to come */
+    char part[4]; /* the first bytes of a character, whose rest has not come yet */
     size_t n_part;
 };
 
@@ -49,9 +48,9 @@ struct build {
     struct deadline by;
     int stop; /* eventfd */
 
-    pthread_mutex_t lock; /* over the next ones */
+    pthread_mutex_t lock; /* protects the members up to the next comment */
     int out;
-    struct build_step *steps;
+    struct build_step_state *steps;
     size_t n_steps;
     struct buf line;
 
@@ -63,9 +62,9 @@ struct build {
     /* Of the loop. */
     struct build_events events;
     void *arg;
-    int in; /* -1: at its end, or nobody listens */
+    int in; /* -1: read to its end, or cancelled */
     struct loop_watch *watch;
-    struct buf lines; /* read, and not told: the last is not whole yet */
+    struct buf lines; /* read and not passed on: an unfinished line */
     bool ended, cancelled;
 };
 
@@ -109,7 +108,7 @@ bool build_stopped(const struct build *b)
     return poll(&p, 1, 0) > 0;
 }
 
-/* Until the pipe takes more, or nobody wants it. */
+/* Waits until the pipe has room, or the build is cancelled. */
 static bool engine_build_await_room(const struct build *b)
 {
     struct pollfd p[2] = {{.fd = b->out, .events = POLLOUT}, {.fd = b->stop, .events = POLLIN}};
@@ -120,7 +119,7 @@ static bool engine_build_await_room(const struct build *b)
     return !p[1].revents && !(p[0].revents & POLLERR);
 }
 
-/* With the lock held: the line goes out whole, or to nobody. */
+/* With the lock held: sends the whole line, or nothing after a cancellation. */
 static void engine_build_send_line(struct build *b)
 {
     const char *p = buf_data(&b->line);
@@ -142,7 +141,7 @@ static void engine_build_add_text(struct build *b, const char *key, const char *
     if (buf_appendf(&b->line, ",\"%s\":\"", key) < 0 ||
         text_escape_json_n(&b->line, text, MIN(len, (size_t)OUTPUT_PIECE)) < 0 ||
         buf_append_c(&b->line, '"') < 0)
-        abort(); /* LINE_MAX_BYTES is counted for this */
+        abort(); /* LINE_MAX_BYTES has room for it */
 }
 
 static void engine_build_add_number(struct build *b, const char *key, uint64_t value)
@@ -151,7 +150,7 @@ static void engine_build_add_number(struct build *b, const char *key, uint64_t v
         abort();
 }
 
-/* With the lock held. step 0: of none. */
+/* With the lock held. step 0: the line belongs to no step. */
 static void engine_build_begin_line(struct build *b, const char *event, unsigned step)
 {
     if (buf_appendf(&b->line, "{\"event\":\"%s\"", event) < 0)
@@ -167,14 +166,14 @@ static void engine_build_end_line(struct build *b)
     engine_build_send_line(b);
 }
 
-static struct build_step *engine_build_step_of(struct build *b, unsigned step)
+static struct build_step_state *engine_build_step_of(struct build *b, unsigned step)
 {
     return step && step <= b->n_steps ? &b->steps[step - 1] : NULL;
 }
 
 static uint64_t engine_build_step_ms(struct build *b, unsigned step)
 {
-    const struct build_step *s = engine_build_step_of(b, step);
+    const struct build_step_state *s = engine_build_step_of(b, step);
 
     return s ? (time_mono() - s->began) / USEC_PER_MSEC : 0;
 }
@@ -186,7 +185,7 @@ unsigned build_step_begin(struct build *b, const struct build_step_info *s)
     pthread_mutex_lock(&b->lock);
     if (b->n_steps < BUILD_STEPS_MAX) {
         b->steps = xreallocarray(b->steps, b->n_steps + 1, sizeof(*b->steps));
-        b->steps[b->n_steps++] = (struct build_step){.began = time_mono()};
+        b->steps[b->n_steps++] = (struct build_step_state){.began = time_mono()};
         id = (unsigned)b->n_steps;
         engine_build_begin_line(b, "step", id);
         if (s->stage && *s->stage)
@@ -229,7 +228,7 @@ static void engine_build_send_output(struct build *b, unsigned step, enum build_
     }
 }
 
-/* How many bytes at the end are the beginning of a character. */
+/* The number of bytes at the end that begin an unfinished character. */
 static size_t engine_build_unfinished(const char *data, size_t len)
 {
     for (size_t n = 1; n <= MIN(len, (size_t)3); n++) {
@@ -247,7 +246,7 @@ void build_step_output(struct build *b, unsigned step, enum build_stream stream,
                        size_t len)
 {
     _cleanup_free_ char *joined = NULL;
-    struct build_step *s;
+    struct build_step_state *s;
     size_t keep;
 
     pthread_mutex_lock(&b->lock);
@@ -283,11 +282,11 @@ void build_step_progress(struct build *b, unsigned step, const char *what, uint6
 
 void build_step_end(struct build *b, unsigned step, const char *error)
 {
-    struct build_step *s;
+    struct build_step_state *s;
 
     pthread_mutex_lock(&b->lock);
     s = engine_build_step_of(b, step);
-    if (s) { /* the rest of that character does not come any more */
+    if (s) { /* the rest of an unfinished character will not come */
         engine_build_send_output(b, step, BUILD_STDOUT, s->part, s->n_part);
         s->n_part = 0;
     }
@@ -310,7 +309,7 @@ void build_warning(struct build *b, const char *text, unsigned line)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* More than fit into a line are all. */
+/* A list that does not fit into a line is left out, which asks for all contents. */
 void build_need(struct build *b, const char *const *digits, size_t n)
 {
     _Static_assert(BUILD_NEEDS_MAX * 70 < LINE_MAX_BYTES, "they fit");
@@ -389,7 +388,7 @@ static void engine_build_maybe_done(void *arg)
     engine_build_free(b);
 }
 
-static void engine_build_tell_lines(struct build *b)
+static void engine_build_pass_lines(struct build *b)
 {
     const char *data = buf_data(&b->lines), *last = memrchr(data, '\n', b->lines.len);
     size_t len = last ? (size_t)(last - data) + 1 : 0;
@@ -413,7 +412,7 @@ static void engine_build_on_readable(void *arg, int events _unused_)
         return;
     }
     buf_commit(&b->lines, (size_t)n);
-    engine_build_tell_lines(b); /* may hold or cancel it, never frees it */
+    engine_build_pass_lines(b); /* may hold or cancel the build, never frees it */
 }
 
 static void engine_build_done(void *arg)
@@ -438,7 +437,7 @@ void build_cancel(struct build *b)
     if (b->cancelled)
         return;
     b->cancelled = true;
-    (void)!write(b->stop, &one, sizeof(one)); /* of an eventfd at 0: it has room */
+    (void)!write(b->stop, &one, sizeof(one)); /* an eventfd at 0 has room */
     engine_build_stop_reading(b);
     if (b->ended)
         loop_defer(b->engine->opener->loop, engine_build_maybe_done, b);
@@ -484,30 +483,42 @@ static struct build *engine_build_new(struct engine *e, struct build_request *re
     return b;
 }
 
-static int engine_build_has_builder(const struct engine *e, struct err *err)
+static int engine_build_check(const struct engine *e, const struct build_request *req,
+                              struct err *err)
 {
-    if (e->ops->build)
-        return 0;
-    err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot build images", e->ops->name);
-    return err_hint(err, "Build with '--engine docker', or bring in one that was built elsewhere: "
-                         "'ripcord image import'.");
+    if (!e->ops->build) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot build images", e->ops->name);
+        return err_hint(err, "Build with '--engine docker', or import an image that was built "
+                             "elsewhere: 'ripcord image import'.");
+    }
+    if (req->digest_only && !e->ops->builds_digest_only)
+        return err_set(err, ERR_UNSUPPORTED, "engine '%s' needs whole build contexts",
+                       e->ops->name);
+    return 0;
+}
+
+static int engine_build_submit(struct build *b, struct err *err)
+{
+    int r = engine_build_check(b->engine, &b->req, err);
+
+    if (r < 0)
+        return r;
+    r = engine_build_open_ends(b, err);
+    if (r < 0)
+        return r;
+    return pool_submit(b->engine->opener->builds, engine_build_work, engine_build_done, b, err);
 }
 
 int engine_build(struct engine *e, struct build_request *req, const struct build_body *body,
                  const struct build_events *events, void *arg, struct build **ret, struct err *err)
 {
     struct build *b = engine_build_new(e, req, body, events, arg);
-    int r = engine_build_has_builder(e, err);
+    int r = engine_build_submit(b, err);
 
-    if (r >= 0 && b->req.digest_only && !e->ops->builds_digest_only)
-        r = err_set(err, ERR_UNSUPPORTED, "engine '%s' needs whole build contexts", e->ops->name);
-    if (r >= 0)
-        r = engine_build_open_ends(b, err);
-    if (r >= 0)
-        r = pool_submit(e->opener->builds, engine_build_work, engine_build_done, b, err);
-    if (r < 0)
+    if (r < 0) {
         engine_build_free(b);
-    else
-        *ret = b;
-    return r;
+        return r;
+    }
+    *ret = b;
+    return 0;
 }

@@ -10,10 +10,10 @@
 #include "proto/plan.h"
 
 /*
- * What was measured is in DESIGN 8: npm without PREFER_OFFLINE asks for each package's metadata
- * again, which makes the cache hardly pay; uv must copy, because its cache is another file system
- * than the project's; pnpm keeps metadata apart from its store, and reads variables of npm's names
- * up to 10 and of its own names later; apt has no variable for it.
+ * Why these variables: npm without PREFER_OFFLINE requests the metadata of each package again, so
+ * that the cache saves little. uv must copy, because its cache is on another file system than the
+ * project. pnpm keeps metadata apart from its store, and reads npm's variables up to version 10 and
+ * its own variables later. apt has no variable for its cache.
  */
 /* clang-format off */
 static const struct cache_tool tools[] = {
@@ -31,11 +31,11 @@ static const struct cache_tool tools[] = {
 /* clang-format on */
 
 /*
- * pip takes plain http on the loopback, but keeps nothing of it in its cache unless the host is
- * named as trusted; yarn from 2 on refuses plain http unless it is. YARN_REGISTRY is what yarn 1
- * reads; pnpm reads npm's up to 10, later its own alone. poetry has no variable for it, its plugin
- * poetry-plugin-pypi-mirror has. That there is a newer pip, npm or pnpm, for which these would read
- * that package's index first, is of no use in a sandbox.
+ * pip accepts plain http on the loopback, but caches nothing from a host that is not trusted. yarn
+ * 2 and later refuses plain http unless the host is allowed. yarn 1 reads YARN_REGISTRY. pnpm reads
+ * npm's variables up to version 10, later only its own. poetry has no variable; its plugin
+ * poetry-plugin-pypi-mirror has one. Checks for a newer pip, npm or pnpm are switched off: they
+ * would download that package's index first.
  */
 /* clang-format off */
 static const struct { const char *name, *path, *value; } packages_env[] = {
@@ -69,7 +69,8 @@ const struct cache_tool *cache_tool_at(size_t i)
 
 int cache_tool_find(const char *name, const struct cache_tool **ret, struct err *err)
 {
-    const char *names[ARRAY_SIZE(tools)], *near;
+    const char *names[ARRAY_SIZE(tools) + 1] = {NULL}, *near;
+    _cleanup_free_ char *all = NULL;
 
     for (size_t i = 0; i < ARRAY_SIZE(tools); i++) {
         names[i] = tools[i].name;
@@ -78,11 +79,10 @@ int cache_tool_find(const char *name, const struct cache_tool **ret, struct err 
         *ret = &tools[i];
         return 0;
     }
-    err_set(err, ERR_INVALID, "'%.40s' is no tool with a cache", name);
+    all = strv_join((char *const *)names, ", ");
+    err_set(err, ERR_INVALID, "unknown cache tool '%.40s'; supported: %s", name, all);
     near = strv_nearest(name, names, ARRAY_SIZE(tools));
-    return near ? err_hint(err, "Did you mean '%s'?", near)
-                : err_hint(err, "Those with one are: pip, npm, uv, yarn, pnpm, go, cargo, maven "
-                                "and apt.");
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
 const char *cache_mode_name(enum spec_cache_mode m)
@@ -92,6 +92,7 @@ const char *cache_mode_name(enum spec_cache_mode m)
 
 int cache_mode_parse(const char *name, enum spec_cache_mode *ret, struct err *err)
 {
+    _cleanup_free_ char *all = NULL;
     const char *near;
 
     for (size_t i = 0; i < ARRAY_SIZE(mode_names); i++) {
@@ -100,8 +101,8 @@ int cache_mode_parse(const char *name, enum spec_cache_mode *ret, struct err *er
             return 0;
         }
     }
-    err_set(err, ERR_INVALID,
-            "'%.40s' is not a cache mode: off, private, shared, layered or readonly", name);
+    all = cache_mode_list((1U << CACHE_MODES) - 1);
+    err_set(err, ERR_INVALID, "unknown cache mode '%.40s'; supported: %s", name, all);
     near = strv_nearest(name, mode_names, ARRAY_SIZE(mode_names));
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
@@ -116,7 +117,7 @@ char *cache_mode_list(uint32_t bits)
     return strv_join(names, ", ");
 }
 
-/* npm takes its variables in any case, and which of two wins is its secret. */
+/* npm reads its variables in any case; which of two wins is undocumented. */
 static bool engine_caches_sets(char *const *env, const char *name)
 {
     size_t len = strlen(name);
@@ -172,7 +173,7 @@ const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_t
     return c && c->group ? c->group : "";
 }
 
-/* Names but root's are the image's to know: they get the agent's. */
+/* Only the image knows the ids of other names; they get the agent's. */
 uint32_t cache_owner(const struct sandbox_spec *spec)
 {
     _cleanup_free_ char *id = xstrndup(spec->user, strcspn(spec->user, ":"));
@@ -205,27 +206,4 @@ void cache_variables(const struct sandbox_spec *spec, cache_there_fn there, cons
         for (const char *const *v = t->env; *v; v++)
             engine_caches_add_unset(spec, *v, env);
     }
-}
-
-/* ---- what there is ---- */
-
-struct engine_cache *engine_caches_add(struct engine_caches *c, enum engine_cache_kind kind,
-                                       const char *tool, const char *owner)
-{
-    struct engine_cache *item;
-
-    c->items = xreallocarray(c->items, c->n + 1, sizeof(*c->items));
-    item = &c->items[c->n++];
-    *item = (struct engine_cache){.kind = kind, .tool = xstrdup(tool), .owner = xstrdup(owner)};
-    return item;
-}
-
-void engine_caches_done(struct engine_caches *c)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        free(c->items[i].tool);
-        free(c->items[i].owner);
-    }
-    free(c->items);
-    *c = (struct engine_caches){0};
 }

@@ -1,6 +1,6 @@
 /*
- * Package caches: the one table of tools, where their cache lies in a sandbox and which variables
- * make a tool use it, and the modes by name. How a mode is carried out is each backend's own.
+ * The package caches of tools: one table says where a tool's cache is in a sandbox and which
+ * variables make the tool use it. Also the modes by name. Each backend implements the modes.
  */
 #pragma once
 
@@ -8,51 +8,52 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "lib/base/err.h"
 
-/* Where caches are, but for those of tools that cannot be told so. */
+/* The folder of all caches, except those of tools whose path is fixed. */
 #define CACHE_ROOT "/cache"
-/* In a spec: every tool that is not named. */
+/* In a spec: all tools that are not named. */
 #define CACHE_ALL "all"
 
 struct cache_tool {
     const char *name;
     const char *target; /* where it is mounted */
-    const char *env[5]; /* K=V, NULL-terminated; what makes the tool look there */
+    const char *env[5]; /* K=V, NULL-terminated; make the tool use `target` */
 };
 
-/* The i-th of them in the order of the table; NULL past the end. */
+/* The i-th tool of the table; NULL past the end. */
 const struct cache_tool *cache_tool_at(size_t i);
-/* ERR_INVALID with the nearest name when there is none. */
+/* ERR_INVALID, with the nearest name as hint, for an unknown tool. */
 int cache_tool_find(const char *name, const struct cache_tool **ret, struct err *err);
 
 const char *cache_mode_name(enum spec_cache_mode m);
 int cache_mode_parse(const char *name, enum spec_cache_mode *ret, struct err *err);
-/* "off, private": of 1 << enum spec_cache_mode bits. Owned by the caller. */
+/* "off, private", from 1 << enum spec_cache_mode bits. Owned by the caller. */
 char *cache_mode_list(uint32_t bits);
 
 /*
- * K=V for the commands of a sandbox with network `packages`: where each tool finds the package
- * registry. Those that the spec sets itself, in whatever case, are left out. A new strv; empty with
+ * K=V for the commands of a sandbox with network `packages`: the address of the package cache for
+ * each tool. Variables that the spec sets itself, in any case, are left out. A new strv; empty with
  * other networks.
  */
 char **packages_variables(const struct sandbox_spec *spec);
 
 /*
- * What the spec says of a tool: by its name, else (of those below CACHE_ROOT, which cost nothing)
- * for all of them.
+ * The mode of a tool in the spec: by the tool's name, else the mode for all (only for tools below
+ * CACHE_ROOT, which cost nothing).
  */
 enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const struct cache_tool *t);
-/* The trust group of a tool in mode `shared`; "" when none is named. */
+/* The trust group of a tool in mode `shared`; "": the group without a name. */
 const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_tool *t);
-/* Whose the caches are, as an id inside: tools do not use a cache that is not their user's. */
+/* The id, inside the sandbox, of the caches' owner: tools refuse a cache that belongs to another
+ * user. */
 uint32_t cache_owner(const struct sandbox_spec *spec);
 bool cache_is_below_root(const struct cache_tool *t);
 
 /*
- * K=V that make the tools use what they have: of those for which `there` says so. Those that the
- * spec sets itself, in whatever case, are left out. Added to *env.
+ * Adds K=V to *env that make the tools use their caches, for each tool that `there` accepts.
+ * Variables that the spec sets itself, in any case, are left out.
  */
 typedef bool (*cache_there_fn)(const void *arg, const struct cache_tool *t,
                                enum spec_cache_mode mode);

@@ -1,6 +1,6 @@
 /*
- * What `ripcord doctor` has to say: lines with a status, what was found and, where that is not
- * enough, what to do. Each engine adds its own.
+ * The report of `ripcord doctor`: lines with a status, a finding and, where that is not enough,
+ * what to do. Each engine adds its own lines.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ struct doctor_report {
         0                                                                                          \
     }
 
-/* name: static. `fix` may be NULL, and is for lines that are not OK; `fmt` makes the detail. */
+/* name: static. fix: an instruction for lines that are not OK, or NULL. fmt: the finding. */
 void doctor_say(struct doctor_report *r, const char *name, enum doctor_status status,
                 const char *fix, const char *fmt, ...) _printf_(5, 6);
 void doctor_report_done(struct doctor_report *r);

@@ -1,8 +1,8 @@
 /*
- * Dispatch. A call of core becomes a struct engine_call (a copy of its input, a deadline, room for the
- * result), is checked against the engine's capabilities, runs on the engine's own pool and is
- * answered on the loop. A call that fails before it reaches a worker is answered from the loop's
- * next turn, so that done() never runs inside the call that registered it.
+ * Dispatch. A call of core becomes a struct engine_call: a copy of its input, a deadline, and room
+ * for the answer. It is checked against the engine's capabilities, runs on the engine's own pool
+ * and is answered on the loop. A call that fails before it reaches a worker is answered on the
+ * loop's next turn, so that done() never runs inside the call that registered it.
  *
  * The deadline counts from the call, not from the worker: a queue that does not move is a timeout
  * too.
@@ -16,8 +16,12 @@
 #include <unistd.h>
 
 #include "daemon/engine/caches.h"
+#include "daemon/engine/engine-caches.h"
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-images.h"
+#include "daemon/engine/engine-objects.h"
 #include "daemon/engine/opener.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -28,7 +32,7 @@
 #include "lib/loop/pool.h"
 #include "lib/os/rmtree.h"
 
-/* A start waits for its supervisor, so workers mostly sleep: more of them than cores pay. */
+/* A start waits for its supervisor, so workers mostly sleep: there are more of them than cores. */
 enum {
     ENGINE_WORKERS = 8,
     ENGINE_QUEUE_MAX = 4096,
@@ -46,41 +50,68 @@ enum call_flags {
     CALL_OFFLINE = 1 << 2, /* needs no open backend */
 };
 
+/* Which members of struct call_answer and of union call_done count. */
+enum call_answer_kind {
+    ANSWER_SANDBOX,
+    ANSWER_OBJECTS,
+    ANSWER_BYTES,
+    ANSWER_DIGEST,
+    ANSWER_CACHES,
+    ANSWER_JSON,
+};
+
+struct call_answer {
+    enum call_answer_kind kind;
+    union {
+        struct engine_sandbox sandbox;
+        struct engine_objects objects;
+        uint64_t bytes;
+        char *digest; /* owned */
+        struct engine_caches caches;
+        char *json; /* owned */
+    };
+};
+
+union call_done {
+    engine_done_fn sandbox;
+    engine_list_fn objects;
+    engine_usage_fn bytes;
+    engine_digest_fn digest;
+    engine_caches_fn caches;
+    engine_json_fn json;
+};
+
 struct call_type {
     const char *verb;
     uint64_t timeout; /* usec */
     call_fn run;      /* on a worker */
+    enum call_answer_kind answer;
     unsigned flags;
 };
 
 struct engine_call {
     struct engine *engine;
     const struct call_type *type;
-    struct sandbox_request req; /* only its id is set for calls without a spec */
     struct deadline by;
-    engine_done_fn done;
-    engine_list_fn list_done;   /* instead of done */
-    engine_usage_fn usage_done; /* the same */
-    engine_digest_fn digest_done;
-    engine_caches_fn caches_done;
-    engine_image_fn image_done;
+    union call_done done;
     void *arg;
 
+    /* Input. Members that the type does not use stay empty. */
+    struct sandbox_request req;  /* only its id is set for calls without a spec */
+    bool specs;                  /* list */
+    enum discard how;            /* discard */
+    struct engine_object object; /* discard: owned, but for `spec` */
+    char **execs;                /* forget */
+    char *tool;                  /* publish, drop */
+    int tar_fd;                  /* publish: owned; else -1 */
+    struct image_op image;
+    struct cache_mount_op mounts;
+
+    /* Output. */
     bool failed;
     bool asked, unopened; /* the backend was needed; and could not be opened */
-    bool specs;           /* list */
-    enum discard how;
     struct err err;
-    struct engine_sandbox sandbox;
-    char **ids;
-    struct engine_objects objects;
-    struct engine_object object; /* discard: owned, but for `spec` */
-    uint64_t usage;
-    char *tool; /* of a cache */
-    int tar_fd; /* owned; -1: none */
-    struct engine_caches caches;
-    char *digest; /* or another text that is the answer */
-    struct image_ask ask;
+    struct call_answer answer;
 };
 
 static int engine_run_create(struct engine_call *c)
@@ -90,11 +121,11 @@ static int engine_run_create(struct engine_call *c)
 
 static int engine_run_start(struct engine_call *c)
 {
-    uint32_t unenforced = c->sandbox.unenforced;
+    uint32_t unenforced = c->answer.sandbox.unenforced;
     int r;
 
-    r = c->engine->ops->start(c->engine, &c->req, &c->by, &c->sandbox, &c->err);
-    c->sandbox.unenforced |= unenforced; /* what we found, and what the backend found */
+    r = c->engine->ops->start(c->engine, &c->req, &c->by, &c->answer.sandbox, &c->err);
+    c->answer.sandbox.unenforced |= unenforced; /* found here, and by the backend */
     return r;
 }
 
@@ -116,20 +147,20 @@ static int engine_run_end(struct engine_call *c)
 
 static int engine_run_connect(struct engine_call *c)
 {
-    return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
+    return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->answer.sandbox, &c->err);
 }
 
 static int engine_run_look(struct engine_call *c)
 {
     if (!c->engine->ops->look)
-        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has nothing to look at",
+        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' cannot inspect sandboxes",
                        c->engine->ops->name);
-    return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
+    return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->answer.sandbox, &c->err);
 }
 
 static int engine_run_prepare(struct engine_call *c)
 {
-    (void)c; /* it is open by now */
+    (void)c; /* the backend was opened before */
     return 0;
 }
 
@@ -147,24 +178,35 @@ static int engine_run_resolve(struct engine_call *c)
     const char *fixed = engine_fixed_digest(c->engine, &c->req.spec);
 
     if (!fixed)
-        return c->engine->ops->resolve(c->engine, &c->req.spec, &c->by, &c->digest, &c->err);
-    c->digest = xstrdup(fixed);
+        return c->engine->ops->resolve(c->engine, &c->req.spec, &c->by, &c->answer.digest, &c->err);
+    c->answer.digest = xstrdup(fixed);
     return 0;
 }
 
 static int engine_run_image(struct engine_call *c)
 {
-    if (!c->engine->ops->image) {
-        err_set(&c->err, ERR_UNSUPPORTED, "the images of engine '%s' are kept by itself",
-                c->engine->ops->name);
+    const struct engine_ops *ops = c->engine->ops;
+
+    if (!ops->image) {
+        err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' manages its images itself", ops->name);
         return err_hint(&c->err, "Use its own commands, such as `docker image ls`.");
     }
-    return c->engine->ops->image(c->engine, &c->ask, &c->by, &c->digest, &c->err);
+    return ops->image(c->engine, &c->image, &c->by, &c->answer.json, &c->err);
+}
+
+static int engine_run_cache_mounts(struct engine_call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    if (!ops->cache_mounts)
+        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' manages its cache mounts itself",
+                       ops->name);
+    return ops->cache_mounts(c->engine, &c->mounts, &c->by, &c->answer.json, &c->err);
 }
 
 static int engine_run_forget(struct engine_call *c)
 {
-    for (char **x = c->ids; x && *x; x++) {
+    for (char **x = c->execs; x && *x; x++) {
         _cleanup_free_ char *path = xasprintf("%s/%s/%s", c->engine->exec_root, c->req.id, *x);
 
         if (rmtree(AT_FDCWD, path, &c->err) < 0)
@@ -175,10 +217,11 @@ static int engine_run_forget(struct engine_call *c)
 
 static int engine_run_list(struct engine_call *c)
 {
-    return c->engine->ops->list(c->engine, c->specs, &c->by, &c->objects, &c->err);
+    return c->engine->ops->list(c->engine, c->specs, &c->by, &c->answer.objects, &c->err);
 }
 
-/* Execs that have a folder and no end in it: while their supervisor lives, so do they. */
+/* Counts the execs that have a folder without an end record. They live as long as their
+ * supervisor. */
 static unsigned engine_open_execs(const struct engine *e, const char *id)
 {
     _cleanup_free_ char *path = xasprintf("%s/%s", e->exec_root, id);
@@ -203,13 +246,13 @@ static int engine_count_live(struct engine_call *c, unsigned *ret)
 
     if (o->kind == OBJECT_SANDBOX)
         r = c->engine->ops->connect(c->engine, o->id, &c->by, &sandbox, &why);
-    if (r >= 0) {
+    if (r < 0 && r != -ERR_NOT_FOUND) /* its supervisor may live all the same */
+        return err_move(&c->err, &why);
+    if (r != -ERR_NOT_FOUND) {
         fd_close(sandbox.supervisor_fd);
         *ret = engine_open_execs(c->engine, o->id);
         return 0;
     }
-    if (r != -ERR_NOT_FOUND) /* it may well live */
-        return err_move(&c->err, &why);
     return c->engine->ops->live ? c->engine->ops->live(c->engine, o, &c->by, ret, &c->err) : 0;
 }
 
@@ -221,9 +264,9 @@ static int engine_run_discard(struct engine_call *c)
     if (r < 0)
         return r;
     if (live)
-        return err_set(&c->err, ERR_CONFLICT, "%u command(s) run in it", live);
+        return err_set(&c->err, ERR_CONFLICT, "%u command(s) are still running", live);
     if (c->how == DISCARD_END && !c->engine->ops->end(c->engine, c->object.id, &c->by))
-        return err_set(&c->err, ERR_CONFLICT, "it runs on");
+        return err_set(&c->err, ERR_CONFLICT, "its processes are still running");
     if (c->how < DISCARD_REMOVE)
         return 0;
     if (c->object.kind == OBJECT_SANDBOX)
@@ -241,9 +284,10 @@ static int engine_run_note(struct engine_call *c)
 static int engine_run_usage(struct engine_call *c)
 {
     if (!c->engine->ops->usage)
-        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' does not measure sandboxes",
+        return err_set(&c->err, ERR_UNSUPPORTED,
+                       "engine '%s' cannot measure the disk usage of sandboxes",
                        c->engine->ops->name);
-    return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->usage, &c->err);
+    return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->answer.bytes, &c->err);
 }
 
 static int engine_no_base(struct engine_call *c)
@@ -272,7 +316,7 @@ static int engine_run_caches(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
-    return ops->cache_list ? ops->cache_list(c->engine, &c->by, &c->caches, &c->err) : 0;
+    return ops->cache_list ? ops->cache_list(c->engine, &c->by, &c->answer.caches, &c->err) : 0;
 }
 
 #define UNDO_TIMEOUT (30 * USEC_PER_SEC)
@@ -289,7 +333,7 @@ static int engine_run_create_start(struct engine_call *c)
     r = engine_run_start(c);
     if (r >= 0)
         return r;
-    /* Its own deadline: the call's may be the very thing that has passed. */
+    /* Its own deadline: the call's may have passed. */
     by = deadline_in(UNDO_TIMEOUT);
     if (c->engine->ops->remove(c->engine, c->req.id, &by, &undo) < 0)
         log_debug("sandbox %s: undo of a failed start: %s", c->req.id, undo.msg);
@@ -297,25 +341,26 @@ static int engine_run_create_start(struct engine_call *c)
 }
 
 /* clang-format off */
-static const struct call_type call_create       = {"create",   60 * USEC_PER_SEC, engine_run_create,       CALL_ID | CALL_SPEC};
-static const struct call_type call_start        = {"start",    30 * USEC_PER_SEC, engine_run_start,        CALL_ID | CALL_SPEC};
-static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC, engine_run_create_start, CALL_ID | CALL_SPEC};
-static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, engine_run_connect,      CALL_ID};
-static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC, engine_run_look,         CALL_ID};
-static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, engine_run_cleanup,      CALL_ID};
-static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, engine_run_remove,       CALL_ID};
-static const struct call_type call_end          = {"end",      60 * USEC_PER_SEC, engine_run_end,          CALL_ID};
-static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, engine_run_forget,       CALL_ID | CALL_OFFLINE};
-static const struct call_type call_note         = {"note",     10 * USEC_PER_SEC, engine_run_note,         CALL_ID};
-static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, engine_run_usage,        CALL_ID};
-static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, engine_run_list,         0};
-static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, engine_run_discard,      0};
-static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, engine_run_prepare,      0};
-static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC, engine_run_resolve,      0};
-static const struct call_type call_publish      = {"publish", 600 * USEC_PER_SEC, engine_run_publish,      0};
-static const struct call_type call_drop         = {"drop",    600 * USEC_PER_SEC, engine_run_drop,         0};
-static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC, engine_run_caches,       0};
-static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC, engine_run_image,        0};
+static const struct call_type call_create       = {"create",   60 * USEC_PER_SEC, engine_run_create,       ANSWER_SANDBOX, CALL_ID | CALL_SPEC};
+static const struct call_type call_start        = {"start",    30 * USEC_PER_SEC, engine_run_start,        ANSWER_SANDBOX, CALL_ID | CALL_SPEC};
+static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC, engine_run_create_start, ANSWER_SANDBOX, CALL_ID | CALL_SPEC};
+static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, engine_run_connect,      ANSWER_SANDBOX, CALL_ID};
+static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC, engine_run_look,         ANSWER_SANDBOX, CALL_ID};
+static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, engine_run_cleanup,      ANSWER_SANDBOX, CALL_ID};
+static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, engine_run_remove,       ANSWER_SANDBOX, CALL_ID};
+static const struct call_type call_end          = {"end",      60 * USEC_PER_SEC, engine_run_end,          ANSWER_SANDBOX, CALL_ID};
+static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, engine_run_forget,       ANSWER_SANDBOX, CALL_ID | CALL_OFFLINE};
+static const struct call_type call_note         = {"note",     10 * USEC_PER_SEC, engine_run_note,         ANSWER_SANDBOX, CALL_ID};
+static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, engine_run_usage,        ANSWER_BYTES,   CALL_ID};
+static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, engine_run_list,         ANSWER_OBJECTS, 0};
+static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, engine_run_discard,      ANSWER_SANDBOX, 0};
+static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, engine_run_prepare,      ANSWER_SANDBOX, 0};
+static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC, engine_run_resolve,      ANSWER_DIGEST,  0};
+static const struct call_type call_publish      = {"publish", 600 * USEC_PER_SEC, engine_run_publish,      ANSWER_SANDBOX, 0};
+static const struct call_type call_drop         = {"drop",    600 * USEC_PER_SEC, engine_run_drop,         ANSWER_SANDBOX, 0};
+static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC, engine_run_caches,       ANSWER_CACHES,  0};
+static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC, engine_run_image,        ANSWER_JSON,    0};
+static const struct call_type call_cache_mounts = {"ask",    3600 * USEC_PER_SEC, engine_run_cache_mounts, ANSWER_JSON,    0};
 /* clang-format on */
 
 static bool engine_needs_open(const struct engine_call *c)
@@ -329,21 +374,21 @@ static const struct {
     uint32_t limit, cap;
     const char *name;
 } limit_caps[] = {
-    {SPEC_LIMIT_MEMORY, ENGINE_CAP_MEMORY_LIMIT, "memory"},
-    {SPEC_LIMIT_CPUS, ENGINE_CAP_CPU_LIMIT, "cpus"},
-    {SPEC_LIMIT_PIDS, ENGINE_CAP_PIDS_LIMIT, "pids"},
-    {SPEC_LIMIT_DISK, ENGINE_CAP_DISK_LIMIT, "disk"},
+    {LIMIT_MEMORY, ENGINE_CAP_MEMORY_LIMIT, "memory"},
+    {LIMIT_CPUS, ENGINE_CAP_CPU_LIMIT, "cpus"},
+    {LIMIT_PIDS, ENGINE_CAP_PIDS_LIMIT, "pids"},
+    {LIMIT_DISK, ENGINE_CAP_DISK_LIMIT, "disk"},
 };
 
-/* Which of the spec's limits are set but beyond this engine. NOFILE is an rlimit: always there. */
+/* The spec's limits that this engine cannot enforce. NOFILE is an rlimit and always works. */
 static uint32_t engine_limits_unenforced(const struct engine *e, const struct sandbox_spec *spec)
 {
     uint32_t set = 0, out = 0;
 
-    set |= spec->memory ? SPEC_LIMIT_MEMORY : 0;
-    set |= spec->cpu_milli ? SPEC_LIMIT_CPUS : 0;
-    set |= spec->pids ? SPEC_LIMIT_PIDS : 0;
-    set |= spec->disk ? SPEC_LIMIT_DISK : 0;
+    set |= spec->memory ? LIMIT_MEMORY : 0;
+    set |= spec->cpu_milli ? LIMIT_CPUS : 0;
+    set |= spec->pids ? LIMIT_PIDS : 0;
+    set |= spec->disk ? LIMIT_DISK : 0;
     for (size_t i = 0; i < ARRAY_SIZE(limit_caps); i++)
         if (!(e->caps & limit_caps[i].cap))
             out |= set & limit_caps[i].limit;
@@ -360,9 +405,9 @@ static int engine_check_caches(const struct engine *e, const struct sandbox_spec
         if (e->cache_modes & (1U << c->mode))
             continue;
         modes = cache_mode_list(e->cache_modes);
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot keep cache '%s' in mode '%s'",
-                e->ops->name, c->tool, cache_mode_name(c->mode));
-        return err_hint(err, "It can be: %s.", modes);
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' does not support mode '%s' for cache '%s'",
+                e->ops->name, cache_mode_name(c->mode), c->tool);
+        return err_hint(err, "Use one of these modes: %s.", modes);
     }
     return 0;
 }
@@ -377,19 +422,23 @@ static int engine_check_abilities(const struct engine *e, const struct sandbox_s
             continue;
         err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot enforce a %s limit on this machine",
                 e->ops->name, limit_caps[i].name);
-        return err_hint(err, "Leave the %s limit out, or see 'ripcord doctor' for what is missing.",
+        return err_hint(err,
+                        "Leave the %s limit out, or run 'ripcord doctor' to see what is missing.",
                         limit_caps[i].name);
     }
     if (spec->network == SPEC_NETWORK_OPEN && !(e->caps & ENGINE_CAP_NET_OPEN)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network mode 'open' here", e->ops->name);
-        return err_hint(err, "Use network 'none'; 'ripcord doctor' tells what 'open' would need.");
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot provide network 'open' on this machine",
+                e->ops->name);
+        return err_hint(err,
+                        "Use network 'none', or run 'ripcord doctor' to see what 'open' needs.");
     }
     if (spec->runtime && !(e->caps & ENGINE_CAP_RUNTIME)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no choice of runtimes", e->ops->name);
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' does not support runtimes", e->ops->name);
         return err_hint(err, "Leave 'runtime' out, or use engine 'docker'.");
     }
     if (spec->isolation == SPEC_ISOLATION_STRICT && !(e->caps & ENGINE_CAP_STRICT)) {
-        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no isolation 'strict' here", e->ops->name);
+        err_set(err, ERR_UNSUPPORTED,
+                "engine '%s' does not support isolation 'strict' on this machine", e->ops->name);
         return err_hint(err, "%s",
                         e->ops->strict_hint ? e->ops->strict_hint : "Leave 'isolation' out.");
     }
@@ -403,12 +452,12 @@ int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, s
     return r < 0 || !e->ops->check ? r : e->ops->check(e, spec, err);
 }
 
-/* On the worker, not before: what the backend can do is known when it is open. */
+/* On the worker: the capabilities are known once the backend is open. */
 static int engine_call_check_spec(struct engine_call *c)
 {
     if (!(c->type->flags & CALL_SPEC))
         return 0;
-    c->sandbox.unenforced = engine_limits_unenforced(c->engine, &c->req.spec);
+    c->answer.sandbox.unenforced = engine_limits_unenforced(c->engine, &c->req.spec);
     return engine_check_spec(c->engine, &c->req.spec, &c->err);
 }
 
@@ -418,13 +467,46 @@ static void engine_call_work(void *arg)
 
     if (deadline_passed(&c->by)) {
         c->failed = true;
-        err_set(&c->err, ERR_TIMEOUT, "%s sandbox '%s': no worker of engine '%s' was free in time",
-                c->type->verb, c->req.id, c->engine->ops->name);
+        err_set(&c->err, ERR_TIMEOUT, "engine '%s': no worker was free in time",
+                c->engine->ops->name);
+        if (*c->req.id)
+            err_wrap(&c->err, "%s sandbox '%s'", c->type->verb, c->req.id);
         return;
     }
     c->asked = engine_needs_open(c);
     c->unopened = c->asked && opener_open(c->engine, &c->by, &c->err) < 0;
     c->failed = c->unopened || engine_call_check_spec(c) < 0 || c->type->run(c) < 0;
+}
+
+static void engine_call_report(struct engine_call *c, const struct err *err)
+{
+    struct call_answer *a = &c->answer;
+
+    switch (a->kind) {
+    case ANSWER_SANDBOX:
+        c->done.sandbox(c->arg, err, &a->sandbox);
+        strv_free(a->sandbox.warnings);
+        return;
+    case ANSWER_OBJECTS:
+        c->done.objects(c->arg, err, &a->objects);
+        engine_objects_done(&a->objects);
+        return;
+    case ANSWER_BYTES:
+        c->done.bytes(c->arg, err, a->bytes);
+        return;
+    case ANSWER_DIGEST:
+        c->done.digest(c->arg, err, a->digest);
+        free(a->digest);
+        return;
+    case ANSWER_CACHES:
+        c->done.caches(c->arg, err, &a->caches);
+        engine_caches_done(&a->caches);
+        return;
+    case ANSWER_JSON:
+        c->done.json(c->arg, err, a->json);
+        free(a->json);
+        return;
+    }
 }
 
 static void engine_call_done(void *arg)
@@ -434,35 +516,16 @@ static void engine_call_done(void *arg)
 
     if (c->asked)
         opener_settle(c->engine, c->unopened ? err : NULL);
-    if (c->list_done)
-        c->list_done(c->arg, err, &c->objects);
-    else if (c->usage_done)
-        c->usage_done(c->arg, err, c->usage);
-    else if (c->digest_done)
-        c->digest_done(c->arg, err, c->digest);
-    else if (c->caches_done)
-        c->caches_done(c->arg, err, &c->caches);
-    else if (c->image_done)
-        c->image_done(c->arg, err, c->digest);
-    else
-        c->done(c->arg, err, &c->sandbox);
+    engine_call_report(c, err);
     err_done(&c->err);
-    strv_free(c->ids);
-    engine_objects_done(&c->objects);
+    sandbox_request_done(&c->req);
     free(c->object.name);
     free(c->object.ref);
-    strv_free(c->sandbox.warnings);
-    free(c->digest);
+    strv_free(c->execs);
     free(c->tool);
     fd_close(c->tar_fd);
-    engine_caches_done(&c->caches);
-    free(c->ask.name);
-    if (c->ask.detail) /* it may hold a password */
-        explicit_bzero(c->ask.detail, strlen(c->ask.detail));
-    free(c->ask.detail);
-    strv_free(c->ask.used);
-    fd_close(c->ask.fd);
-    sandbox_request_done(&c->req);
+    image_op_done(&c->image);
+    cache_mount_op_done(&c->mounts);
     free(c);
 }
 
@@ -472,7 +535,8 @@ static int engine_call_check_id(struct engine_call *c)
         return 0;
     if (!sandbox_id_is_valid(c->req.id))
         return err_set(&c->err, ERR_INVALID, "sandbox id '%s' is not 16 hex digits", c->req.id);
-    snprintf(c->sandbox.id, sizeof(c->sandbox.id), "%s", c->req.id);
+    if (c->answer.kind == ANSWER_SANDBOX)
+        snprintf(c->answer.sandbox.id, sizeof(c->answer.sandbox.id), "%s", c->req.id);
     return 0;
 }
 
@@ -481,7 +545,6 @@ static void engine_call_submit(struct engine_call *c)
     const struct engine_opener *f = c->engine->opener;
 
     c->by = deadline_in(c->type->timeout);
-    c->sandbox.supervisor_fd = -1;
     if (engine_call_check_id(c) >= 0 &&
         pool_submit(f->pool, engine_call_work, engine_call_done, c, &c->err) >= 0)
         return;
@@ -498,7 +561,9 @@ static struct engine_call *engine_call_new(struct engine *e, const struct call_t
     c->type = type;
     c->arg = arg;
     c->tar_fd = -1;
-    c->ask.fd = -1;
+    c->answer.kind = type->answer;
+    if (type->answer == ANSWER_SANDBOX)
+        c->answer.sandbox.supervisor_fd = -1;
     return c;
 }
 
@@ -507,7 +572,7 @@ static void engine_submit_request(struct engine *e, const struct call_type *type
 {
     struct engine_call *c = engine_call_new(e, type, arg);
 
-    c->done = done;
+    c->done.sandbox = done;
     sandbox_request_copy(&c->req, req);
     engine_call_submit(c);
 }
@@ -517,7 +582,7 @@ static void engine_submit_id(struct engine *e, const struct call_type *type, con
 {
     struct engine_call *c = engine_call_new(e, type, arg);
 
-    c->done = done;
+    c->done.sandbox = done;
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
     engine_call_submit(c);
 }
@@ -570,8 +635,8 @@ void engine_forget_execs(struct engine *e, const char *id, char *const *execs, e
 {
     struct engine_call *c = engine_call_new(e, &call_forget, arg);
 
-    c->done = done;
-    c->ids = strv_copy(execs);
+    c->done.sandbox = done;
+    c->execs = strv_copy(execs);
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
     engine_call_submit(c);
 }
@@ -580,7 +645,7 @@ void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg)
 {
     struct engine_call *c = engine_call_new(e, &call_list, arg);
 
-    c->list_done = done;
+    c->done.objects = done;
     c->specs = specs;
     engine_call_submit(c);
 }
@@ -590,7 +655,7 @@ void engine_discard(struct engine *e, const struct engine_object *o, enum discar
 {
     struct engine_call *c = engine_call_new(e, &call_discard, arg);
 
-    c->done = done;
+    c->done.sandbox = done;
     c->how = how;
     c->object = *o;
     c->object.name = o->name ? xstrdup(o->name) : NULL;
@@ -604,7 +669,7 @@ void engine_note(struct engine *e, const char *id, const char *spec_text, engine
 {
     struct engine_call *c = engine_call_new(e, &call_note, arg);
 
-    c->done = done;
+    c->done.sandbox = done;
     c->req.spec_text = xstrdup(spec_text);
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
     engine_call_submit(c);
@@ -614,7 +679,7 @@ void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *
 {
     struct engine_call *c = engine_call_new(e, &call_usage, arg);
 
-    c->usage_done = done;
+    c->done.bytes = done;
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
     engine_call_submit(c);
 }
@@ -624,7 +689,7 @@ void engine_cache_publish(struct engine *e, const char *tool, int tar_fd, engine
 {
     struct engine_call *c = engine_call_new(e, &call_publish, arg);
 
-    c->done = done;
+    c->done.sandbox = done;
     c->tool = xstrdup(tool);
     c->tar_fd = tar_fd;
     engine_call_submit(c);
@@ -634,7 +699,7 @@ void engine_cache_drop(struct engine *e, const char *tool, engine_done_fn done, 
 {
     struct engine_call *c = engine_call_new(e, &call_drop, arg);
 
-    c->done = done;
+    c->done.sandbox = done;
     c->tool = xstrdup(tool);
     engine_call_submit(c);
 }
@@ -643,7 +708,7 @@ void engine_cache_list(struct engine *e, engine_caches_fn done, void *arg)
 {
     struct engine_call *c = engine_call_new(e, &call_caches, arg);
 
-    c->caches_done = done;
+    c->done.caches = done;
     engine_call_submit(c);
 }
 
@@ -662,20 +727,27 @@ void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_di
 {
     struct engine_call *c = engine_call_new(e, &call_resolve, arg);
 
-    c->digest_done = done;
+    c->done.digest = done;
     sandbox_spec_copy(&c->req.spec, spec);
     engine_call_submit(c);
 }
 
-void engine_image(struct engine *e, const struct image_ask *ask, engine_image_fn done, void *arg)
+void engine_image(struct engine *e, const struct image_op *req, engine_json_fn done, void *arg)
 {
     struct engine_call *c = engine_call_new(e, &call_image, arg);
 
-    c->image_done = done;
-    c->ask = *ask;
-    c->ask.name = ask->name ? xstrdup(ask->name) : NULL;
-    c->ask.detail = ask->detail ? xstrdup(ask->detail) : NULL;
-    c->ask.used = ask->used ? strv_copy(ask->used) : NULL;
+    c->done.json = done;
+    image_op_copy(&c->image, req);
+    engine_call_submit(c);
+}
+
+void engine_cache_mounts(struct engine *e, const struct cache_mount_op *req, engine_json_fn done,
+                         void *arg)
+{
+    struct engine_call *c = engine_call_new(e, &call_cache_mounts, arg);
+
+    c->done.json = done;
+    cache_mount_op_copy(&c->mounts, req);
     engine_call_submit(c);
 }
 
@@ -714,7 +786,7 @@ int engine_open(struct loop *loop, const struct engine_ops *ops, const struct en
     return r;
 }
 
-/* The backend's own threads may have news until it is closed, so its front goes last. */
+/* The backend's own threads may send news until it is closed, so the opener is freed last. */
 void engine_close(struct engine *e)
 {
     struct engine_opener *f;

@@ -1,6 +1,6 @@
 /*
- * One packet at a time, so that nothing behind READY is taken out of the socket: what follows
- * belongs to the link.
+ * Reads one packet at a time, so that nothing after READY is taken from the socket: later packets
+ * are for struct supervisor_conn.
  */
 #include "daemon/engine/handshake.h"
 
@@ -9,12 +9,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/engine/engine.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/exec-message.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "proto/supervisor.h"
 
-/* HELLO, READY and FAILED are small; an error text is cut by its sender well below this. */
+/* HELLO, READY and FAILED are small; the sender cuts error texts well below this. */
 enum { HANDSHAKE_MAX = 16 << 10, SHORT_USEC = 1000 };
 
 static int handshake_wait_for(int fd, short events, const struct deadline *by, struct err *err)
@@ -44,11 +45,12 @@ static int handshake_receive(int fd, const struct deadline *by, void *packet, si
         if (r < 0)
             return r;
         n = fd_recv(fd, packet, HANDSHAKE_MAX, NULL, NULL, MSG_DONTWAIT);
-        if (n == -ECONNRESET) /* told once; its last words lie behind it */
+        if (n ==
+            -ECONNRESET) /* an error that is reported once; the last messages can still be read */
             n = fd_recv(fd, packet, HANDSHAKE_MAX, NULL, NULL, MSG_DONTWAIT);
     } while (n == -EAGAIN);
     if (n == 0 || n == -ECONNRESET)
-        return err_set(err, ERR_ENGINE, "the supervisor has closed its line");
+        return err_set(err, ERR_ENGINE, "the supervisor has closed the connection");
     if (n < 0)
         return err_sys(err, (int)-n, "read from the supervisor");
     *len = (size_t)n;
@@ -56,8 +58,8 @@ static int handshake_receive(int fd, const struct deadline *by, void *packet, si
 }
 
 /*
- * Releases the writer. pass: a descriptor to go along, or -1. One that has hung up is no error yet:
- * it has said why, and that is read next.
+ * Releases the writer. pass: a descriptor to send along, or -1. A peer that has hung up is not an
+ * error yet: it sent the reason before, and that is read next.
  */
 static int handshake_send_message(int fd, struct sup_writer *w, int pass, const struct deadline *by,
                                   struct err *err)
@@ -68,8 +70,7 @@ static int handshake_send_message(int fd, struct sup_writer *w, int pass, const 
     while (r >= 0) {
         r = fd_send(fd, buf_data(&w->buf), w->buf.len, &pass, pass >= 0, MSG_DONTWAIT);
         if (fd_send_is_short(r)) {
-            usleep(
-                SHORT_USEC); /* there is room on the line, for which handshake_wait_for() waits */
+            usleep(SHORT_USEC); /* the socket has room: handshake_wait_for() has waited for it */
             r = -EAGAIN;
         }
         if (r != -EAGAIN) {
@@ -96,16 +97,16 @@ static int handshake_send_first(int fd, const struct exec_request *first, const 
 {
     _cleanup_close_ int handover = -1;
     struct sup_writer w = {0};
-    int r = exec_request_handover(first, &handover, NULL);
+    int r = exec_message_handover(first, &handover, NULL);
 
     if (r < 0)
         return r;
-    sup_begin(&w, exec_request_type(first), 0);
-    exec_request_put(&w, first);
+    sup_begin(&w, exec_message_type(first), 0);
+    exec_message_put(&w, first);
     return handshake_send_message(fd, &w, handover, by, NULL);
 }
 
-static enum engine_sandbox_state handshake_box_state_of(uint64_t sup_state)
+static enum engine_sandbox_state handshake_state_of(uint64_t sup_state)
 {
     return sup_state == SUP_PAUSED ? ENGINE_SANDBOX_PAUSED : ENGINE_SANDBOX_RUNNING;
 }
@@ -148,14 +149,14 @@ static int handshake_read_hello(const void *packet, size_t len, const char *id,
         else if (v.tag == SUP_TAG_PID)
             ret->pid = (int)v.u64;
         else if (v.tag == SUP_TAG_STATE)
-            ret->state = handshake_box_state_of(v.u64);
+            ret->state = handshake_state_of(v.u64);
         else if (v.tag == SUP_TAG_UNENFORCED)
             ret->unenforced |= (uint32_t)v.u64;
         else if (v.tag == SUP_TAG_HASH)
             snprintf(ret->hash, sizeof(ret->hash), "%s", v.data);
         else if (v.tag == SUP_TAG_SANDBOX && !STREQ(v.data, id))
-            return err_set(err, ERR_ENGINE, "the supervisor of '%s' says it serves '%.32s'", id,
-                           v.data);
+            return err_set(err, ERR_ENGINE,
+                           "the supervisor of '%s' serves another sandbox: '%.32s'", id, v.data);
     }
     return r < 0 ? r : handshake_check_version(version, err);
 }
@@ -213,7 +214,7 @@ static int handshake_take_ready(int fd, const struct deadline *by, struct engine
         return handshake_read_unenforced(&rd, ret, err);
     }
     if (rd.head.type != SUP_FAILED)
-        return err_set(err, ERR_ENGINE, "the supervisor says message type %u instead of READY",
+        return err_set(err, ERR_ENGINE, "the supervisor sent message type %u instead of READY",
                        rd.head.type);
     return handshake_read_failed(packet, len, err);
 }
@@ -225,7 +226,7 @@ int handshake_start(int fd, const struct sandbox_request *req, const struct dead
 
     if (r < 0)
         return r;
-    /* Not an error of the start: one that fails says so itself, else it is sent again later. */
+    /* A failure here does not fail the start: the first exec is sent again later. */
     ret->first_sent = req->first && handshake_send_first(fd, req->first, by) >= 0;
     r = handshake_take_hello(fd, req->id, by, ret, err);
     return r < 0 ? r : handshake_take_ready(fd, by, ret, err);

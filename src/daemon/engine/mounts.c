@@ -1,7 +1,7 @@
 /*
- * Names first (clear messages), then identity: the source and each of its parents are compared by
- * device and inode with the refused trees, so that a bind mount of such a tree under another name
- * does not get through.
+ * Checks names first, for clear messages, then identity: the device and inode of the source and of
+ * each parent are compared with the refused trees, so that a bind mount of such a tree under
+ * another name is refused too.
  */
 #include "daemon/engine/mounts.h"
 
@@ -34,7 +34,7 @@ static const char *const refused_trees[] = {
     NULL,
 };
 
-/* Whether `inner` is `outer` or lies below it; both clean and absolute. */
+/* Whether `inner` is `outer` or below it; both are clean and absolute. */
 static bool engine_mounts_path_within(const char *inner, const char *outer)
 {
     size_t n = strlen(outer);
@@ -79,7 +79,8 @@ static int engine_mounts_check_identity(const char *path, const struct stat *st,
     return 0;
 }
 
-/* From the source up to the root. The root itself is everybody's parent and not compared. */
+/* Checks the source and all its parents. The root itself is not compared, as it is a parent of
+ * all. */
 static int engine_mounts_check_parents(const char *path, int fd, const char *const *own,
                                        struct err *err)
 {
@@ -92,8 +93,9 @@ static int engine_mounts_check_parents(const char *path, int fd, const char *con
         int up, r;
 
         r = engine_mounts_check_identity(path, &st, refused_trees, err);
-        if (r >= 0)
-            r = engine_mounts_check_identity(path, &st, own, err);
+        if (r < 0)
+            return r;
+        r = engine_mounts_check_identity(path, &st, own, err);
         if (r < 0)
             return r;
         up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -107,7 +109,7 @@ static int engine_mounts_check_parents(const char *path, int fd, const char *con
             return 0;
         st = above;
     }
-    return err_set(err, ERR_INVALID, "mount source '%s' lies too deep", path);
+    return err_set(err, ERR_INVALID, "mount source '%s' has too many parent folders", path);
 }
 
 static int engine_mounts_open_source(const char *path, int *ret, struct err *err)
@@ -170,10 +172,12 @@ int mount_source_check(const char *path, const char *const *own, struct mount_so
     if (!engine_mounts_is_clean(path))
         return err_set(err, ERR_INVALID, "mount source '%s' is not a plain absolute path", path);
     r = engine_mounts_check_names(path, refused_trees, err);
-    if (r >= 0)
-        r = engine_mounts_check_names(path, own, err);
-    if (r >= 0)
-        r = engine_mounts_open_source(path, &fd, err);
+    if (r < 0)
+        return r;
+    r = engine_mounts_check_names(path, own, err);
+    if (r < 0)
+        return r;
+    r = engine_mounts_open_source(path, &fd, err);
     if (r < 0)
         return r;
     return engine_mounts_check_opened(path, fd, own, ret, err);

@@ -1,7 +1,7 @@
 /*
- * Which folders of the machine a sandbox may be given. A source is opened without following any
- * symlink, and refused when it is, holds or lies in a place whose sharing would break the sandbox's
- * walls: the system's own trees, engines' sockets and stores, our state.
+ * Checks the sources of mounts: the folders of the machine that a sandbox may get. A source is
+ * opened without following symlinks. It is refused when it is, contains or is inside a place that
+ * would break the isolation: the system's own trees, sockets and stores of engines, our state.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "lib/base/err.h"
 
 struct mount_source {
-    uint64_t dev, ino; /* of what was checked: the shim compares */
+    uint64_t dev, ino; /* of the checked source: the shim compares them */
 };
 
 /* own: NULL-terminated absolute paths of ours, refused beside the fixed list. ERR_INVALID,

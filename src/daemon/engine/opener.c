@@ -13,7 +13,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
 
-/* A listener that does not keep up is told to look at everything instead. */
+/* When more news wait than this, the listener is told to look at all sandboxes instead. */
 enum { NEWS_MAX = 4096 };
 
 struct news_item {
@@ -23,7 +23,7 @@ struct news_item {
 
 /* ---- opening ---- */
 
-/* With the lock held: until the try under way has ended, or the deadline has passed. */
+/* With the lock held: waits until the running attempt has ended, or the deadline has passed. */
 static int opener_await_other(struct engine_opener *f, const struct deadline *by, struct err *err)
 {
     unsigned tries = f->tries;
@@ -36,8 +36,8 @@ static int opener_await_other(struct engine_opener *f, const struct deadline *by
     return f->opened ? 0 : err_copy(err, &f->failure);
 }
 
-/* With the lock held; it is given up while the backend works. */
-static int opener_open_myself(struct engine *e, const struct deadline *by, struct err *err)
+/* With the lock held; releases it while the backend opens. */
+static int opener_open_here(struct engine *e, const struct deadline *by, struct err *err)
 {
     struct engine_opener *f = e->opener;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -64,7 +64,7 @@ int opener_open(struct engine *e, const struct deadline *by, struct err *err)
 
     pthread_mutex_lock(&f->lock);
     if (!f->opened)
-        r = f->opening ? opener_await_other(f, by, err) : opener_open_myself(e, by, err);
+        r = f->opening ? opener_await_other(f, by, err) : opener_open_here(e, by, err);
     pthread_mutex_unlock(&f->lock);
     return r < 0 ? err_wrap(err, "engine '%s' cannot be used", e->ops->name) : 0;
 }
@@ -74,7 +74,7 @@ void opener_settle(struct engine *e, const struct err *failure)
     const struct engine_news back = {.kind = ENGINE_NEWS_BACK};
     struct engine_opener *f = e->opener;
 
-    if (f->open) /* a try that failed before the one that succeeded may be told later */
+    if (f->open) /* a failed attempt may be reported after the successful one */
         return;
     err_done(&f->trouble);
     if (failure) {
@@ -133,7 +133,7 @@ static void opener_news_push(struct engine_opener *f, const struct engine_news *
     f->last = &i->next;
 }
 
-void engine_tell(struct engine *e, const struct engine_news *news)
+void engine_send_news(struct engine *e, const struct engine_news *news)
 {
     struct engine_opener *f = e->opener;
     uint64_t one = 1;

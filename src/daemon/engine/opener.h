@@ -1,10 +1,9 @@
 /*
- * What stands before every backend: whether it is open, who opens it, and the news that its own
- * threads have for the loop. For engine.c and opener.c; the public face is in engine.h.
+ * Opens a backend on first use, and carries the news of its threads to the loop. Only for engine.c,
+ * build.c and opener.c; the public part is in engine.h.
  *
- * A backend is opened by whichever worker needs it first, and by one at a time: those who come
- * meanwhile wait for that try and share its result, so that a dead backend costs one wait, not one
- * for each caller in turn.
+ * The first worker that needs a backend opens it, one at a time: others wait for that attempt and
+ * share its result, so that a dead backend costs one wait, not one for each caller in turn.
  */
 #pragma once
 
@@ -19,14 +18,14 @@ struct engine_opener {
     struct loop *loop;
     struct pool *pool, *builds;
 
-    pthread_mutex_t lock; /* over the next ones */
+    pthread_mutex_t lock; /* protects the members up to the next comment */
     pthread_cond_t changed;
     bool opened, opening;
     unsigned tries;
-    struct err failure; /* of the last try */
+    struct err failure; /* of the last attempt */
     struct news_item *first, **last;
 
-    /* Of the loop alone. */
+    /* Only for the loop. */
     bool open;
     struct err trouble;
     int news_fd;
@@ -40,5 +39,5 @@ void opener_free(struct engine_opener *f);
 
 /* On a worker: the backend is open when this returns 0. */
 int opener_open(struct engine *e, const struct deadline *by, struct err *err);
-/* On the loop, after a call that needed the backend. failure NULL: it was open. */
+/* On the loop, after a call that needed the backend. failure NULL: the backend was open. */
 void opener_settle(struct engine *e, const struct err *failure);

@@ -1,77 +1,24 @@
 /*
- * One function per message: the fields that go out, and who waits for the answer.
+ * One function per message: the fields that are sent, and the callback for the answer.
  */
-#include "daemon/engine/supervisor-conn.h"
+#include "daemon/engine/exec-message.h"
+#include "daemon/engine/supervisor-conn-internal.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
 
 #include <string.h>
 
-#include "daemon/engine/spec.h"
-#include "lib/base/fd.h"
-#include "lib/base/log.h"
-#include "proto/handover.h"
-
-/* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
+/* A working supervisor answers in milliseconds. A copy takes as long as its data and has no
+ * timeout. */
 #define SUPERVISOR_CONN_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
 
-static void supervisor_calls_ask(struct supervisor_conn *l, struct sup_writer *w, int fd,
-                                 uint64_t timeout, supervisor_result_fn done, void *arg)
+static void supervisor_calls_request(struct supervisor_conn *l, struct sup_writer *w, int fd,
+                                     uint64_t timeout, supervisor_result_fn done, void *arg)
 {
-    struct supervisor_request *q = supervisor_conn_ask(l, w, fd, timeout);
+    struct supervisor_request *q = supervisor_conn_request(l, w, fd, timeout);
 
     q->done = done;
     q->arg = arg;
-}
-
-static void supervisor_calls_put_nonzero(struct sup_writer *w, uint16_t tag, uint64_t v)
-{
-    if (v)
-        sup_put_u64(w, tag, v);
-}
-
-void exec_request_put(struct sup_writer *w, const struct exec_request *req)
-{
-    uint64_t flags = 0;
-
-    flags |= req->want_stdin || req->input ? SUP_EXEC_STDIN : 0;
-    flags |= req->tty ? SUP_EXEC_TTY : 0;
-    flags |= req->attach ? SUP_EXEC_ATTACH : 0;
-    sup_put_str(w, SUP_TAG_EXEC, req->id);
-    for (char **a = req->argv; a && *a; a++)
-        sup_put_str(w, SUP_TAG_ARG, *a);
-    for (char **v = req->env; v && *v; v++)
-        sup_put_str(w, SUP_TAG_ENV, *v);
-    sup_put_str(w, SUP_TAG_CWD, req->cwd);
-    sup_put_str(w, SUP_TAG_USER, req->user);
-    sup_put_u64(w, SUP_TAG_FLAGS, flags);
-    supervisor_calls_put_nonzero(w, SUP_TAG_TIMEOUT, req->timeout);
-    supervisor_calls_put_nonzero(w, SUP_TAG_IDLE_TIMEOUT, req->idle_timeout);
-    supervisor_calls_put_nonzero(w, SUP_TAG_ROWS, req->rows);
-    supervisor_calls_put_nonzero(w, SUP_TAG_COLS, req->cols);
-}
-
-enum sup_msg_type exec_request_type(const struct exec_request *req)
-{
-    return req->input || req->n_secrets ? SUP_EXEC_FED : SUP_EXEC;
-}
-
-int exec_request_handover(const struct exec_request *req, int *ret_fd, struct err *err)
-{
-    struct handover_secret secrets[HANDOVER_SECRETS_MAX];
-
-    *ret_fd = -1;
-    if (exec_request_type(req) == SUP_EXEC)
-        return 0;
-    if (req->n_secrets > ARRAY_SIZE(secrets))
-        return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", req->n_secrets,
-                       HANDOVER_SECRETS_MAX);
-    for (size_t i = 0; i < req->n_secrets; i++) {
-        const struct exec_secret *s = &req->secrets[i];
-
-        secrets[i] =
-            (struct handover_secret){s->name,     s->value, s->len, s->target, s->has_owner,
-                                     s->has_mode, s->uid,   s->gid, s->mode};
-    }
-    return handover_make(req->input, req->input_len, secrets, req->n_secrets, ret_fd, err);
 }
 
 void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *req)
@@ -81,14 +28,14 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
     struct sup_writer w;
     int fd;
 
-    /* Without its handover it goes all the same, as EXEC_FED: refused there, and told as any other
-     * refusal is. */
-    if (exec_request_handover(req, &fd, &err) < 0)
+    /* Without its handover the message is sent all the same, as EXEC_FED: the supervisor refuses
+     * it, and the refusal is reported as usual. */
+    if (exec_message_handover(req, &fd, &err) < 0)
         log_debug("exec %s: %s", req->id, err.msg);
-    supervisor_conn_begin(l, &w, exec_request_type(req), NULL);
-    exec_request_put(&w, req);
-    /* No deadline: a start told as failed that happens later would be a lie. */
-    q = supervisor_conn_ask(l, &w, fd, 0);
+    supervisor_conn_begin(l, &w, exec_message_type(req), NULL);
+    exec_message_put(&w, req);
+    /* No deadline: a start must not be reported as failed and then happen later. */
+    q = supervisor_conn_request(l, &w, fd, 0);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
 }
 
@@ -106,7 +53,7 @@ void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_
 
     supervisor_conn_begin(l, &w, SUP_ATTACH, exec);
     supervisor_calls_put_offsets(&w, stdout_ack, stderr_ack);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
@@ -114,7 +61,7 @@ void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
     struct sup_writer w;
 
     supervisor_conn_begin(l, &w, SUP_DETACH, exec);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
@@ -124,7 +71,7 @@ void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t s
 
     supervisor_conn_begin(l, &w, SUP_ACK, exec);
     supervisor_calls_put_offsets(&w, stdout_ack, stderr_ack);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig,
@@ -134,7 +81,7 @@ void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig
 
     supervisor_conn_begin(l, &w, SUP_SIGNAL, exec);
     sup_put_u64(&w, SUP_TAG_SIGNAL, (uint64_t)sig);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_cause cause,
@@ -144,7 +91,7 @@ void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_
 
     supervisor_conn_begin(l, &w, SUP_KILL, exec);
     sup_put_u64(&w, SUP_TAG_CAUSE, cause);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_t rows,
@@ -155,7 +102,7 @@ void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_
     supervisor_conn_begin(l, &w, SUP_RESIZE, exec);
     sup_put_u64(&w, SUP_TAG_ROWS, rows);
     sup_put_u64(&w, SUP_TAG_COLS, cols);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec)
@@ -163,7 +110,7 @@ void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec)
     struct sup_writer w;
 
     supervisor_conn_begin(l, &w, SUP_STDIN_CLOSE, exec);
-    supervisor_conn_tell(l, &w);
+    supervisor_conn_notify(l, &w);
 }
 
 void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool for_good,
@@ -174,7 +121,7 @@ void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool f
     supervisor_conn_begin(l, &w, SUP_STOP, NULL);
     sup_put_u64(&w, SUP_TAG_GRACE, grace_usec);
     sup_put_u64(&w, SUP_TAG_FLAGS, for_good ? SUP_STOP_FOR_GOOD : 0);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result_fn done, void *arg)
@@ -182,7 +129,7 @@ void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result
     struct sup_writer w;
 
     supervisor_conn_begin(l, &w, on ? SUP_PAUSE : SUP_RESUME, NULL);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, void *arg)
@@ -191,7 +138,7 @@ void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, 
     struct supervisor_request *q;
 
     supervisor_conn_begin(l, &w, SUP_STATS, NULL);
-    q = supervisor_conn_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT);
+    q = supervisor_conn_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT);
     q->stats_done = done;
     q->arg = arg;
 }
@@ -203,7 +150,7 @@ void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_r
 
     supervisor_conn_begin(l, &w, SUP_DIAL, NULL);
     sup_put_u64(&w, SUP_TAG_PORT, port);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg)
@@ -211,7 +158,7 @@ void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn do
     struct sup_writer w;
 
     supervisor_conn_begin(l, &w, SUP_LISTENER, NULL);
-    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,
@@ -223,7 +170,7 @@ void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into
     supervisor_conn_begin(l, &w, SUP_COPY, NULL);
     sup_put_str(&w, SUP_TAG_PATH, path);
     sup_put_u64(&w, SUP_TAG_DIRECTION, into);
-    q = supervisor_conn_ask(l, &w, tar_fd, 0);
+    q = supervisor_conn_request(l, &w, tar_fd, 0);
     q->stats_done = done;
     q->arg = arg;
 }

@@ -1,25 +1,26 @@
 /*
  * The daemon's end of a supervisor's socket, on the loop.
  *
- * Out: a message is sent at once while the socket takes it, else queued and sent when it drains.
- * The queue is bounded twice: a request that wants an answer is refused at the soft bound, and what
- * cannot be refused (ACK, DETACH, …) may go on to the hard bound; a supervisor that reads nothing
- * beyond that is as good as gone and the link is cut. A kernel short of memory is no reason for
- * that: a link that is cut costs a sandbox its life.
+ * Out: a message is sent at once while the socket has room, else queued and sent when it drains.
+ * The queue has two bounds: a request with an answer is refused at the soft bound, and messages
+ * that cannot be refused (ACK, DETACH, …) may fill it to the hard bound. A supervisor that reads
+ * nothing beyond that counts as dead, and the connection is closed. A kernel that is short of
+ * memory is not a reason for that: closing the connection ends the sandbox.
  *
- * In: a bounded number of packets per turn, so that one talkative sandbox does not hold the loop.
- * An answer finds its request by `seq`.
+ * In: a bounded number of packets per turn, so that one busy sandbox does not hold the loop. An
+ * answer finds its request by `seq`.
  *
- * Rule: nothing is called back from inside an engine_link_* call. What such a call finds out by
- * itself (refused, too large, line dead) is put on the request and told by the timer on the next
- * turn. Callbacks may close the link; `busy` then keeps the memory until the outermost of our
- * frames is done.
+ * Rule: no callback is called from inside a supervisor_conn_*() call. An error that such a call
+ * finds (refused, too large, connection dead) is stored in the request and reported by the timer on
+ * the next turn. Callbacks may close the connection; `busy` then keeps the memory until the
+ * outermost of our frames has returned.
  */
 #include "daemon/engine/supervisor-conn.h"
 
 #include <string.h>
 #include <sys/socket.h>
 
+#include "daemon/engine/supervisor-conn-internal.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -31,7 +32,8 @@ enum {
     SUPERVISOR_CONN_QUEUE_SOFT = 1 << 20, /* bytes */
     SUPERVISOR_CONN_QUEUE_HARD = 4 << 20,
     SUPERVISOR_CONN_READS_PER_TURN = 64,
-    SUPERVISOR_CONN_SHORT_USEC = 10000, /* until what the kernel had no memory for is sent again */
+    SUPERVISOR_CONN_SHORT_USEC =
+        10000, /* until a message is sent again that the kernel had no memory for */
 };
 
 struct outgoing {
@@ -49,15 +51,15 @@ struct supervisor_conn {
     struct loop_timer *timer;
     struct outgoing *out_first, **out_last;
     size_t out_bytes;
-    uint64_t out_at; /* the kernel was short: when the queue is sent, or 0 */
+    uint64_t out_at; /* time of the next attempt after the kernel was short of memory, or 0 */
     struct supervisor_request *requests;
     uint64_t last_seq;
-    unsigned busy; /* frames of ours that will look at the link again */
-    bool broken;   /* the line is dead; `closed` is still to be told */
-    bool freed;    /* supervisor_conn_close() was called or `closed` told */
+    unsigned busy; /* frames of ours that use the connection after a callback */
+    bool broken;   /* the connection is dead; `closed` is not called yet */
+    bool freed;    /* supervisor_conn_close() or `closed` was called */
 };
 
-/* One loop, one thread, no nesting of reads: one packet buffer serves every link. */
+/* One loop, one thread, no nested reads: one packet buffer is enough for all connections. */
 static _Alignas(8) char supervisor_conn_packet[SUP_MSG_MAX];
 
 static void supervisor_conn_request_free(struct supervisor_request *q)
@@ -135,15 +137,16 @@ static void supervisor_conn_timer_arm(struct supervisor_conn *l)
 
 static void supervisor_conn_break(struct supervisor_conn *l, const char *why)
 {
-    log_debug("supervisor line %d: %s", l->fd, why);
+    log_debug("supervisor connection %d: %s", l->fd, why);
     l->broken = true;
     loop_watch_set(l->watch, 0);
     supervisor_conn_timer_arm(l);
 }
 
-/* A start that never reached the supervisor: it writes no record, so we say what it would hold. */
-static void supervisor_conn_tell_start_failed(struct supervisor_conn *l, const char *exec,
-                                              const struct err *err)
+/* A start that never reached the supervisor: no record exists, so this makes the one it would
+ * write. */
+static void supervisor_conn_report_start_failed(struct supervisor_conn *l, const char *exec,
+                                                const struct err *err)
 {
     struct end_record rec = {
         .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = err->code};
@@ -155,15 +158,15 @@ static void supervisor_conn_tell_start_failed(struct supervisor_conn *l, const c
         l->events->ended(l->arg, exec, &rec);
 }
 
-static void supervisor_conn_request_tell(struct supervisor_conn *l, struct supervisor_request *q,
-                                         const struct err *err, int fd, char **stats)
+static void supervisor_conn_request_report(struct supervisor_conn *l, struct supervisor_request *q,
+                                           const struct err *err, int fd, char **stats)
 {
     if (q->stats_done)
         q->stats_done(q->arg, err, err ? NULL : stats);
     else if (q->done)
         q->done(q->arg, err, TAKE_FD(fd));
     else if (*q->exec && err)
-        supervisor_conn_tell_start_failed(l, q->exec, err);
+        supervisor_conn_report_start_failed(l, q->exec, err);
     fd_close(fd);
 }
 
@@ -181,7 +184,7 @@ static struct supervisor_request *supervisor_conn_request_take(struct supervisor
     return NULL;
 }
 
-/* The next request whose error is known, or whose time is over. */
+/* The next request that has an error, or whose deadline has passed. */
 static struct supervisor_request *supervisor_conn_request_take_due(struct supervisor_conn *l)
 {
     for (struct supervisor_request **p = &l->requests; *p; p = &(*p)->next) {
@@ -197,29 +200,28 @@ static struct supervisor_request *supervisor_conn_request_take_due(struct superv
     return NULL;
 }
 
-/* On a dead line the fate of an exec, also of one that came too late for it, is told by `closed`.
- */
-static void supervisor_conn_tell_due(struct supervisor_conn *l)
+/* On a dead connection `closed` reports the end of execs, also of those that came too late. */
+static void supervisor_conn_report_due(struct supervisor_conn *l)
 {
     struct supervisor_request *q;
 
     while (!l->freed && (q = supervisor_conn_request_take_due(l))) {
         if (!*q->exec || !l->broken)
-            supervisor_conn_request_tell(l, q, &q->err, -1, NULL);
+            supervisor_conn_request_report(l, q, &q->err, -1, NULL);
         supervisor_conn_request_free(q);
     }
 }
 
-static void supervisor_conn_tell_closed(struct supervisor_conn *l)
+static void supervisor_conn_report_closed(struct supervisor_conn *l)
 {
     while (!l->freed && l->requests) {
         struct supervisor_request *q = l->requests;
 
         l->requests = q->next;
         if (!q->err.code)
-            err_set(&q->err, ERR_ENGINE, "the sandbox has gone");
-        if (!*q->exec) /* one in flight may have begun */
-            supervisor_conn_request_tell(l, q, &q->err, -1, NULL);
+            err_set(&q->err, ERR_ENGINE, "the sandbox has ended");
+        if (!*q->exec) /* an exec that was sent may have begun */
+            supervisor_conn_request_report(l, q, &q->err, -1, NULL);
         supervisor_conn_request_free(q);
     }
     if (l->freed)
@@ -231,7 +233,7 @@ static void supervisor_conn_tell_closed(struct supervisor_conn *l)
 
 /* ---- in ---- */
 
-/* The fields of any message that we read, as far as they are there. */
+/* The fields of all messages that we read; missing ones stay empty. */
 struct supervisor_incoming {
     uint64_t seq;
     const char *exec, *record;
@@ -240,7 +242,7 @@ struct supervisor_incoming {
     bool has_version, has_offsets, stopping;
     char **stats;
     struct err err;
-    int fd; /* owned until a receiver takes it */
+    int fd; /* owned until a callback takes it */
 };
 
 static void supervisor_conn_incoming_done(struct supervisor_incoming *m)
@@ -281,7 +283,7 @@ static void supervisor_conn_incoming_field(struct supervisor_incoming *m, const 
     case SUP_TAG_STAT:
         strv_add(&m->stats, v->data);
         break;
-    default: /* newer than us, or read by sup_read_err() */
+    default: /* from a newer version, or read by sup_read_err() */
         break;
     }
 }
@@ -291,8 +293,8 @@ static void supervisor_conn_on_answer(struct supervisor_conn *l, struct supervis
     struct supervisor_request *q = supervisor_conn_request_take(l, m->seq);
 
     if (!q)
-        return; /* asked for by nobody, or told as timed out: the descriptor is closed */
-    supervisor_conn_request_tell(l, q, m->err.code ? &m->err : NULL, TAKE_FD(m->fd), m->stats);
+        return; /* not requested, or timed out: the descriptor is closed */
+    supervisor_conn_request_report(l, q, m->err.code ? &m->err : NULL, TAKE_FD(m->fd), m->stats);
     supervisor_conn_request_free(q);
 }
 
@@ -372,7 +374,7 @@ static void supervisor_conn_dispatch(struct supervisor_conn *l, unsigned type,
         else
             supervisor_conn_break(l, "message about an exec without its id");
         break;
-    default: /* STOPPED: the end of the line follows; newer types are not for us */
+    default: /* STOPPED: the connection ends next; newer types are ignored */
         break;
     }
 }
@@ -394,12 +396,12 @@ static int supervisor_conn_parse_packet(struct supervisor_incoming *m, size_t le
         return r;
     sup_read_err(supervisor_conn_packet, len, &m->err);
     if (rd.head.type == SUP_EXEC_FAILED && !m->err.code)
-        err_set(&m->err, ERR_ENGINE, "the supervisor gives no reason");
+        err_set(&m->err, ERR_ENGINE, "the supervisor gave no reason");
     *ret_type = rd.head.type;
     return 0;
 }
 
-/* False: nothing more to read, or the link is over. */
+/* False: nothing more to read, or the connection has ended. */
 static bool supervisor_conn_read_one(struct supervisor_conn *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -426,7 +428,7 @@ static bool supervisor_conn_read_one(struct supervisor_conn *l)
 
 /* ---- out ---- */
 
-/* True when the message is with the kernel, or the line is dead and it does not matter. */
+/* True when the kernel has the message, or when the connection is dead. */
 static bool supervisor_conn_send_now(struct supervisor_conn *l, const void *data, size_t len,
                                      int fd)
 {
@@ -438,14 +440,15 @@ static bool supervisor_conn_send_now(struct supervisor_conn *l, const void *data
         l->out_at = time_mono() + SUPERVISOR_CONN_SHORT_USEC;
         return false;
     }
-    /* What the supervisor said last may still be unread: reading finds the end, we do not. */
+    /* Messages of the supervisor may still be unread: the reader finds the end of the
+     * connection. */
     if (r < 0 && r != -EPIPE && r != -ECONNRESET)
         supervisor_conn_break(l, strerror(-r));
     return true;
 }
 
-/* Room on the line says nothing while the kernel is short. */
-static void supervisor_conn_watch_line(struct supervisor_conn *l)
+/* The socket may report room while the kernel is short of memory. */
+static void supervisor_conn_watch_socket(struct supervisor_conn *l)
 {
     if (!l->broken)
         loop_watch_set(l->watch, l->out_first && !l->out_at ? LOOP_READ | LOOP_WRITE : LOOP_READ);
@@ -461,7 +464,7 @@ static void supervisor_conn_flush_queue(struct supervisor_conn *l)
             break;
         supervisor_conn_outgoing_pop(l);
     }
-    supervisor_conn_watch_line(l);
+    supervisor_conn_watch_socket(l);
 }
 
 static void supervisor_conn_on_timer(void *arg)
@@ -469,11 +472,11 @@ static void supervisor_conn_on_timer(void *arg)
     struct supervisor_conn *l = arg;
 
     supervisor_conn_enter(l);
-    supervisor_conn_tell_due(l);
+    supervisor_conn_report_due(l);
     if (!l->freed && !l->broken && l->out_at && time_mono() >= l->out_at)
         supervisor_conn_flush_queue(l);
     if (!l->freed && l->broken)
-        supervisor_conn_tell_closed(l);
+        supervisor_conn_report_closed(l);
     if (!l->freed)
         supervisor_conn_timer_arm(l);
     supervisor_conn_leave(l);
@@ -504,7 +507,7 @@ static void supervisor_conn_enqueue(struct supervisor_conn *l, const void *data,
     *l->out_last = o;
     l->out_last = &o->next;
     l->out_bytes += len;
-    supervisor_conn_watch_line(l);
+    supervisor_conn_watch_socket(l);
     supervisor_conn_timer_arm(l);
 }
 
@@ -515,11 +518,11 @@ static int supervisor_conn_send(struct supervisor_conn *l, struct sup_writer *w,
     int r = 0;
 
     if (l->broken) {
-        r = err_set(err, ERR_ENGINE, "the sandbox has gone");
+        r = err_set(err, ERR_ENGINE, "the sandbox has ended");
     } else if (sup_finish(w, err) < 0) {
         r = -ERR_LIMIT;
     } else if (l->out_bytes + w->buf.len > bound) {
-        r = err_set(err, ERR_LIMIT, "the sandbox's supervisor is too far behind");
+        r = err_set(err, ERR_LIMIT, "the sandbox's supervisor does not read its messages");
     } else if (l->out_first || !supervisor_conn_send_now(l, buf_data(&w->buf), w->buf.len, fd)) {
         supervisor_conn_enqueue(l, buf_data(&w->buf), w->buf.len, TAKE_FD(fd));
     }
@@ -528,15 +531,15 @@ static int supervisor_conn_send(struct supervisor_conn *l, struct sup_writer *w,
     return r;
 }
 
-/* A message whose answer, if any, nobody waits for. It cannot be refused, only end the link. */
-void supervisor_conn_tell(struct supervisor_conn *l, struct sup_writer *w)
+/* A message whose answer nobody needs. It cannot be refused; it can only end the connection. */
+void supervisor_conn_notify(struct supervisor_conn *l, struct sup_writer *w)
 {
     if (supervisor_conn_send(l, w, -1, SUPERVISOR_CONN_QUEUE_HARD, NULL) < 0 && !l->broken)
         supervisor_conn_break(l, "the supervisor does not read");
 }
 
-struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct sup_writer *w,
-                                               int fd, uint64_t timeout)
+struct supervisor_request *supervisor_conn_request(struct supervisor_conn *l, struct sup_writer *w,
+                                                   int fd, uint64_t timeout)
 {
     struct supervisor_request *q = xnew0(struct supervisor_request);
 
@@ -563,7 +566,7 @@ struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd,
     struct supervisor_conn *l = xnew0(struct supervisor_conn);
     int room = 2 * SUP_MSG_MAX;
 
-    /* A packet must fit whole; a machine tuned for small buffers would refuse our largest. */
+    /* A packet must fit as a whole; a machine tuned for small buffers would refuse our largest. */
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
     l->fd = fd;
     l->events = events;

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "daemon/engine/engine.h"
 #include "daemon/engine/handshake.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/os/pidfd.h"
 #include "proto/supervisor.h"
@@ -48,7 +48,7 @@ static pid_t supervisors_child_take(struct supervisors *s, const char *id)
     return pid;
 }
 
-/* A connected, non-blocking socket; ERR_NOT_FOUND when nobody listens. */
+/* A connected, non-blocking socket; ERR_NOT_FOUND when no supervisor listens. */
 static int supervisors_dial(const struct supervisors *s, const char *id, int *ret, struct err *err)
 {
     _cleanup_close_ int dir = -1;
@@ -58,9 +58,9 @@ static int supervisors_dial(const struct supervisors *s, const char *id, int *re
         unix_connect(dir, SUP_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, ret, &why) >= 0)
         return 0;
     if (why.errnum == ENOENT || why.errnum == ECONNREFUSED)
-        return err_set(err, ERR_NOT_FOUND, "no supervisor of sandbox '%s' lives", id);
+        return err_set(err, ERR_NOT_FOUND, "sandbox '%s' has no running supervisor", id);
     if (why.errnum == EAGAIN)
-        return err_set(err, ERR_TIMEOUT, "the supervisor of sandbox '%s' takes no connection", id);
+        return err_set(err, ERR_TIMEOUT, "the supervisor of sandbox '%s' refuses connections", id);
     return err_move(err, &why);
 }
 
@@ -76,7 +76,7 @@ int supervisors_connect(struct supervisors *s, const char *id, const struct dead
         return r;
     r = handshake_hello(fd, id, by, &sandbox, err);
     if (r == -ERR_ENGINE) {
-        /* It closed instead of answering: it was about to end. */
+        /* It closed the connection instead of answering: it was about to end. */
         err_done(err);
         return err_set(err, ERR_NOT_FOUND, "the supervisor of sandbox '%s' has just ended", id);
     }
@@ -98,8 +98,8 @@ static bool supervisors_peer_gone(int sock)
 }
 
 /*
- * The process that listens at the other end. Before linux 6.5 there is only its pid: while the line
- * stands after the pidfd is open, the number was still its own.
+ * The process at the other end. Before Linux 6.5 only its pid is known: when the connection still
+ * stands after the pidfd was opened, the pid was not reused.
  */
 static int supervisors_peer_pidfd(int sock, int *ret, struct err *err)
 {
@@ -132,7 +132,8 @@ static int supervisors_wait_end(int pidfd, const char *id, const struct deadline
         r = poll(&p, 1, deadline_ms(by));
     while (r < 0 && errno == EINTR);
     if (r == 0)
-        return err_set(err, ERR_TIMEOUT, "the supervisor of sandbox '%s' does not die", id);
+        return err_set(err, ERR_TIMEOUT, "the supervisor of sandbox '%s' did not end after SIGKILL",
+                       id);
     return 0;
 }
 
@@ -149,20 +150,22 @@ static int supervisors_end_child(pid_t pid, const char *id, const struct deadlin
         return r;
     pidfd_signal(pidfd, SIGKILL);
     r = supervisors_wait_end(pidfd, id, by, err);
-    if (r >= 0)
-        waitpid(pid, NULL, 0);
+    if (r < 0)
+        return r;
+    waitpid(pid, NULL, 0);
     return r;
 }
 
-static int supervisors_end_stranger(const struct supervisors *s, const char *id,
-                                    const struct deadline *by, struct err *err)
+static int supervisors_end_peer(const struct supervisors *s, const char *id,
+                                const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int sock = -1, pidfd = -1;
     int r;
 
     r = supervisors_dial(s, id, &sock, err);
-    if (r >= 0)
-        r = supervisors_peer_pidfd(sock, &pidfd, err);
+    if (r < 0)
+        return r;
+    r = supervisors_peer_pidfd(sock, &pidfd, err);
     if (r < 0)
         return r;
     pidfd_signal(pidfd, SIGKILL);
@@ -176,8 +179,8 @@ int supervisors_end(struct supervisors *s, const char *id, const struct deadline
     pid_t pid = supervisors_child_take(s, id);
     int r;
 
-    r = pid ? supervisors_end_child(pid, id, by, &why) : supervisors_end_stranger(s, id, by, &why);
+    r = pid ? supervisors_end_child(pid, id, by, &why) : supervisors_end_peer(s, id, by, &why);
     if (r < 0 && pid)
-        supervisors_add(s, id, pid); /* still ours to reap */
+        supervisors_add(s, id, pid); /* we still have to reap it */
     return r < 0 && r != -ERR_NOT_FOUND ? err_move(err, &why) : 0;
 }

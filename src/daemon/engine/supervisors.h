@@ -1,9 +1,9 @@
 /*
- * The supervisors of one engine's running sandboxes: finding them, reaching them, ending them.
+ * The supervisors of one engine's running sandboxes: finds them, connects to them, ends them.
  *
- * Who a supervisor is, is never taken from a remembered number. One that we started is our child,
- * and its pid stays its own until we reap it; any other is the peer of its socket, asked from the
- * kernel while the connection stands. Any thread.
+ * A supervisor is never identified by a remembered pid. One that we started is our child, and its
+ * pid is not reused until we reap it; any other is the peer of its socket, as the kernel reports it
+ * while the connection stands. Any thread.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct engine_sandbox;
 struct supervisors {
     int runs; /* borrowed: the folder that holds <sandbox id>/shim.sock */
     pthread_mutex_t lock;
-    struct map children; /* sandbox id -> (void *)pid that we started and have not reaped */
+    struct map children; /* sandbox id -> (void *)pid, of children that are not reaped */
 };
 
 void supervisors_init(struct supervisors *s);
@@ -29,6 +29,6 @@ void supervisors_add(struct supervisors *s, const char *id, pid_t pid);
 /* As engine_ops.connect. */
 int supervisors_connect(struct supervisors *s, const char *id, const struct deadline *by,
                         struct engine_sandbox *ret, struct err *err);
-/* Kills and reaps it; fine when there is none. */
+/* Kills and reaps the supervisor; fine when there is none. */
 int supervisors_end(struct supervisors *s, const char *id, const struct deadline *by,
                     struct err *err);

@@ -28,7 +28,7 @@ static int config_file_next_event(struct config_reader *r, struct err *err)
         yaml_event_delete(&r->event);
     r->has_event = false;
     if (!yaml_parser_parse(&r->parser, &r->event))
-        return err_set(err, ERR_INVALID, "line %zu: not valid YAML: %s",
+        return err_set(err, ERR_INVALID, "line %zu: invalid YAML (%s)",
                        r->parser.problem_mark.line + 1,
                        r->parser.problem ? r->parser.problem : "unknown problem");
     r->has_event = true;
@@ -43,11 +43,10 @@ static size_t config_file_line_of(const struct config_reader *r)
 static int config_file_unexpected(const struct config_reader *r, const char *wanted,
                                   struct err *err)
 {
-    return err_set(err, ERR_INVALID, "line %zu: %s is expected here", config_file_line_of(r),
-                   wanted);
+    return err_set(err, ERR_INVALID, "line %zu: expected %s", config_file_line_of(r), wanted);
 }
 
-/* Plain text of the scalar at hand. Anchors and tags have no meaning here, so they are refused. */
+/* The text of the current scalar. Anchors and tags have no meaning here and are refused. */
 static int config_file_scalar(const struct config_reader *r, const char **ret, struct err *err)
 {
     const char *text = (const char *)r->event.data.scalar.value;
@@ -87,7 +86,8 @@ static int config_file_read_list(struct config_reader *r, const char *key, size_
         if (n < 0)
             return n;
         if (strv_len(items) >= LIST_MAX)
-            return err_set(err, ERR_LIMIT, "line %zu: a list of over %d items", line, LIST_MAX);
+            return err_set(err, ERR_LIMIT, "line %zu: list too long (at most %d items)", line,
+                           LIST_MAX);
         strv_add(&items, text);
     }
     e.items = items;
@@ -112,7 +112,7 @@ static int config_file_read_value(struct config_reader *r, const char *key, bool
     return n < 0 ? n : config_file_emit(r, &e, err);
 }
 
-/* `prefix` NULL: the top. A key may also be written dotted. */
+/* `prefix`: the group, or NULL at the top level, where keys may also be dotted. */
 static int config_file_read_mapping(struct config_reader *r, const char *prefix, struct err *err)
 {
     const char *text;
@@ -160,11 +160,14 @@ static int config_file_read_document(struct config_reader *r, struct err *err)
     if (n < 0)
         return n;
     n = config_file_next_event(r, err); /* document end */
-    if (n >= 0)
-        n = config_file_next_event(r, err);
-    if (n >= 0 && r->event.type != YAML_STREAM_END_EVENT)
-        n = config_file_unexpected(r, "the end of the file (one document)", err);
-    return n;
+    if (n < 0)
+        return n;
+    n = config_file_next_event(r, err);
+    if (n < 0)
+        return n;
+    if (r->event.type != YAML_STREAM_END_EVENT)
+        return config_file_unexpected(r, "the end of the file (only one document is allowed)", err);
+    return 0;
 }
 
 int config_file_read(const char *path, config_entry_fn fn, void *arg, struct err *err)
@@ -181,7 +184,7 @@ int config_file_read(const char *path, config_entry_fn fn, void *arg, struct err
     if (n < 0)
         return err_move(err, &why);
     if (!yaml_parser_initialize(&r.parser))
-        return err_set(err, ERR_SYSTEM, "YAML parser cannot be set up");
+        return err_set(err, ERR_SYSTEM, "cannot create a YAML parser");
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
     n = config_file_read_document(&r, err);
     if (r.has_event)

@@ -1,5 +1,5 @@
 /*
- * The configuration file: YAML as a flat run of entries.
+ * Reads a YAML configuration file and passes its entries to a callback, one by one and flat.
  */
 #pragma once
 
@@ -16,5 +16,8 @@ struct config_entry {
 
 typedef int (*config_entry_fn)(void *arg, const struct config_entry *e, struct err *err);
 
-/* Errors carry file and line. A file that does not exist has no entries. */
+/*
+ * Calls fn() for each entry; the entry is valid during the call. Stops at the first error, which
+ * names the file and the line. A file that does not exist has no entries.
+ */
 int config_file_read(const char *path, config_entry_fn fn, void *arg, struct err *err);

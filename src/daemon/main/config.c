@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 enum key_type { KEY_STRING, KEY_SIZE, KEY_DURATION, KEY_CPUS, KEY_COUNT, KEY_BOOL, KEY_LIST };
@@ -19,7 +20,7 @@ struct config_key {
     const char *name;
     enum key_type type;
     size_t offset;
-    const char *def; /* as one would write it; lists: comma-separated */
+    const char *def; /* as in the file; lists: comma-separated */
     const char *doc;
 };
 
@@ -27,72 +28,80 @@ struct config_key {
 
 /* clang-format off */
 static const struct config_key keys[] = {
-    {"engine",             KEY_STRING,   AT(engine),      "native",      "engine of sandboxes that name none"},
-    {"defaults.memory",    KEY_SIZE,     AT(memory),      "4G",          "memory of a sandbox, without swap"},
-    {"defaults.cpus",      KEY_CPUS,     AT(cpus),        "2",           "processors of a sandbox"},
-    {"defaults.pids",      KEY_COUNT,    AT(pids),        "300",         "processes and threads of a sandbox"},
-    {"defaults.nofile",    KEY_COUNT,    AT(nofile),      "16384",       "open files of each process"},
-    {"defaults.network",   KEY_STRING,   AT(network),     "packages",    "network mode: none, packages or open"},
-    {"defaults.cache",     KEY_STRING,   AT(cache),       "layered",     "how package caches are kept: layered, private, readonly or off"},
-    {"defaults.tmp",       KEY_SIZE,     AT(tmp),         "128M",        "size of /tmp"},
-    {"defaults.run",       KEY_SIZE,     AT(run),         "32M",         "size of /run"},
-    {"defaults.scratch",   KEY_SIZE,     AT(scratch),     "512M",        "size of /scratch"},
-    {"defaults.user",      KEY_STRING,   AT(user),        "agent",       "user that commands run as"},
-    {"defaults.workdir",   KEY_STRING,   AT(workdir),     "/home/agent", "folder that commands start in"},
-    {"defaults.idle_stop", KEY_DURATION, AT(idle_stop),   "0s",          "stop a sandbox after this long without a command; 0s: never"},
-    {"defaults.max_life",  KEY_DURATION, AT(max_life),    "0s",          "stop a sandbox this long after it came up, whatever runs in it; 0s: never"},
-    {"defaults.rm_after",  KEY_DURATION, AT(rm_after),    "0s",          "remove a sandbox that has been stopped for this long; 0s: never"},
-    {"mounts.roots",       KEY_LIST,     AT(mount_roots), "/home,/srv,/mnt,/media,/data,/tmp,/work", "folders below which mount sources may lie"},
-    {"journal.budget",     KEY_SIZE,     AT(journal_budget), "256M",     "output kept for each stream of a command"},
-    {"disk.floor",         KEY_SIZE,     AT(disk_floor),  "1G",          "below this much free space no new work is taken (at most a tenth of the disk counts); 0: never"},
-    {"journal.sandbox_budget", KEY_SIZE, AT(journal_sandbox_budget), "1G", "output kept of the finished commands of a sandbox; 0: all"},
-    {"journal.keep",       KEY_DURATION, AT(journal_keep), "7d",         "how long output of finished commands is kept; 0s: for ever"},
-    {"history.keep",       KEY_COUNT,    AT(history_keep), "1000",       "how many finished commands of a sandbox are remembered, with their output; 0: all"},
-    {"events.keep",        KEY_COUNT,    AT(events_keep), "10000",       "how many events are kept; 0: none"},
-    {"docker.host",        KEY_STRING,   AT(docker_host), "",            "where Docker or Podman listens, as in DOCKER_HOST; empty: by DOCKER_HOST, CONTAINER_HOST, or the usual sockets"},
-    {"docker.prefix",      KEY_STRING,   AT(docker_prefix), "ripcord",   "begins the names of containers, volumes and the network on that engine"},
-    {"docker.image",       KEY_STRING,   AT(docker_image), "ripcord/default", "what image 'default' stands for on that engine"},
-    {"docker.label",       KEY_STRING,   AT(docker_label), "",           "a further label, key=value, on everything that is made on that engine; empty: none"},
-    {"docker.timeout",     KEY_DURATION, AT(docker_timeout), "30s",      "how long one answer of that engine may take"},
-    {"reconcile.interval", KEY_DURATION, AT(reconcile_interval), "5m",   "how often what is on the engines is compared with what should be there; 0s: only at the start"},
-    {"reconcile.native",   KEY_COUNT,    AT(reconcile_native), "4",      "objects of the native engine that reconcile works on at a time"},
-    {"reconcile.docker",   KEY_COUNT,    AT(reconcile_docker), "8",      "objects of Docker or Podman that it works on at a time"},
-    {"legacy.containers",  KEY_LIST,     AT(legacy_containers), "",      "names (shell patterns) of an earlier system's containers, which reconcile removes when no command runs in them"},
-    {"legacy.networks",    KEY_LIST,     AT(legacy_networks), "",        "names of its networks, removed after those"},
-    {"legacy.volumes",     KEY_LIST,     AT(legacy_volumes), "",         "names of its volumes, removed after those"},
-    {"legacy.label",       KEY_STRING,   AT(legacy_label), "",           "key or key=value that legacy containers must carry beside their name; empty: the name is enough"},
-    {"cache.required",     KEY_BOOL,     AT(cache_required), "no",       "refuse to make a sandbox when one of its caches or the package registry is not there, instead of a warning"},
-    {"registry.pypi",      KEY_STRING,   AT(packages_pypi), "https://pypi.org/simple/", "where the package registry gets Python packages; empty: nowhere"},
-    {"registry.npm",       KEY_STRING,   AT(packages_npm), "https://registry.npmjs.org/", "where it gets npm packages; empty: nowhere"},
-    {"registry.upstreams", KEY_STRING,   AT(packages_upstreams), "",     "JSON file with further indexes, their scopes and credentials"},
-    {"registry.private",   KEY_BOOL,     AT(packages_private), "no",     "registry.pypi and registry.npm may have private addresses"},
-    {"registry.ca_file",   KEY_STRING,   AT(packages_ca_file), "",       "certificates (PEM) that those two are checked against; empty: the system's"},
-    {"registry.proxy",     KEY_STRING,   AT(packages_proxy), "",         "HTTP proxy between the registry and the world; empty: none"},
-    {"registry.offline",   KEY_STRING,   AT(packages_offline), "auto",   "auto: what is kept when the index is down; always: never ask it; never: no stale answer"},
-    {"registry.min_age",   KEY_DURATION, AT(packages_min_age), "0s",     "hide releases that are younger"},
-    {"registry.deny",      KEY_LIST,     AT(packages_deny), "",          "packages that are refused: name, npm:name or pypi:name, with ==version or without"},
-    {"registry.budget",    KEY_SIZE,     AT(packages_budget), "20G",     "how much the registry keeps; what was not used longest goes first"},
-    {"registry.metadata_life", KEY_DURATION, AT(packages_metadata_life), "5m", "how long a package's list of releases is believed before its index is asked again"},
-    {"build.mounts_budget", KEY_SIZE,    AT(build_mounts_budget), "20G", "how much all cache mounts of builds keep; what was not used longest goes first"},
-    {"hub.mirrors",        KEY_LIST,     AT(transfer_mirrors), "",            "where images are asked for first: docker.io=https://mirror.example"},
-    {"hub.ca_file",        KEY_STRING,   AT(transfer_ca_file), "",            "certificates (PEM) that registries of images are checked against; empty: the system's"},
-    {"hub.proxy",          KEY_STRING,   AT(transfer_proxy), "",              "HTTP proxy between registries of images and us; empty: none"},
-    {"hub.add_hosts",      KEY_LIST,     AT(transfer_add_hosts), "",          "hosts with private addresses that ADD of a Dockerfile may fetch from: host or host:port"},
-    {"hub.add_max",        KEY_SIZE,     AT(transfer_add_max), "8G",          "largest file that ADD fetches"},
-    {"hub.uid",            KEY_COUNT,    AT(transfer_uid), "60996",           "user id of what talks to them when the daemon is root"},
-    {"registry.uid",       KEY_COUNT,    AT(packages_uid), "60997",      "user id of the registry's process when the daemon is root"},
-    {"stop_grace",         KEY_DURATION, AT(stop_grace),  "10s",         "time between TERM and KILL when a sandbox is stopped"},
-    {"http.listen",        KEY_STRING,   AT(http_listen), "",            "address to answer on beside the unix socket, 127.0.0.1:7070, to those who have the token; empty: none"},
-    {"http.remote",        KEY_BOOL,     AT(http_remote), "no",          "http.listen may be an address that other machines reach: there is no encryption"},
-    {"http.hosts",         KEY_LIST,     AT(http_hosts),  "",            "names by which it may be asked for there, beside its address and localhost: name or name:port"},
-    {"http.connections",   KEY_COUNT,    AT(connections), "1024",        "connections that may be open at once"},
-    {"http.body_max",      KEY_SIZE,     AT(body_max),    "1M",          "largest request body"},
-    {"log.level",          KEY_STRING,   AT(log_level),   "info",        "error, warn, info or debug"},
-    {"log.json",           KEY_BOOL,     AT(log_json),    "no",          "log as JSON lines"},
+    {"engine",                 KEY_STRING,   AT(engine), "native", "default engine of new sandboxes: native or docker"},
+    {"defaults.memory",        KEY_SIZE,     AT(memory), "4G", "memory of a sandbox, without swap"},
+    {"defaults.cpus",          KEY_CPUS,     AT(cpus), "2", "processors of a sandbox"},
+    {"defaults.pids",          KEY_COUNT,    AT(pids), "300", "maximum number of processes and threads in a sandbox"},
+    {"defaults.nofile",        KEY_COUNT,    AT(nofile), "16384", "maximum number of open files of each process"},
+    {"defaults.network",       KEY_STRING,   AT(network), "packages", "network mode: none, packages or open"},
+    {"defaults.cache",         KEY_STRING,   AT(cache), "layered", "mode of the tool caches: layered, private, readonly or off"},
+    {"defaults.tmp",           KEY_SIZE,     AT(tmp), "128M", "size of /tmp"},
+    {"defaults.run",           KEY_SIZE,     AT(run), "32M", "size of /run"},
+    {"defaults.scratch",       KEY_SIZE,     AT(scratch), "512M", "size of /scratch"},
+    {"defaults.user",          KEY_STRING,   AT(user), "agent", "user that runs the commands"},
+    {"defaults.workdir",       KEY_STRING,   AT(workdir), "/home/agent", "working folder of commands"},
+    {"defaults.idle_stop",     KEY_DURATION, AT(idle_stop), "0s", "stop a sandbox after this time without a command; 0s: never"},
+    {"defaults.max_life",      KEY_DURATION, AT(max_life), "0s", "stop a sandbox this long after its start, even if commands run; 0s: never"},
+    {"defaults.rm_after",      KEY_DURATION, AT(rm_after), "0s", "remove a sandbox that has been stopped for this long; 0s: never"},
+    {"mounts.roots",           KEY_LIST,     AT(mount_roots), "/home,/srv,/mnt,/media,/data,/tmp,/work", "mount sources must be below one of these folders"},
+    {"journal.budget",         KEY_SIZE,     AT(journal_budget), "256M", "maximum stored output of each stream of a command"},
+    {"disk.floor",             KEY_SIZE,     AT(disk_floor), "1G", "refuse new work when less disk space is free (at most a tenth of the disk counts); 0: never"},
+    {"journal.sandbox_budget", KEY_SIZE,     AT(journal_sandbox_budget), "1G", "maximum stored output of all finished commands of a sandbox; 0: no limit"},
+    {"journal.keep",           KEY_DURATION, AT(journal_keep), "7d", "how long the output of finished commands is stored; 0s: for ever"},
+    {"history.keep",           KEY_COUNT,    AT(history_keep), "1000", "number of finished commands that are stored per sandbox, with their output; 0: all"},
+    {"events.keep",            KEY_COUNT,    AT(events_keep), "10000", "number of events that are stored; 0: none"},
+    {"docker.host",            KEY_STRING,   AT(docker_host), "", "address of Docker or Podman, as in DOCKER_HOST; empty: DOCKER_HOST, CONTAINER_HOST or the usual sockets"},
+    {"docker.prefix",          KEY_STRING,   AT(docker_prefix), "ripcord", "prefix of the names of containers, volumes and the network on that engine"},
+    {"docker.image",           KEY_STRING,   AT(docker_image), "ripcord/default", "image that 'default' stands for on that engine"},
+    {"docker.label",           KEY_STRING,   AT(docker_label), "", "additional label, key=value, on every object that ripcord creates on that engine; empty: none"},
+    {"docker.timeout",         KEY_DURATION, AT(docker_timeout), "30s", "maximum time for one answer of that engine"},
+    {"reconcile.interval",     KEY_DURATION, AT(reconcile_interval), "5m", "how often the objects on the engines are compared with the stored state; 0s: only at start"},
+    {"reconcile.native",       KEY_COUNT,    AT(reconcile_native), "4", "number of objects of the native engine that reconcile handles at the same time"},
+    {"reconcile.docker",       KEY_COUNT,    AT(reconcile_docker), "8", "number of objects of Docker or Podman that reconcile handles at the same time"},
+    {"legacy.containers",      KEY_LIST,     AT(legacy_containers), "", "names (shell patterns) of an earlier system's containers; reconcile removes them when no command runs in them"},
+    {"legacy.networks",        KEY_LIST,     AT(legacy_networks), "", "names of that system's networks, removed after its containers"},
+    {"legacy.volumes",         KEY_LIST,     AT(legacy_volumes), "", "names of that system's volumes, removed after its containers"},
+    {"legacy.label",           KEY_STRING,   AT(legacy_label), "", "label, key or key=value, that legacy containers must also have; empty: the name is enough"},
+    {"cache.required",         KEY_BOOL,     AT(cache_required), "no", "refuse to create a sandbox when a tool cache or the package cache is missing, instead of warning"},
+    {"packages.pypi",          KEY_STRING,   AT(packages_pypi), "https://pypi.org/simple/", "index of Python packages for the package cache; empty: none"},
+    {"packages.npm",           KEY_STRING,   AT(packages_npm), "https://registry.npmjs.org/", "index of npm packages for the package cache; empty: none"},
+    {"packages.upstreams",     KEY_STRING,   AT(packages_upstreams), "", "JSON file with further indexes, their scopes and credentials"},
+    {"packages.private",       KEY_BOOL,     AT(packages_private), "no", "allow private addresses for packages.pypi and packages.npm"},
+    {"packages.ca_file",       KEY_STRING,   AT(packages_ca_file), "", "CA certificates (PEM) for packages.pypi and packages.npm; empty: the system's"},
+    {"packages.proxy",         KEY_STRING,   AT(packages_proxy), "", "HTTP proxy for requests to the indexes; empty: none"},
+    {"packages.offline",       KEY_STRING,   AT(packages_offline), "auto", "auto: serve stored pages when an index is down; always: never ask an index; never: never serve stale pages"},
+    {"packages.min_age",       KEY_DURATION, AT(packages_min_age), "0s", "hide releases that are younger than this"},
+    {"packages.deny",          KEY_LIST,     AT(packages_deny), "", "refused packages: name, npm:name or pypi:name, with or without ==version"},
+    {"packages.budget",        KEY_SIZE,     AT(packages_budget), "20G", "maximum size of the package cache; the least recently used files are removed first"},
+    {"packages.metadata_life", KEY_DURATION, AT(packages_metadata_life), "5m", "how long a package's list of releases stays valid before the index is asked again"},
+    {"packages.uid",           KEY_COUNT,    AT(packages_uid), "60997", "user id of the package cache's process when the daemon runs as root"},
+    {"build.mounts_budget",    KEY_SIZE,     AT(build_mounts_budget), "20G", "maximum size of all cache mounts of builds; the least recently used ones are removed first"},
+    {"transfer.mirrors",       KEY_LIST,     AT(transfer_mirrors), "", "mirrors that are asked for images first: docker.io=https://mirror.example"},
+    {"transfer.ca_file",       KEY_STRING,   AT(transfer_ca_file), "", "CA certificates (PEM) for image registries; empty: the system's"},
+    {"transfer.proxy",         KEY_STRING,   AT(transfer_proxy), "", "HTTP proxy for requests to image registries; empty: none"},
+    {"transfer.add_hosts",     KEY_LIST,     AT(transfer_add_hosts), "", "hosts with private addresses from which ADD in a Dockerfile may download: host or host:port"},
+    {"transfer.add_max",       KEY_SIZE,     AT(transfer_add_max), "8G", "maximum size of a file that ADD downloads"},
+    {"transfer.uid",           KEY_COUNT,    AT(transfer_uid), "60996", "user id of the image transfer process when the daemon runs as root"},
+    {"stop_grace",             KEY_DURATION, AT(stop_grace), "10s", "time between TERM and KILL when a sandbox is stopped"},
+    {"http.listen",            KEY_STRING,   AT(http_listen), "", "TCP address of the API in addition to the unix socket, e.g. 127.0.0.1:7070; requests need the token; empty: none"},
+    {"http.remote",            KEY_BOOL,     AT(http_remote), "no", "allow an http.listen address that other machines can reach; the traffic is not encrypted"},
+    {"http.hosts",             KEY_LIST,     AT(http_hosts), "", "host names accepted at http.listen besides its address and localhost: name or name:port"},
+    {"http.connections",       KEY_COUNT,    AT(connections), "1024", "maximum number of open connections"},
+    {"http.body_max",          KEY_SIZE,     AT(body_max), "1M", "maximum size of a request body"},
+    {"log.level",              KEY_STRING,   AT(log_level), "info", "error, warn, info or debug"},
+    {"log.json",               KEY_BOOL,     AT(log_json), "no", "log as JSON lines"},
 };
 /* clang-format on */
 
 enum { KEYS = ARRAY_SIZE(keys) };
+
+/* Groups of keys that were renamed. The old names work for one more version, with a warning. */
+static const struct config_rename {
+    const char *old, *now;
+} renamed_groups[] = {
+    {"registry.", "packages."},
+    {"hub.", "transfer."},
+};
 
 static int daemon_config_set_text(void *at, enum key_type type, const char *text, struct err *err)
 {
@@ -106,13 +115,13 @@ static int daemon_config_set_text(void *at, enum key_type type, const char *text
     case KEY_DURATION:
         return parse_duration(text, at, err);
     case KEY_CPUS:
-        return parse_cpus(text, at, err);
+        return parse_cpus(text, 1, 1024000, at, err);
     case KEY_COUNT:
         return parse_u32(text, 1, 10000000, at, err);
     case KEY_BOOL:
         return parse_bool(text, at, err);
     case KEY_LIST:
-        return err_set(err, ERR_INVALID, "'%s' is one word: a list is needed", text);
+        return err_set(err, ERR_INVALID, "'%s': must be a list", text);
     }
     return 0;
 }
@@ -120,7 +129,7 @@ static int daemon_config_set_text(void *at, enum key_type type, const char *text
 static int daemon_config_set_list(void *at, enum key_type type, char *const *items, struct err *err)
 {
     if (type != KEY_LIST)
-        return err_set(err, ERR_INVALID, "a list is not what is needed here");
+        return err_set(err, ERR_INVALID, "must be a single value, not a list");
     strv_free(*(char ***)at);
     *(char ***)at = strv_copy(items);
     return 0;
@@ -160,25 +169,40 @@ static int daemon_config_find_key(const char *name, struct err *err)
     err_set(err, ERR_INVALID, "unknown key '%s'", name);
     near = strv_nearest(name, names, KEYS);
     return near ? err_hint(err, "Did you mean '%s'?", near)
-                : err_hint(err, "'ripcordd --help-config' lists all keys.");
+                : err_hint(err, "Run 'ripcordd --help-config' to list all keys.");
 }
 
-struct loading {
+struct config_loading {
     struct daemon_config *config;
     const char *path;
     bool seen[KEYS];
 };
 
+/* The present name of a key of a renamed group, owned; NULL for all other keys. */
+static char *daemon_config_new_name(const char *key)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(renamed_groups); i++) {
+        size_t len = strlen(renamed_groups[i].old);
+
+        if (strncmp(key, renamed_groups[i].old, len) == 0)
+            return xasprintf("%s%s", renamed_groups[i].now, key + len);
+    }
+    return NULL;
+}
+
 static int daemon_config_on_entry(void *arg, const struct config_entry *e, struct err *err)
 {
-    struct loading *l = arg;
-    int k = daemon_config_find_key(e->key, err), r;
+    struct config_loading *l = arg;
+    _cleanup_free_ char *new_name = daemon_config_new_name(e->key), *warning = NULL;
+    const char *name = new_name ? new_name : e->key;
+    int k = daemon_config_find_key(name, err), r;
     void *at;
 
     if (k < 0)
         return k;
     if (l->seen[k])
-        return err_set(err, ERR_INVALID, "key '%s' is given twice", e->key);
+        return err_set(err, ERR_INVALID, "key '%s' is given twice (first at %s)", name,
+                       l->config->sources[k]);
     l->seen[k] = true;
     at = (char *)l->config + keys[k].offset;
     r = e->items ? daemon_config_set_list(at, keys[k].type, e->items, err)
@@ -187,10 +211,16 @@ static int daemon_config_on_entry(void *arg, const struct config_entry *e, struc
         return err_wrap(err, "key '%s'", e->key);
     free(l->config->sources[k]);
     l->config->sources[k] = xasprintf("%s:%zu", l->path, e->line);
+    if (!new_name)
+        return 0;
+    warning = xasprintf("%s: key '%s' is deprecated, use '%s' (the next version removes the old "
+                        "name)",
+                        l->config->sources[k], e->key, new_name);
+    strv_add(&l->config->warnings, warning);
     return 0;
 }
 
-/* What Docker takes for a name, short enough to leave room for a sandbox's. */
+/* Docker's rule for names. The limit leaves room for the name of a sandbox. */
 static int daemon_config_check_prefix(const char *prefix, struct err *err)
 {
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
@@ -203,7 +233,7 @@ static int daemon_config_check_prefix(const char *prefix, struct err *err)
                    prefix);
 }
 
-/* What no single value shows to be wrong. */
+/* Checks that need more than one value, or more than the type of one. */
 static int daemon_config_check(const struct daemon_config *c, struct err *err)
 {
     struct sandbox_spec spec;
@@ -223,11 +253,10 @@ static int daemon_config_check(const struct daemon_config *c, struct err *err)
     if (!STREQ(c->packages_offline, "auto") && !STREQ(c->packages_offline, "always") &&
         !STREQ(c->packages_offline, "never"))
         return err_set(err, ERR_INVALID,
-                       "key 'registry.offline': '%.20s' is not auto, always or "
-                       "never",
+                       "key 'packages.offline': '%.20s' must be auto, always or never",
                        c->packages_offline);
     if (!c->docker_timeout)
-        return err_set(err, ERR_INVALID, "key 'docker.timeout' must not be 0");
+        return err_set(err, ERR_INVALID, "key 'docker.timeout': must not be 0");
     for (char **p = c->mount_roots; p && *p; p++)
         if (spec_check_path("mounts.roots", *p, err) < 0)
             return -ERR_INVALID;
@@ -236,8 +265,8 @@ static int daemon_config_check(const struct daemon_config *c, struct err *err)
 
 int config_load(struct daemon_config *ret, const char *path, struct err *err)
 {
-    struct daemon_config c = {0};
-    struct loading l = {.config = &c, .path = path};
+    _cleanup_config_ struct daemon_config c = {0};
+    struct config_loading l = {.config = &c, .path = path};
     int r;
 
     for (size_t i = 0; i < KEYS; i++) {
@@ -245,13 +274,13 @@ int config_load(struct daemon_config *ret, const char *path, struct err *err)
         strv_add(&c.sources, "default");
     }
     r = config_file_read(path, daemon_config_on_entry, &l, err);
-    if (r >= 0 && daemon_config_check(&c, err) < 0)
-        r = err_wrap(err, "'%s'", path);
-    if (r < 0) {
-        config_done(&c);
+    if (r < 0)
         return r;
-    }
+    r = daemon_config_check(&c, err);
+    if (r < 0)
+        return err_wrap(err, "'%s'", path);
     *ret = c;
+    c = (struct daemon_config){0};
     return 0;
 }
 
@@ -266,6 +295,7 @@ void config_done(struct daemon_config *c)
             strv_free(*(char ***)at);
     }
     strv_free(c->sources);
+    strv_free(c->warnings);
     *c = (struct daemon_config){0};
 }
 
@@ -358,7 +388,7 @@ int config_spec(const struct daemon_config *c, struct sandbox_spec *ret, struct 
         sandbox_spec_done(&spec);
         return err_wrap(err, "key 'defaults'");
     }
-    spec.asked = 0; /* defaults: where they cannot be enforced they are dropped, and it is said */
+    spec.asked = 0; /* a default that cannot be enforced is dropped with a warning, not refused */
     *ret = spec;
     return 0;
 }

@@ -1,10 +1,10 @@
 /*
- * Configuration: one table of keys. Every key has a default and is described by its table entry,
- * from which the man page's list comes (`ripcordd --help-config`).
+ * The daemon's configuration: one table of keys in config.c. Each row has the key's type, default
+ * and description; `ripcordd --help-config` prints them.
  *
  * The file is YAML: scalars, lists of scalars, and one level of grouping (`defaults: {memory: 4G}`
  * is the key defaults.memory). Unknown and repeated keys, anchors, tags and further documents are
- * refused, with the line.
+ * errors that name the line.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "lib/base/json.h"
 
 struct daemon_config {
@@ -44,20 +44,21 @@ struct daemon_config {
     bool packages_private;
     char *log_level;
     bool log_json;
-    char **sources; /* one per key: "default", or the file and line */
+    char **sources;  /* one per key: "default", or the file and line */
+    char **warnings; /* one per deprecated key in the file; the daemon logs them */
 };
 
-/* The defaults, then what `path` holds; a file that does not exist changes nothing. */
+/* Loads the defaults, then the file at `path`. A file that does not exist changes nothing. */
 int config_load(struct daemon_config *ret, const char *path, struct err *err);
 void config_done(struct daemon_config *c);
 #define _cleanup_config_ __attribute__((cleanup(config_done)))
 
 /* {"<key>":{"value":…,"source":"…"}} */
 json_t *config_to_json(const struct daemon_config *c);
-/* As YAML, with the source behind each key. */
+/* Prints YAML, with the source of each value as a comment. */
 void config_print(const struct daemon_config *c, FILE *f);
-/* Keys, defaults and what they mean. */
+/* Prints every key with its default and description. */
 void config_help(FILE *f);
 
-/* The spec that a sandbox has when its user asks for nothing. */
+/* The spec of a sandbox whose request sets no field. */
 int config_spec(const struct daemon_config *c, struct sandbox_spec *ret, struct err *err);

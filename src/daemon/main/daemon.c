@@ -13,6 +13,7 @@
 #include "daemon/core/events/events.h"
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/engine/docker/doctor.h"
+#include "daemon/engine/engine-config.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/native/doctor.h"
 #include "daemon/main/config.h"
@@ -57,7 +58,7 @@ struct daemon {
     struct manager *manager;
     struct api *api;
     struct http_server *server;
-    struct tcp *tcp; /* NULL: no address to listen on */
+    struct tcp *tcp; /* NULL: the API is on the unix socket only */
     struct loop_timer *tick, *shutdown_poll;
     struct loop_signal *sigterm, *sigint;
     struct deadline shutdown_by;
@@ -70,7 +71,7 @@ static int daemon_fail(const struct err *err)
     return err_code_exit(err->code);
 }
 
-/* ---- what the manager tells ---- */
+/* ---- callbacks of the manager and the API ---- */
 
 static void daemon_on_state(void *arg, const struct sandbox *sb, enum sandbox_state from,
                             enum sandbox_state to)
@@ -101,7 +102,7 @@ static const char *daemon_listen_address(void *arg)
     return tcp_address(d->tcp);
 }
 
-/* ---- shutdown: sandboxes stay up, requests under way get a short grace ---- */
+/* ---- shutdown: sandboxes keep running, open requests get a short grace period ---- */
 
 static void daemon_shutdown_step(void *arg)
 {
@@ -117,11 +118,11 @@ static void daemon_on_signal(void *arg, int sig)
     struct daemon *d = arg;
 
     if (d->stopping) {
-        log_warn("second %s: ending at once", signal_name(sig));
+        log_warn("second %s: shutting down immediately", signal_name(sig));
         loop_stop(d->loop);
         return;
     }
-    log_info("%s: ending; sandboxes stay up", signal_name(sig));
+    log_info("%s: shutting down; sandboxes keep running", signal_name(sig));
     process_notify("STOPPING=1");
     d->stopping = true;
     d->shutdown_by = deadline_in(SHUTDOWN_GRACE);
@@ -147,11 +148,12 @@ static int daemon_open_folders(struct daemon *d, struct err *err)
     int r;
 
     r = path_roots_make(&d->paths, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, d->paths.run, &d->run_dirfd, err);
-    if (r >= 0)
-        r = process_lock(d->run_dirfd, d->paths.run, &d->lock_fd, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, d->paths.run, &d->run_dirfd, err);
+    if (r < 0)
+        return r;
+    return process_lock(d->run_dirfd, d->paths.run, &d->lock_fd, err);
 }
 
 static int daemon_open_store(struct daemon *d, struct err *err)
@@ -212,12 +214,14 @@ static int daemon_check_default_engine(const struct daemon *d, struct err *err)
             return 0;
     }
     near = strv_nearest(d->default_engine, names, d->n_engines);
-    err_set(err, ERR_UNSUPPORTED, "key 'engine': there is no engine '%s'", d->default_engine);
+    err_set(err, ERR_UNSUPPORTED, "key 'engine': unknown engine '%s'", d->default_engine);
     return err_hint(err, "Did you mean '%s'?", near ? near : names[0]);
 }
 
-/* The native engine depends on nobody and is opened now; others when they are needed, so that one
- * that is not there or hangs is nobody's business but its own users'. */
+/*
+ * The native engine depends on no other program and is opened now. Other engines are opened on
+ * first use, so an engine that is missing or hangs disturbs only its own users.
+ */
 static int daemon_open_engines(struct daemon *d, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
@@ -244,10 +248,11 @@ static int daemon_open_events(struct daemon *d, struct err *err)
 {
     int r = events_open(d->loop, d->store, d->config.events_keep, &d->events, err);
 
-    if (r >= 0)
-        events_emit(d->events, "daemon.started", NULL, NULL,
-                    json_pack("{s:s}", "version", RIPCORD_VERSION));
-    return r;
+    if (r < 0)
+        return r;
+    events_emit(d->events, "daemon.started", NULL, NULL,
+                json_pack("{s:s}", "version", RIPCORD_VERSION));
+    return 0;
 }
 
 static int daemon_open_manager(struct daemon *d, struct err *err)
@@ -324,11 +329,15 @@ static int daemon_open_server(struct daemon *d, struct err *err)
     d->api = api_new(&api);
     http.arg = d->api;
     r = daemon_open_tcp(d, &http, err);
-    if (r >= 0)
-        r = http_server_new(d->loop, &http, &d->server, err);
-    if (r >= 0)
-        r = unix_listen(d->run_dirfd, SOCKET_NAME, SOCK_STREAM | SOCK_NONBLOCK, 0600, &fd, err);
-    return r < 0 ? r : http_server_listen(d->server, TAKE_FD(fd), err);
+    if (r < 0)
+        return r;
+    r = http_server_new(d->loop, &http, &d->server, err);
+    if (r < 0)
+        return r;
+    r = unix_listen(d->run_dirfd, SOCKET_NAME, SOCK_STREAM | SOCK_NONBLOCK, 0600, &fd, err);
+    if (r < 0)
+        return r;
+    return http_server_listen(d->server, TAKE_FD(fd), err);
 }
 
 static void daemon_open_timers(struct daemon *d)
@@ -340,12 +349,12 @@ static void daemon_open_timers(struct daemon *d)
     d->sigint = loop_signal_new(d->loop, SIGINT, daemon_on_signal, d);
 }
 
-/* What a sandbox was refused, and what an index did wrong, is worth a line. */
+/* Refused packages and failing indexes are logged, and become events of the sandbox. */
 static void daemon_on_packages_event(void *arg, const char *json)
 {
     struct daemon *d = arg;
 
-    log_info("package registry: %s", json);
+    log_info("package cache: %s", json);
     if (d->manager)
         sandbox_packages_event(d->manager, json);
 }
@@ -366,27 +375,38 @@ static int daemon_open(struct daemon *d, struct err *err)
     int r;
 
     r = daemon_open_folders(d, err);
-    if (r >= 0)
-        r = daemon_open_store(d, err);
-    if (r >= 0)
-        r = loop_new(&d->loop, err);
-    if (r >= 0)
-        r = daemon_open_engines(d, err);
-    if (r >= 0)
-        r = daemon_open_packages(d, err);
-    if (r >= 0)
-        r = daemon_open_events(d, err);
-    if (r >= 0)
-        r = daemon_open_manager(d, err);
-    if (r >= 0)
-        r = daemon_open_server(d, err);
-    if (r >= 0)
-        daemon_open_timers(d);
-    return r;
+    if (r < 0)
+        return r;
+    r = daemon_open_store(d, err);
+    if (r < 0)
+        return r;
+    r = loop_new(&d->loop, err);
+    if (r < 0)
+        return r;
+    r = daemon_open_engines(d, err);
+    if (r < 0)
+        return r;
+    r = daemon_open_packages(d, err);
+    if (r < 0)
+        return r;
+    r = daemon_open_events(d, err);
+    if (r < 0)
+        return r;
+    r = daemon_open_manager(d, err);
+    if (r < 0)
+        return r;
+    r = daemon_open_server(d, err);
+    if (r < 0)
+        return r;
+    daemon_open_timers(d);
+    return 0;
 }
 
-/* Top down. With an operation still under way on a worker nothing may be freed below it: then the
- * process simply ends, which is what every part is made for. */
+/*
+ * Closes everything, top down, also after a failed daemon_open(). While a worker thread still runs
+ * an operation, its objects cannot be freed: then the process just ends. Every part survives that,
+ * because it must survive SIGKILL too.
+ */
 static void daemon_close(struct daemon *d)
 {
     if (d->server)
@@ -394,7 +414,7 @@ static void daemon_close(struct daemon *d)
     http_server_free(d->server);
     tcp_close(d->tcp);
     if (d->manager && manager_busy(d->manager)) {
-        log_warn("ending with operations under way: the next start takes them up");
+        log_warn("shutting down with unfinished operations; the next start continues them");
         events_flush(d->events);
         _exit(0);
     }
@@ -455,7 +475,7 @@ static int daemon_doctor(const struct daemon *d)
     json_t *checks = json_array();
     bool ok = true;
 
-    native_doctor(d->paths.state, &report); /* first: it needs a process without threads */
+    native_doctor(d->paths.state, &report); /* first, because it needs a single thread */
     config = daemon_docker_config(d);
     docker_doctor(&config, *config.host || STREQ(d->config.engine, engine_docker_ops.name),
                   &report);
@@ -483,10 +503,12 @@ static int daemon_prepare(struct daemon *d, struct err *err)
         d->ready_fd = (int)fd;
     }
     r = process_harden(d->ready_fd, err);
-    if (r >= 0)
-        r = path_roots_init(&d->paths, d->options.root, err);
-    if (r >= 0)
-        r = config_load(&d->config, d->paths.config, err);
+    if (r < 0)
+        return r;
+    r = path_roots_init(&d->paths, d->options.root, err);
+    if (r < 0)
+        return r;
+    r = config_load(&d->config, d->paths.config, err);
     if (r < 0)
         return r;
     r = log_parse_level(d->options.log_level ? d->options.log_level : d->config.log_level, &level,
@@ -495,6 +517,8 @@ static int daemon_prepare(struct daemon *d, struct err *err)
         return r;
     log_set_level(level);
     log_set_json(d->options.log_json || d->config.log_json);
+    for (char **w = d->config.warnings; w && *w; w++)
+        log_warn("%s", *w);
     d->libexec_dir = process_libexec_dir();
     return 0;
 }

@@ -1,10 +1,12 @@
 /*
- * Wiring: configuration, store, engines, manager, API and listener on one loop.
+ * `ripcordd`: sets up configuration, store, engines, manager, API and listeners on one loop.
  */
 #pragma once
 
 struct engine_ops;
 
-/* The whole program; the exit status. `extra`: a further engine that `--engine` may name (tests),
- * or NULL. */
+/*
+ * Runs the whole program and returns its exit status. `extra` replaces the native engine, for tests
+ * that name it with `--engine`; NULL otherwise.
+ */
 int daemon_main(int argc, char **argv, const struct engine_ops *extra);

@@ -9,7 +9,7 @@
 struct option_def {
     const char *name, *value; /* value NULL: a switch */
     size_t offset;
-    const char *help; /* NULL: for tests, not shown */
+    const char *help; /* NULL: hidden, for tests */
 };
 
 #define AT(member) offsetof(struct options, member)
@@ -17,17 +17,17 @@ struct option_def {
 /* clang-format off */
 static const struct option_def defs[] = {
     {"root",         "DIR",   AT(root),         "keep state in DIR/state and DIR/run (env RIPCORD_ROOT)"},
-    {"listen",       "ADDR",  AT(listen),       "answer on this address too, 127.0.0.1:7070, to those who have the token"},
-    {"allow-remote", NULL,    AT(allow_remote), "ADDR may be one that other machines reach: there is no encryption"},
+    {"listen",       "ADDR",  AT(listen),       "also listen on this TCP address, e.g. 127.0.0.1:7070; requests need the token"},
+    {"allow-remote", NULL,    AT(allow_remote), "allow an ADDR that other machines can reach; the traffic is not encrypted"},
     {"log-level",    "LEVEL", AT(log_level),    "error, warn, info or debug"},
     {"log-json",     NULL,    AT(log_json),     "log as JSON lines"},
-    {"ready-fd",     "N",     AT(ready_fd),     "write 'ready' to this descriptor once the socket answers"},
-    {"foreground",   NULL,    AT(foreground),   "stay in the foreground (always so; for service managers that ask)"},
-    {"doctor",       NULL,    AT(doctor),       "print what this machine can do, as JSON, and exit"},
+    {"ready-fd",     "N",     AT(ready_fd),     "write 'ready' to this descriptor when the socket answers"},
+    {"foreground",   NULL,    AT(foreground),   "stay in the foreground (always the case; accepted for service managers)"},
+    {"doctor",       NULL,    AT(doctor),       "check this machine, print the report as JSON, and exit"},
     {"print-config", NULL,    AT(print_config), "print the effective configuration and exit"},
     {"help-config",  NULL,    AT(help_config),  "list the keys of ripcord.yaml and exit"},
     {"version",      NULL,    AT(version),      "print the version and exit"},
-    {"help",         NULL,    AT(help),         "print this and exit"},
+    {"help",         NULL,    AT(help),         "print this help and exit"},
     {"engine",       "NAME",  AT(engine),       NULL},
 };
 /* clang-format on */
@@ -50,7 +50,7 @@ static int daemon_options_unknown(const char *arg, size_t len, struct err *err)
     err_set(err, ERR_INVALID, "unknown option '%.*s'", (int)len + 2, arg);
     near = strv_nearest(arg + 2, names, ARRAY_SIZE(defs));
     return near ? err_hint(err, "Did you mean '--%s'?", near)
-                : err_hint(err, "'ripcordd --help' lists the options.");
+                : err_hint(err, "Run 'ripcordd --help' to list the options.");
 }
 
 int options_parse(struct options *ret, int argc, char **argv, struct err *err)
@@ -69,9 +69,9 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
         if (!d)
             return daemon_options_unknown(arg, len, err);
         if (!d->value && eq)
-            return err_set(err, ERR_INVALID, "option '--%s' takes no value", d->name);
+            return err_set(err, ERR_INVALID, "option '--%s' does not take a value", d->name);
         if (d->value && !eq && i + 1 >= argc)
-            return err_set(err, ERR_INVALID, "option '--%s' needs a value: %s", d->name, d->value);
+            return err_set(err, ERR_INVALID, "option '--%s' needs a value (%s)", d->name, d->value);
         if (d->value)
             *(const char **)((char *)ret + d->offset) = eq ? eq : argv[++i];
         else

@@ -9,8 +9,8 @@
 #include "lib/base/err.h"
 
 struct options {
-    const char *root, *log_level, *engine, *ready_fd,
-        *listen; /* borrowed from argv; NULL: not given */
+    /* Borrowed from argv; NULL: not given. */
+    const char *root, *log_level, *engine, *ready_fd, *listen;
     bool log_json, doctor, print_config, help_config, help, version, foreground, allow_remote;
 };
 

@@ -36,7 +36,7 @@ static void packages_config_add_upstream(json_t *list, const struct daemon_confi
     json_array_append_new(list, u);
 }
 
-/* An array of upstreams as in packages/config.h: it holds credentials, so it must be private. */
+/* Adds the upstreams of a file: an array as in packages/config.h. */
 static int packages_config_add_file(json_t *list, const char *path, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -44,15 +44,14 @@ static int packages_config_add_file(json_t *list, const char *path, struct err *
     size_t len = 0;
     int r;
 
-    if (!*path)
-        return 0;
     r = file_read(AT_FDCWD, path, UPSTREAMS_FILE_MAX, &text, &len, err);
-    if (r >= 0)
-        r = json_parse(path, text, len, &more, err);
-    if (r >= 0 && !json_is_array(more))
-        r = err_set(err, ERR_INVALID, "'%s' holds no array of upstreams", path);
     if (r < 0)
-        return err_wrap(err, "key 'registry.upstreams'");
+        return r;
+    r = json_parse(path, text, len, &more, err);
+    if (r < 0)
+        return r;
+    if (!json_is_array(more))
+        return err_set(err, ERR_INVALID, "'%s': must be an array of upstreams", path);
     json_array_extend(list, more);
     return 0;
 }
@@ -83,11 +82,13 @@ static int packages_config_settings(const struct daemon_config *c, const char *s
                   c->packages_offline, "min_age", (json_int_t)(c->packages_min_age / USEC_PER_SEC),
                   "deny", packages_config_to_array(c->packages_deny), "upstreams", upstreams);
     if (!doc)
-        return err_set(err, ERR_INVALID, "a value of the keys 'registry.*' is not valid UTF-8");
-    r = packages_config_add_file(upstreams, c->packages_upstreams, err);
-    if (r < 0)
-        return r;
-    /* Under `unshare -r` there is no other user to become. */
+        return err_set(err, ERR_INVALID, "keys 'packages.*': a value is not valid UTF-8");
+    if (*c->packages_upstreams) {
+        r = packages_config_add_file(upstreams, c->packages_upstreams, err);
+        if (r < 0)
+            return err_wrap(err, "key 'packages.upstreams'");
+    }
+    /* Under `unshare -r` the id of the other user is not mapped. */
     if (geteuid() == 0 && probe_id_exists(c->packages_uid))
         json_object_set_new(doc, "uid", json_integer(c->packages_uid));
     *ret = json_to_text(doc, false);

@@ -1,5 +1,5 @@
 /*
- * The package registry as the configuration wants it.
+ * Creates the packages proxy from the daemon's configuration.
  */
 #pragma once
 
@@ -9,7 +9,7 @@ struct daemon_config;
 struct packages_proxy;
 struct loop;
 
-/* Where everything is, and who is told of events (proto/packages.h). Borrowed. */
+/* The folders, and the receiver of the package cache's events (proto/packages.h). Borrowed. */
 struct packages_config_place {
     struct loop *loop;
     const char *libexec_dir, *state_dir;
@@ -17,7 +17,7 @@ struct packages_config_place {
     void *arg;
 };
 
-/* Reads what registry.upstreams names; the process itself starts when it is needed. */
+/* Reads the file of packages.upstreams. The process of the package cache starts on first use. */
 int packages_config_open(const struct daemon_config *config,
                          const struct packages_config_place *place, struct packages_proxy **ret,
                          struct err *err);

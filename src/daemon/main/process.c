@@ -30,8 +30,10 @@ extern char **environ;
 
 static char *notify_socket;
 
-/* Names that we, or a library on our behalf, have a use for. Everything else may hold a secret of
- * whoever started us, and would be handed to children. */
+/*
+ * Variables that the daemon or one of its libraries reads. All others are dropped: they may hold
+ * secrets of the user that started the daemon, and children would inherit them.
+ */
 static const char *const env_kept[] = {"PATH",
                                        "HOME",
                                        "LANG",
@@ -66,14 +68,14 @@ static int daemon_process_close_inherited(int keep, struct err *err)
     if (keep < 0)
         return close_range(3, ~0U, 0) < 0 ? err_sys(err, errno, "close inherited descriptors") : 0;
     if (fcntl(keep, F_SETFD, FD_CLOEXEC) < 0)
-        return err_sys(err, errno, "descriptor %d of --ready-fd", keep);
+        return err_sys(err, errno, "option '--ready-fd': descriptor %d", keep);
     if ((keep > 3 && close_range(3, (unsigned)keep - 1, 0) < 0) ||
         close_range((unsigned)keep + 1, ~0U, 0) < 0)
         return err_sys(err, errno, "close inherited descriptors");
     return 0;
 }
 
-/* A closed 0, 1 or 2 would be taken by the next file that we open. */
+/* Opens closed standard descriptors, so that no later file gets the number 0, 1 or 2. */
 static int daemon_process_fill_stdio(struct err *err)
 {
     for (int fd = 0; fd <= 2; fd++) {
@@ -85,8 +87,10 @@ static int daemon_process_fill_stdio(struct err *err)
     return 0;
 }
 
-/* One arena, and blocks of output from the heap rather than fresh pages each time; what is free at
- * its top goes back to the kernel. */
+/*
+ * Keeps the daemon's memory small: one arena for all threads, output blocks from the heap instead
+ * of new pages each time, and free memory at the top of the heap goes back to the kernel.
+ */
 static void daemon_process_tame_malloc(void)
 {
     mallopt(M_ARENA_MAX, 1);
@@ -132,9 +136,9 @@ static int daemon_process_refuse_second(int fd, const char *run_dir, struct err 
 
     if (n > 0)
         pid[strcspn(pid, "\n")] = '\0';
-    err_set(err, ERR_CONFLICT, "another daemon (pid %s) already serves '%s'",
-            n > 0 ? pid : "unknown", run_dir);
-    return err_hint(err, "Use it, stop it, or give this one another --root.");
+    err_set(err, ERR_CONFLICT, "'%s': already in use by another daemon (pid %s)", run_dir,
+            n > 0 ? pid : "unknown");
+    return err_hint(err, "Stop that daemon, or start this one with another --root.");
 }
 
 int process_lock(int run_dirfd, const char *run_dir, int *ret_fd, struct err *err)
@@ -157,7 +161,7 @@ int process_lock(int run_dirfd, const char *run_dir, int *ret_fd, struct err *er
     return 0;
 }
 
-/* ---- signs of life ---- */
+/* ---- readiness ---- */
 
 void process_notify(const char *message)
 {
@@ -176,7 +180,7 @@ void process_notify(const char *message)
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || sendto(fd, message, strlen(message), MSG_NOSIGNAL, (struct sockaddr *)&addr,
                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
-        log_warn("service manager cannot be told '%s': %s", message, strerror(errno));
+        log_warn("cannot send '%s' to the service manager: %s", message, strerror(errno));
 }
 
 void process_ready(int fd)

@@ -1,22 +1,25 @@
 /*
- * What the daemon does to its own process before anything else, and its signs of life to others.
+ * The daemon's own process: hardening at start, the lock of the run folder, and readiness messages.
  */
 #pragma once
 
 #include "lib/base/err.h"
 
-/* Clean environment, cwd /, umask 077, no core dumps, not traceable, a small malloc, no inherited
- * descriptor but stdio and `keep_fd` (or -1). */
+/*
+ * Cleans the environment, changes to /, sets umask 077, forbids core dumps and tracing, tunes
+ * malloc, and closes all inherited descriptors except stdio and `keep_fd` (-1: none).
+ */
 int process_harden(int keep_fd, struct err *err);
 
-/* The lock of this run folder, held until the process ends. A second daemon is ERR_CONFLICT, with
- * the first one's pid. */
+/* Locks the run folder until the process ends. A second daemon gets ERR_CONFLICT with the pid of
+ * the first. */
 int process_lock(int run_dirfd, const char *run_dir, int *ret_fd, struct err *err);
 
-/* Tells a service manager (NOTIFY_SOCKET, read by process_harden()); nothing without one. */
+/* Sends a message to the service manager. Without NOTIFY_SOCKET (read by process_harden()) it does
+ * nothing. */
 void process_notify(const char *message);
-/* Writes "ready\n" to the descriptor and closes it; fine with -1. */
+/* Writes "ready\n" to the descriptor and closes it; does nothing with -1. */
 void process_ready(int fd);
 
-/* Where ripcord-shim lies: beside this program, else where it was to be installed. Owned. */
+/* The folder of ripcord-shim: that of this program, else the installed libexec folder. Owned. */
 char *process_libexec_dir(void);

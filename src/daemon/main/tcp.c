@@ -11,26 +11,29 @@
 #include "lib/http/server/http-server.h"
 #include "lib/os/container-peer.h"
 
-/* Of the connections that may be open at once. */
+/* TCP gets this fraction of http.connections. */
 enum { CONNECTIONS_SHARE = 4 };
 
 struct tcp {
     char address[ADDRESS_MAX];
     struct auth *auth;
     struct http_server *server;
-    bool told; /* that a container was turned away: it may try for ever */
+    bool container_logged; /* one line is enough: a container may try for ever */
 };
+
+DEFINE_CLEANUP(struct tcp *, tcp_close);
 
 static void tcp_on_refused(void *arg, unsigned tries)
 {
     const struct tcp *t = arg;
 
-    log_warn("%s: refused %u requests without the right token", t->address, tries);
+    log_warn("%s: refused %u requests without a valid token", t->address, tries);
 }
 
 /*
- * Containers with a network reach every address of the machine, ours among them when it is not
- * loopback; no sandbox has any business here. Those of the native engine are stopped by rules.
+ * A container with a network can reach every address of the machine except loopback, so also this
+ * listener. Sandboxes must not use the API, so their connections are refused here. For sandboxes
+ * of the native engine, network rules do that.
  */
 static bool tcp_turn_away(void *arg, int fd)
 {
@@ -38,15 +41,14 @@ static bool tcp_turn_away(void *arg, int fd)
 
     if (!container_peer_is_local(fd))
         return false;
-    if (!t->told)
-        log_warn("%s: a container of this machine has tried to connect and was turned away, as "
-                 "all will be",
+    if (!t->container_logged)
+        log_warn("%s: refused a connection from a container on this machine (logged once)",
                  t->address);
-    t->told = true;
+    t->container_logged = true;
     return true;
 }
 
-/* What goes over it is not encrypted, and the token is as good as the daemon's own rights. */
+/* The traffic is not encrypted, and the token gives all rights of the daemon. */
 static int tcp_check_reach(const struct address *a, bool remote, struct err *err)
 {
     char text[ADDRESS_MAX];
@@ -54,14 +56,14 @@ static int tcp_check_reach(const struct address *a, bool remote, struct err *err
     if (remote || address_is_loopback(a))
         return 0;
     err_set(err, ERR_DENIED,
-            "'%s' can be reached by other machines, and nothing would be encrypted",
+            "'%s': other machines can reach this address, and the traffic is not encrypted",
             address_format(a, text));
-    return err_hint(err, "Listen on 127.0.0.1 and come through 'ssh -L' or a proxy with TLS, or "
-                         "say --allow-remote (http.remote in ripcord.yaml) where the network "
-                         "itself is safe.");
+    return err_hint(err, "Listen on 127.0.0.1 and connect through 'ssh -L' or a TLS proxy. If the "
+                         "network itself is safe, use --allow-remote (http.remote in "
+                         "ripcord.yaml).");
 }
 
-static int tcp_open_gate(struct tcp *t, const struct tcp_config *config, struct err *err)
+static int tcp_open_auth(struct tcp *t, const struct tcp_config *config, struct err *err)
 {
     const struct auth_config auth = {
         .address = t->address,
@@ -74,7 +76,8 @@ static int tcp_open_gate(struct tcp *t, const struct tcp_config *config, struct 
     return auth_new(&auth, &t->auth, err);
 }
 
-static int tcp_open_server(struct tcp *t, const struct tcp_config *config, int fd, struct err *err)
+/* Takes *fd. */
+static int tcp_open_server(struct tcp *t, const struct tcp_config *config, int *fd, struct err *err)
 {
     struct http_server_config http = *config->http;
     int r;
@@ -86,40 +89,39 @@ static int tcp_open_server(struct tcp *t, const struct tcp_config *config, int f
     http.turn_away_arg = t;
     http.connections_max = MAX(http.connections_max / CONNECTIONS_SHARE, 1U);
     r = http_server_new(config->loop, &http, &t->server, err);
-    if (r >= 0)
-        return http_server_listen(t->server, fd, err);
-    fd_close(fd);
-    return r;
+    if (r < 0)
+        return r;
+    return http_server_listen(t->server, TAKE_FD(*fd), err);
 }
 
 int tcp_open(const struct tcp_config *config, struct tcp **ret, struct err *err)
 {
+    _cleanup_(tcp_closep) struct tcp *t = NULL;
+    _cleanup_close_ int fd = -1;
     struct address at;
-    struct tcp *t;
-    int fd, r;
+    int r;
 
     if (!config->listen || !*config->listen)
         return 0;
     r = address_parse(config->listen, &at, err);
-    if (r >= 0)
-        r = tcp_check_reach(&at, config->remote, err);
-    if (r >= 0)
-        r = address_listen(&at, &fd, err);
+    if (r < 0)
+        return r;
+    r = tcp_check_reach(&at, config->remote, err);
+    if (r < 0)
+        return r;
+    r = address_listen(&at, &fd, err);
     if (r < 0)
         return r;
     t = xnew0(struct tcp);
     address_format(&at, t->address);
-    r = tcp_open_gate(t, config, err);
+    r = tcp_open_auth(t, config, err);
     if (r < 0)
-        fd_close(fd);
-    else
-        r = tcp_open_server(t, config, fd, err);
-    if (r < 0) {
-        tcp_close(t);
         return r;
-    }
-    log_info("listening on %s, for those who have the token", t->address);
-    *ret = t;
+    r = tcp_open_server(t, config, &fd, err);
+    if (r < 0)
+        return r;
+    log_info("listening on %s (requests need the token)", t->address);
+    *ret = TAKE_PTR(t);
     return 0;
 }
 
@@ -127,7 +129,7 @@ void tcp_tick(struct tcp *t)
 {
     if (!t || !auth_tick(t->auth))
         return;
-    log_info("%s: the token has changed, its connections end", t->address);
+    log_info("%s: the token has changed, closing all connections", t->address);
     http_server_drop(t->server);
 }
 

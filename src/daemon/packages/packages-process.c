@@ -21,7 +21,7 @@ int packages_spawn(const char *program, char *const *env, const char *settings, 
     int pair[2], r;
     pid_t pid;
 
-    r = memfd_sealed("registry-config", settings, strlen(settings), &config, err);
+    r = memfd_sealed("packages-config", settings, strlen(settings), &config, err);
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -43,7 +43,7 @@ int packages_spawn(const char *program, char *const *env, const char *settings, 
     if (r)
         return err_sys(err, r, "start '%s'", program);
     r = pidfd_open_pid(pid, ret_pidfd, err);
-    if (r < 0) { /* still our child: the number is its own */
+    if (r < 0) { /* not reaped yet, so the pid is still its own */
         kill(pid, SIGKILL);
         process_wait(pid);
         return r;

@@ -1,7 +1,7 @@
 /*
- * States: DOWN -> STARTING (spawned) -> UP (it said READY) -> ENDING (its line has ended, or we cut
- * it) -> DOWN (reaped). Questions and sockets that come before UP wait for it; when it ends
- * instead, they are told.
+ * States: DOWN -> STARTING (spawned) -> UP (it sent READY) -> ENDING (the control socket is closed) ->
+ * DOWN (reaped). Requests and sockets that come before UP wait for it. When the process ends instead,
+ * they fail.
  */
 #include "daemon/packages/packages-proxy.h"
 
@@ -28,12 +28,12 @@
 
 #define START_TIMEOUT (20 * USEC_PER_SEC)
 #define ANSWER_TIMEOUT (60 * USEC_PER_SEC)
-#define STATS_TIMEOUT (5 * USEC_PER_SEC)     /* answered at once by one that is well */
+#define STATS_TIMEOUT (5 * USEC_PER_SEC)     /* a healthy process answers at once */
 #define VERIFY_TIMEOUT (1800 * USEC_PER_SEC) /* every file is read */
-#define STEADY (10 * USEC_PER_SEC)           /* one that was up for so long did not fail to start */
+#define STEADY (10 * USEC_PER_SEC)           /* a run of this length counts as a successful start */
 #define PAUSE_MIN (250 * USEC_PER_MSEC)
 #define PAUSE_MAX (30 * USEC_PER_SEC)
-#define PATIENCE (2 * USEC_PER_SEC) /* who connects in a pause waits for so long at most */
+#define CONNECT_PATIENCE (2 * USEC_PER_SEC) /* a connection in a pause waits at most this long */
 #define END_GRACE_MS 3000
 
 enum { PACKET_MAX = 64 << 10, ANSWER_MAX = 64 << 20, READS_PER_TURN = 32, PAUSE_DOUBLINGS = 7 };
@@ -42,23 +42,23 @@ enum packages_state { STATE_DOWN, STATE_STARTING, STATE_UP, STATE_ENDING };
 
 struct proxied_sandbox {
     struct proxied_sandbox *next;
-    struct packages_proxy *k;
+    struct packages_proxy *proxy;
     char *id;
     int fd;
     struct loop_watch *watch; /* NULL: cannot be watched */
-    bool handed;              /* the registry has it */
-    bool waiting;             /* somebody connects: to be handed over */
+    bool handed;              /* ripcord-packages has the socket */
+    bool waiting;             /* a client has connected: hand the socket over */
 };
 
-struct packages_request {
-    struct packages_request *next;
+struct packages_proxy_request {
+    struct packages_proxy_request *next;
     uint64_t seq;
-    struct sup_writer w; /* until it is sent */
-    int fd;              /* goes with it; owned, or -1 */
+    struct sup_writer w; /* until the request is sent */
+    int fd;               /* sent with the request; owned, or -1 */
     bool sent;
     uint64_t timeout;
-    struct deadline by; /* counts from when it is sent */
-    char *box;          /* LISTEN: whose; else NULL */
+    struct deadline by; /* from the time of sending */
+    char *sandbox;      /* LISTEN: the id of the sandbox; else NULL */
     packages_proxy_fn done;
     void *arg;
 };
@@ -69,280 +69,282 @@ struct packages_proxy {
     char **env;
     enum packages_state state;
     int pidfd, control;
-    struct loop_watch *process, *line;
-    struct loop_timer *failed; /* a start that failed at once is told from the loop */
-    struct loop_timer *retry;  /* somebody waits for the end of a pause */
+    struct loop_watch *process_watch, *control_watch;
+    struct loop_timer *failed; /* reports a failed start from the loop */
+    struct loop_timer *retry;  /* starts the process at the end of a pause */
     uint64_t last_seq, since;
     unsigned failures;
     uint64_t retry_at;
-    char *trouble; /* of the last try; NULL */
-    bool was_up;   /* this run has said READY */
-    bool said;     /* this run has said by itself why it ends */
-    struct proxied_sandbox *boxes;
-    struct packages_request *first, **last;
+    char *trouble;  /* why the last try failed, or NULL */
+    bool was_up;    /* this run has sent READY */
+    bool explained; /* `trouble` says why this run ends */
+    struct proxied_sandbox *sandboxes;
+    struct packages_proxy_request *first, **last;
 };
 
-static void packages_proxy_start(struct packages_proxy *k);
-static void packages_proxy_flush(struct packages_proxy *k);
-static bool packages_proxy_read_one(struct packages_proxy *k);
+static void packages_proxy_start(struct packages_proxy *proxy);
+static void packages_proxy_flush(struct packages_proxy *proxy);
+static bool packages_proxy_read_one(struct packages_proxy *proxy);
 
-static void packages_proxy_set_trouble(struct packages_proxy *k, const char *text)
+static void packages_proxy_set_trouble(struct packages_proxy *proxy, const char *text)
 {
-    _cleanup_free_ char *old = k->trouble;
-    _cleanup_free_ char *message = xasprintf("the package registry does not run: %s", text);
+    _cleanup_free_ char *old = proxy->trouble;
+    _cleanup_free_ char *message = xasprintf("the package cache does not run: %s", text);
 
-    k->trouble = xstrdup(text);
+    proxy->trouble = xstrdup(text);
     if (!old || !STREQ(old, text))
-        k->config.on_warning(k->config.arg, message);
+        proxy->config.on_warning(proxy->config.arg, message);
 }
 
 /* ---- requests ---- */
 
-static void packages_proxy_request_free(struct packages_request *q)
+static void packages_proxy_request_free(struct packages_proxy_request *q)
 {
     sup_writer_done(&q->w);
     fd_close(q->fd);
-    free(q->box);
+    free(q->sandbox);
     free(q);
 }
 
-/* Takes the fd. The writer is begun by the caller's next lines. */
-static struct packages_request *packages_proxy_request_add(struct packages_proxy *k,
-                                                           enum packages_msg_type type, int fd,
-                                                           uint64_t timeout)
+/* Takes the fd. The caller adds its fields to the writer. */
+static struct packages_proxy_request *packages_proxy_request_add(struct packages_proxy *proxy,
+                                                                 enum packages_msg_type type,
+                                                                 int fd, uint64_t timeout)
 {
-    struct packages_request *q = xnew0(struct packages_request);
+    struct packages_proxy_request *q = xnew0(struct packages_proxy_request);
 
-    q->seq = ++k->last_seq;
+    q->seq = ++proxy->last_seq;
     q->fd = fd;
     q->timeout = timeout;
     q->by = deadline_in(timeout + START_TIMEOUT);
     sup_begin(&q->w, (enum sup_msg_type)type, q->seq);
-    *k->last = q;
-    k->last = &q->next;
+    *proxy->last = q;
+    proxy->last = &q->next;
     return q;
 }
 
-static struct packages_request *packages_proxy_request_take(struct packages_proxy *k,
-                                                            struct packages_request **at)
+static struct packages_proxy_request *
+packages_proxy_request_take(struct packages_proxy *proxy, struct packages_proxy_request **at)
 {
-    struct packages_request *q = *at;
+    struct packages_proxy_request *q = *at;
 
     *at = q->next;
     if (!*at)
-        k->last = at;
+        proxy->last = at;
     return q;
 }
 
-static struct packages_request **packages_proxy_request_find(struct packages_proxy *k, uint64_t seq)
+static struct packages_proxy_request **packages_proxy_request_find(struct packages_proxy *proxy,
+                                                                   uint64_t seq)
 {
-    struct packages_request **p = &k->first;
+    struct packages_proxy_request **p = &proxy->first;
 
     while (*p && (*p)->seq != seq)
         p = &(*p)->next;
     return p;
 }
 
-static void packages_proxy_request_tell(struct packages_request *q, const struct err *err,
-                                        const char *json)
+static void packages_proxy_request_finish(struct packages_proxy_request *q, const struct err *err,
+                                          const char *json)
 {
     if (q->done)
         q->done(q->arg, err, json);
     packages_proxy_request_free(q);
 }
 
-/* done functions may ask again: only what is there now is told. */
-static void packages_proxy_fail_all(struct packages_proxy *k, const char *why)
+/* The done functions may add new requests: only those of now fail. */
+static void packages_proxy_fail_all(struct packages_proxy *proxy, const char *why)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct packages_request *q = k->first;
+    struct packages_proxy_request *q = proxy->first;
 
-    k->first = NULL;
-    k->last = &k->first;
-    err_set(&err, ERR_ENGINE, "the package registry does not run: %s", why);
+    proxy->first = NULL;
+    proxy->last = &proxy->first;
+    err_set(&err, ERR_ENGINE, "the package cache does not run: %s", why);
     while (q) {
-        struct packages_request *next = q->next;
+        struct packages_proxy_request *next = q->next;
 
-        packages_proxy_request_tell(q, &err, NULL);
+        packages_proxy_request_finish(q, &err, NULL);
         q = next;
     }
 }
 
 /* ---- sockets ---- */
 
-static struct proxied_sandbox **packages_proxy_box_find(struct packages_proxy *k, const char *id)
+static struct proxied_sandbox **packages_proxy_sandbox_find(struct packages_proxy *proxy,
+                                                            const char *id)
 {
-    struct proxied_sandbox **p = &k->boxes;
+    struct proxied_sandbox **p = &proxy->sandboxes;
 
     while (*p && !STREQ((*p)->id, id))
         p = &(*p)->next;
     return p;
 }
 
-static void packages_proxy_box_watch(struct proxied_sandbox *b)
+static void packages_proxy_sandbox_watch(struct proxied_sandbox *s)
 {
-    b->handed = b->waiting = false;
-    if (b->watch)
-        loop_watch_set(b->watch, LOOP_READ);
+    s->handed = s->waiting = false;
+    if (s->watch)
+        loop_watch_set(s->watch, LOOP_READ);
 }
 
-/* Whoever waits there learns at once that nobody answers, and its tool says so. */
-static void packages_proxy_box_refuse(struct proxied_sandbox *b)
+/* Closes waiting connections, so that the tools in the sandbox fail at once. */
+static void packages_proxy_sandbox_refuse(struct proxied_sandbox *s)
 {
     int fd;
 
-    while ((fd = accept4(b->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+    while ((fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
         fd_close(fd);
-    packages_proxy_box_watch(b);
+    packages_proxy_sandbox_watch(s);
 }
 
-static void packages_proxy_box_hand_over(struct proxied_sandbox *b)
+static void packages_proxy_sandbox_hand_over(struct proxied_sandbox *s)
 {
-    int fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
-    struct packages_request *q;
+    int fd = fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
+    struct packages_proxy_request *q;
 
     if (fd < 0) {
-        packages_proxy_box_refuse(b);
+        packages_proxy_sandbox_refuse(s);
         return;
     }
-    q = packages_proxy_request_add(b->k, PACKAGES_LISTEN, fd, ANSWER_TIMEOUT);
-    q->box = xstrdup(b->id);
-    sup_put_str(&q->w, SUP_TAG_SANDBOX, b->id);
-    b->waiting = false;
-    b->handed = true;
-    packages_proxy_flush(b->k);
+    q = packages_proxy_request_add(s->proxy, PACKAGES_LISTEN, fd, ANSWER_TIMEOUT);
+    q->sandbox = xstrdup(s->id);
+    sup_put_str(&q->w, SUP_TAG_SANDBOX, s->id);
+    s->waiting = false;
+    s->handed = true;
+    packages_proxy_flush(s->proxy);
 }
 
-static void packages_proxy_box_on_connection(void *arg, int events)
+static void packages_proxy_sandbox_on_connection(void *arg, int events)
 {
-    struct proxied_sandbox *b = arg;
-    struct packages_proxy *k = b->k;
+    struct proxied_sandbox *s = arg;
+    struct packages_proxy *proxy = s->proxy;
 
     uint64_t now = time_mono();
 
     (void)events;
-    if (k->state == STATE_DOWN && now + PATIENCE < k->retry_at) {
-        packages_proxy_box_refuse(b);
+    if (proxy->state == STATE_DOWN && now + CONNECT_PATIENCE < proxy->retry_at) {
+        packages_proxy_sandbox_refuse(s);
         return;
     }
-    loop_watch_set(b->watch, 0);
-    b->waiting = true;
-    if (k->state == STATE_DOWN)
-        loop_timer_set(k->retry, k->retry_at > now ? k->retry_at - now : 0, false);
-    else if (k->state == STATE_UP)
-        packages_proxy_box_hand_over(b);
+    loop_watch_set(s->watch, 0);
+    s->waiting = true;
+    if (proxy->state == STATE_DOWN)
+        loop_timer_set(proxy->retry, proxy->retry_at > now ? proxy->retry_at - now : 0, false);
+    else if (proxy->state == STATE_UP)
+        packages_proxy_sandbox_hand_over(s);
 }
 
-static void packages_proxy_box_free(struct proxied_sandbox *b)
+static void packages_proxy_sandbox_free(struct proxied_sandbox *s)
 {
-    loop_watch_free(b->watch);
-    fd_close(b->fd);
-    free(b->id);
-    free(b);
+    loop_watch_free(s->watch);
+    fd_close(s->fd);
+    free(s->id);
+    free(s);
 }
 
-void packages_proxy_attach(struct packages_proxy *k, const char *sandbox, int fd)
+void packages_proxy_attach(struct packages_proxy *proxy, const char *sandbox, int fd)
 {
-    struct proxied_sandbox *b = xnew0(struct proxied_sandbox);
+    struct proxied_sandbox *s = xnew0(struct proxied_sandbox);
 
-    packages_proxy_forget(k, sandbox);
-    b->k = k;
-    b->id = xstrdup(sandbox);
-    b->fd = fd;
-    b->watch = loop_watch_new(k->config.loop, fd, packages_proxy_box_on_connection, b);
-    b->next = k->boxes;
-    k->boxes = b;
-    packages_proxy_box_watch(b);
+    packages_proxy_forget(proxy, sandbox);
+    s->proxy = proxy;
+    s->id = xstrdup(sandbox);
+    s->fd = fd;
+    s->watch = loop_watch_new(proxy->config.loop, fd, packages_proxy_sandbox_on_connection, s);
+    s->next = proxy->sandboxes;
+    proxy->sandboxes = s;
+    packages_proxy_sandbox_watch(s);
 }
 
-void packages_proxy_forget(struct packages_proxy *k, const char *sandbox)
+void packages_proxy_forget(struct packages_proxy *proxy, const char *sandbox)
 {
-    struct proxied_sandbox **at = packages_proxy_box_find(k, sandbox), *b = *at;
+    struct proxied_sandbox **at = packages_proxy_sandbox_find(proxy, sandbox), *s = *at;
 
-    if (!b)
+    if (!s)
         return;
-    *at = b->next;
-    if (b->handed && k->state == STATE_UP) {
-        struct packages_request *q =
-            packages_proxy_request_add(k, PACKAGES_FORGET, -1, ANSWER_TIMEOUT);
+    *at = s->next;
+    if (s->handed && proxy->state == STATE_UP) {
+        struct packages_proxy_request *q =
+            packages_proxy_request_add(proxy, PACKAGES_FORGET, -1, ANSWER_TIMEOUT);
 
         sup_put_str(&q->w, SUP_TAG_SANDBOX, sandbox);
-        packages_proxy_flush(k);
+        packages_proxy_flush(proxy);
     }
-    packages_proxy_box_free(b);
+    packages_proxy_sandbox_free(s);
 }
 
 /* ---- the process ---- */
 
-static void packages_proxy_cut(struct packages_proxy *k)
+static void packages_proxy_cut(struct packages_proxy *proxy)
 {
-    loop_watch_free(TAKE_PTR(k->line));
-    k->control = fd_close(k->control);
-    k->state = STATE_ENDING;
-    pidfd_signal(k->pidfd, SIGKILL);
+    loop_watch_free(TAKE_PTR(proxy->control_watch));
+    proxy->control = fd_close(proxy->control);
+    proxy->state = STATE_ENDING;
+    pidfd_signal(proxy->pidfd, SIGKILL);
 }
 
-static void packages_proxy_count_failure(struct packages_proxy *k)
+static void packages_proxy_count_failure(struct packages_proxy *proxy)
 {
     uint64_t pause = PAUSE_MIN;
 
-    if (time_mono() - k->since >= STEADY)
-        k->failures = 0;
-    /* The first one may be an accident: whoever comes next tries at once. */
-    if (k->failures++)
-        pause <<= MIN(k->failures - 2, PAUSE_DOUBLINGS);
+    if (time_mono() - proxy->since >= STEADY)
+        proxy->failures = 0;
+    /* The first failure may be an accident: the next connection starts the process at once. */
+    if (proxy->failures++)
+        pause <<= MIN(proxy->failures - 2, PAUSE_DOUBLINGS);
     else
         pause = 0;
-    k->retry_at = time_mono() + MIN(pause, PAUSE_MAX);
+    proxy->retry_at = time_mono() + MIN(pause, PAUSE_MAX);
 }
 
-/* It has ended, or could not be started. */
-static void packages_proxy_down(struct packages_proxy *k, const char *why)
+/* The process has ended, or could not be started. */
+static void packages_proxy_down(struct packages_proxy *proxy, const char *why)
 {
-    bool was_up = k->was_up;
+    bool was_up = proxy->was_up;
 
-    k->state = STATE_DOWN;
-    k->was_up = false;
-    packages_proxy_count_failure(k);
-    packages_proxy_set_trouble(k, why);
-    packages_proxy_fail_all(k, why);
-    for (struct proxied_sandbox *b = k->boxes; b; b = b->next) {
-        if (b->waiting && !was_up)
-            packages_proxy_box_refuse(b);
+    proxy->state = STATE_DOWN;
+    proxy->was_up = false;
+    packages_proxy_count_failure(proxy);
+    packages_proxy_set_trouble(proxy, why);
+    packages_proxy_fail_all(proxy, why);
+    for (struct proxied_sandbox *s = proxy->sandboxes; s; s = s->next) {
+        if (s->waiting && !was_up)
+            packages_proxy_sandbox_refuse(s);
         else
-            packages_proxy_box_watch(b);
+            packages_proxy_sandbox_watch(s);
     }
 }
 
 static char *packages_proxy_describe_end(int status)
 {
     if (WIFSIGNALED(status))
-        return xasprintf("it was ended by signal %d", WTERMSIG(status));
-    return xasprintf("it ended by itself with status %d", WEXITSTATUS(status));
+        return xasprintf("the process was killed by signal %d", WTERMSIG(status));
+    return xasprintf("the process exited with status %d", WEXITSTATUS(status));
 }
 
 static void packages_proxy_on_process_end(void *arg, int events)
 {
-    _cleanup_free_ char *why = NULL, *told = NULL;
-    struct packages_proxy *k = arg;
+    _cleanup_free_ char *why = NULL, *reported = NULL;
+    struct packages_proxy *proxy = arg;
     int status = 0;
 
     (void)events;
-    if (pidfd_reap(k->pidfd, false, &status, NULL) == 0)
+    if (pidfd_reap(proxy->pidfd, false, &status, NULL) == 0)
         return;
-    /* Its own last words, if it said why it cannot start: its end may be the first news. */
-    while (k->line && packages_proxy_read_one(k))
+    /* Reads a last message that says why it cannot start: the end may be reported first. */
+    while (proxy->control_watch && packages_proxy_read_one(proxy))
         ;
-    told = k->said ? xstrdup(k->trouble) : NULL;
-    why = told ? NULL : packages_proxy_describe_end(status);
-    loop_watch_free(TAKE_PTR(k->process));
-    loop_watch_free(TAKE_PTR(k->line));
-    k->pidfd = fd_close(k->pidfd);
-    k->control = fd_close(k->control);
-    packages_proxy_down(k, told ? told : why);
+    reported = proxy->explained ? xstrdup(proxy->trouble) : NULL;
+    why = reported ? NULL : packages_proxy_describe_end(status);
+    loop_watch_free(TAKE_PTR(proxy->process_watch));
+    loop_watch_free(TAKE_PTR(proxy->control_watch));
+    proxy->pidfd = fd_close(proxy->pidfd);
+    proxy->control = fd_close(proxy->control);
+    packages_proxy_down(proxy, reported ? reported : why);
 }
 
-/* ---- the line ---- */
+/* ---- the control socket ---- */
 
 struct packages_incoming {
     struct sup_reader head;
@@ -356,27 +358,30 @@ static int packages_proxy_parse(const char *packet, size_t len, struct packages_
     struct sup_value v;
     int r = sup_read(&m->head, packet, len, err);
 
-    while (r >= 0 && (r = sup_next(&m->head, &v, err)) > 0)
+    if (r < 0)
+        return r;
+    while ((r = sup_next(&m->head, &v, err)) > 0)
         if (v.tag == PACKAGES_TAG_JSON)
             m->json = v.data;
-    if (r >= 0)
-        sup_read_err(packet, len, &m->err);
-    return r;
+    if (r < 0)
+        return r;
+    sup_read_err(packet, len, &m->err);
+    return 0;
 }
 
-static void packages_proxy_on_ready(struct packages_proxy *k)
+static void packages_proxy_on_ready(struct packages_proxy *proxy)
 {
-    k->state = STATE_UP;
-    k->was_up = true;
-    k->since = time_mono();
-    free(TAKE_PTR(k->trouble));
-    for (struct proxied_sandbox *b = k->boxes; b; b = b->next)
-        if (b->waiting)
-            packages_proxy_box_hand_over(b);
-    packages_proxy_flush(k);
+    proxy->state = STATE_UP;
+    proxy->was_up = true;
+    proxy->since = time_mono();
+    free(TAKE_PTR(proxy->trouble));
+    for (struct proxied_sandbox *s = proxy->sandboxes; s; s = s->next)
+        if (s->waiting)
+            packages_proxy_sandbox_hand_over(s);
+    packages_proxy_flush(proxy);
 }
 
-/* The document beside an answer; "" when there is none. */
+/* The JSON document that came with a result; "": none. */
 static int packages_proxy_read_document(int fd, char **ret, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -388,69 +393,69 @@ static int packages_proxy_read_document(int fd, char **ret, struct err *err)
         return 0;
     }
     if (fstat(fd, &st) < 0 || st.st_size > ANSWER_MAX)
-        return err_set(err, ERR_LIMIT, "the registry's answer is over %d bytes", ANSWER_MAX);
+        return err_set(err, ERR_LIMIT, "the response of the package cache is larger than %d bytes",
+                       ANSWER_MAX);
     text = xmalloc((size_t)st.st_size + 1);
     n = pread(fd, text, (size_t)st.st_size, 0);
     if (n < 0)
-        return err_sys(err, errno, "read the registry's answer");
+        return err_sys(err, errno, "read the response of the package cache");
     text[n] = '\0';
     *ret = TAKE_PTR(text);
     return 0;
 }
 
-/* A socket that it does not take stays with us. */
-static void packages_proxy_on_listen_failed(struct packages_proxy *k, const char *id,
+/* The process did not take the socket: the proxy watches it again. */
+static void packages_proxy_on_listen_failed(struct packages_proxy *proxy, const char *id,
                                             const struct err *err)
 {
-    _cleanup_free_ char *message =
-        xasprintf("sandbox id %s has no package registry: %s", id, err->msg);
-    struct proxied_sandbox *b = *packages_proxy_box_find(k, id);
+    _cleanup_free_ char *message = xasprintf("sandbox id %s: no package cache (%s)", id, err->msg);
+    struct proxied_sandbox *s = *packages_proxy_sandbox_find(proxy, id);
 
-    k->config.on_warning(k->config.arg, message);
-    if (b)
-        packages_proxy_box_refuse(b);
+    proxy->config.on_warning(proxy->config.arg, message);
+    if (s)
+        packages_proxy_sandbox_refuse(s);
 }
 
-static void packages_proxy_on_result(struct packages_proxy *k, const struct packages_incoming *m,
-                                     int fd)
+static void packages_proxy_on_result(struct packages_proxy *proxy,
+                                     const struct packages_incoming *m, int fd)
 {
-    struct packages_request **at = packages_proxy_request_find(k, m->head.head.seq), *q;
+    struct packages_proxy_request **at = packages_proxy_request_find(proxy, m->head.head.seq), *q;
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *json = NULL;
 
     if (!*at)
-        return; /* it was told as timed out */
-    q = packages_proxy_request_take(k, at);
+        return; /* it has timed out */
+    q = packages_proxy_request_take(proxy, at);
     if (m->err.code) {
-        if (q->box)
-            packages_proxy_on_listen_failed(k, q->box, &m->err);
-        packages_proxy_request_tell(q, &m->err, NULL);
+        if (q->sandbox)
+            packages_proxy_on_listen_failed(proxy, q->sandbox, &m->err);
+        packages_proxy_request_finish(q, &m->err, NULL);
     } else if (packages_proxy_read_document(fd, &json, &err) < 0) {
-        packages_proxy_request_tell(q, &err, NULL);
+        packages_proxy_request_finish(q, &err, NULL);
     } else {
-        packages_proxy_request_tell(q, NULL, json);
+        packages_proxy_request_finish(q, NULL, json);
     }
 }
 
-static void packages_proxy_dispatch(struct packages_proxy *k, const struct packages_incoming *m,
+static void packages_proxy_dispatch(struct packages_proxy *proxy, const struct packages_incoming *m,
                                     int fd)
 {
     switch ((enum packages_msg_type)m->head.head.type) {
     case PACKAGES_READY:
-        if (k->state == STATE_STARTING)
-            packages_proxy_on_ready(k);
+        if (proxy->state == STATE_STARTING)
+            packages_proxy_on_ready(proxy);
         break;
     case PACKAGES_FAILED:
-        packages_proxy_set_trouble(k, m->err.code ? m->err.msg : "it does not say why");
-        k->said = true;
-        packages_proxy_cut(k);
+        packages_proxy_set_trouble(proxy, m->err.code ? m->err.msg : "the process did not say why");
+        proxy->explained = true;
+        packages_proxy_cut(proxy);
         break;
     case PACKAGES_RESULT:
-        packages_proxy_on_result(k, m, fd);
+        packages_proxy_on_result(proxy, m, fd);
         break;
     case PACKAGES_EVENT:
         if (m->json)
-            k->config.on_event(k->config.arg, m->json);
+            proxy->config.on_event(proxy->config.arg, m->json);
         break;
     case PACKAGES_LISTEN:
     case PACKAGES_FORGET:
@@ -459,13 +464,13 @@ static void packages_proxy_dispatch(struct packages_proxy *k, const struct packa
     case PACKAGES_SHOW:
     case PACKAGES_VERIFY:
     case PACKAGES_PRUNE:
-    default: /* not for us, or newer than us */
+    default: /* not for the daemon, or of a newer version */
         break;
     }
 }
 
-/* False: nothing more for now. */
-static bool packages_proxy_read_one(struct packages_proxy *k)
+/* False: no further message for now. */
+static bool packages_proxy_read_one(struct packages_proxy *proxy)
 {
     static _Alignas(8) char packet[PACKET_MAX];
     struct packages_incoming m = {.err = ERR_INIT};
@@ -473,193 +478,197 @@ static bool packages_proxy_read_one(struct packages_proxy *k)
     size_t n_fds = 1;
     ssize_t n;
 
-    n = fd_recv(k->control, packet, sizeof(packet), &fd, &n_fds, MSG_DONTWAIT);
+    n = fd_recv(proxy->control, packet, sizeof(packet), &fd, &n_fds, MSG_DONTWAIT);
     if (n == -EAGAIN || n == -EINTR)
         return false;
     if (n <= 0 || packages_proxy_parse(packet, (size_t)n, &m, NULL) < 0)
-        packages_proxy_cut(k);
+        packages_proxy_cut(proxy);
     else
-        packages_proxy_dispatch(k, &m, n_fds ? fd : -1);
+        packages_proxy_dispatch(proxy, &m, n_fds ? fd : -1);
     err_done(&m.err);
-    return k->line != NULL;
+    return proxy->control_watch != NULL;
 }
 
-static void packages_proxy_flush(struct packages_proxy *k)
+static void packages_proxy_flush(struct packages_proxy *proxy)
 {
     bool full = false;
 
-    if (k->state != STATE_UP)
+    if (proxy->state != STATE_UP)
         return;
-    for (struct packages_request *q = k->first; q && !full; q = q->next) {
+    for (struct packages_proxy_request *q = proxy->first; q && !full; q = q->next) {
         if (q->sent)
             continue;
         if (sup_finish(&q->w, NULL) >= 0)
-            full = fd_send(k->control, buf_data(&q->w.buf), q->w.buf.len, &q->fd, q->fd >= 0,
+            full = fd_send(proxy->control, buf_data(&q->w.buf), q->w.buf.len, &q->fd, q->fd >= 0,
                            MSG_DONTWAIT) == -EAGAIN;
         if (full)
             break;
-        q->sent = true; /* what could not be sent will be told by the end of the line or in time */
+        q->sent = true; /* a failed send ends with the control socket, or times out */
         q->by = deadline_in(q->timeout);
         q->fd = fd_close(q->fd);
         sup_writer_done(&q->w);
     }
-    loop_watch_set(k->line, LOOP_READ | (full ? LOOP_WRITE : 0));
+    loop_watch_set(proxy->control_watch, LOOP_READ | (full ? LOOP_WRITE : 0));
 }
 
-static void packages_proxy_on_line(void *arg, int events)
+static void packages_proxy_on_control(void *arg, int events)
 {
-    struct packages_proxy *k = arg;
+    struct packages_proxy *proxy = arg;
 
     if (events & LOOP_READ)
-        for (int i = 0; i < READS_PER_TURN && packages_proxy_read_one(k); i++)
+        for (int i = 0; i < READS_PER_TURN && packages_proxy_read_one(proxy); i++)
             ;
-    if (k->line && events & LOOP_WRITE)
-        packages_proxy_flush(k);
+    if (proxy->control_watch && events & LOOP_WRITE)
+        packages_proxy_flush(proxy);
 }
 
 /* ---- start ---- */
 
 static void packages_proxy_start_failed(void *arg)
 {
-    struct packages_proxy *k = arg;
-    _cleanup_free_ char *why = k->trouble ? xstrdup(k->trouble) : xstrdup("it cannot be started");
+    struct packages_proxy *proxy = arg;
+    _cleanup_free_ char *why =
+        proxy->trouble ? xstrdup(proxy->trouble) : xstrdup("the process cannot be started");
 
-    packages_proxy_down(k, why);
+    packages_proxy_down(proxy, why);
 }
 
 static void packages_proxy_retry(void *arg)
 {
-    struct packages_proxy *k = arg;
+    struct packages_proxy *proxy = arg;
 
-    if (k->state == STATE_DOWN)
-        packages_proxy_start(k);
+    if (proxy->state == STATE_DOWN)
+        packages_proxy_start(proxy);
 }
 
-static int packages_proxy_start_now(struct packages_proxy *k, struct err *err)
+static int packages_proxy_try_start(struct packages_proxy *proxy, struct err *err)
 {
-    int r = packages_spawn(k->program, k->env, k->settings, &k->pidfd, &k->control, err);
+    int r = packages_spawn(proxy->program, proxy->env, proxy->settings, &proxy->pidfd,
+                           &proxy->control, err);
 
     if (r < 0)
         return r;
-    k->process = loop_watch_new(k->config.loop, k->pidfd, packages_proxy_on_process_end, k);
-    k->line = loop_watch_new(k->config.loop, k->control, packages_proxy_on_line, k);
-    if (!k->process || !k->line)
+    proxy->process_watch =
+        loop_watch_new(proxy->config.loop, proxy->pidfd, packages_proxy_on_process_end, proxy);
+    proxy->control_watch =
+        loop_watch_new(proxy->config.loop, proxy->control, packages_proxy_on_control, proxy);
+    if (!proxy->process_watch || !proxy->control_watch)
         return err_set(err, ERR_SYSTEM, "the process cannot be watched");
-    loop_watch_set(k->process, LOOP_READ);
-    loop_watch_set(k->line, LOOP_READ);
+    loop_watch_set(proxy->process_watch, LOOP_READ);
+    loop_watch_set(proxy->control_watch, LOOP_READ);
     return 0;
 }
 
-static void packages_proxy_start(struct packages_proxy *k)
+static void packages_proxy_start(struct packages_proxy *proxy)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    k->state = STATE_STARTING;
-    k->said = false;
-    k->since = time_mono();
-    if (packages_proxy_start_now(k, &err) >= 0)
+    proxy->state = STATE_STARTING;
+    proxy->explained = false;
+    proxy->since = time_mono();
+    if (packages_proxy_try_start(proxy, &err) >= 0)
         return;
-    k->state = STATE_ENDING;
-    packages_proxy_set_trouble(k, err.msg);
-    if (k->pidfd >= 0) {
-        pidfd_signal(k->pidfd, SIGKILL);
-        pidfd_reap(k->pidfd, true, NULL, NULL);
+    proxy->state = STATE_ENDING;
+    packages_proxy_set_trouble(proxy, err.msg);
+    if (proxy->pidfd >= 0) {
+        pidfd_signal(proxy->pidfd, SIGKILL);
+        pidfd_reap(proxy->pidfd, true, NULL, NULL);
     }
-    loop_watch_free(TAKE_PTR(k->process));
-    loop_watch_free(TAKE_PTR(k->line));
-    k->pidfd = fd_close(k->pidfd);
-    k->control = fd_close(k->control);
-    loop_timer_set(k->failed, 0, false);
+    loop_watch_free(TAKE_PTR(proxy->process_watch));
+    loop_watch_free(TAKE_PTR(proxy->control_watch));
+    proxy->pidfd = fd_close(proxy->pidfd);
+    proxy->control = fd_close(proxy->control);
+    loop_timer_set(proxy->failed, 0, false);
 }
 
-void packages_proxy_tick(struct packages_proxy *k)
+void packages_proxy_tick(struct packages_proxy *proxy)
 {
     _cleanup_err_ struct err late = ERR_INIT;
 
-    if (k->state == STATE_STARTING && time_mono() - k->since > START_TIMEOUT) {
-        packages_proxy_set_trouble(k, "it does not say that it is ready");
-        k->said = true;
-        packages_proxy_cut(k);
+    if (proxy->state == STATE_STARTING && time_mono() - proxy->since > START_TIMEOUT) {
+        packages_proxy_set_trouble(proxy, "the process was not ready in time");
+        proxy->explained = true;
+        packages_proxy_cut(proxy);
         return;
     }
-    err_set(&late, ERR_TIMEOUT, "the package registry does not answer");
-    for (struct packages_request **at = &k->first; *at;) {
+    err_set(&late, ERR_TIMEOUT, "the package cache does not answer");
+    for (struct packages_proxy_request **at = &proxy->first; *at;) {
         if (deadline_passed(&(*at)->by))
-            packages_proxy_request_tell(packages_proxy_request_take(k, at), &late, NULL);
+            packages_proxy_request_finish(packages_proxy_request_take(proxy, at), &late, NULL);
         else
             at = &(*at)->next;
     }
 }
 
-/* ---- for everybody ---- */
+/* ---- interface ---- */
 
 struct packages_proxy *packages_proxy_new(const struct packages_proxy_config *config)
 {
-    struct packages_proxy *k = xnew0(struct packages_proxy);
+    struct packages_proxy *proxy = xnew0(struct packages_proxy);
 
-    k->config = *config;
-    k->program = xstrdup(config->program);
-    k->settings = xstrdup(config->settings);
-    k->env = strv_copy(config->env);
-    k->pidfd = k->control = -1;
-    k->last = &k->first;
-    k->failed = loop_timer_new(config->loop, packages_proxy_start_failed, k);
-    k->retry = loop_timer_new(config->loop, packages_proxy_retry, k);
-    return k;
+    proxy->config = *config;
+    proxy->program = xstrdup(config->program);
+    proxy->settings = xstrdup(config->settings);
+    proxy->env = strv_copy(config->env);
+    proxy->pidfd = proxy->control = -1;
+    proxy->last = &proxy->first;
+    proxy->failed = loop_timer_new(config->loop, packages_proxy_start_failed, proxy);
+    proxy->retry = loop_timer_new(config->loop, packages_proxy_retry, proxy);
+    return proxy;
 }
 
-static void packages_proxy_await_end(struct packages_proxy *k)
+static void packages_proxy_await_end(struct packages_proxy *proxy)
 {
-    struct pollfd p = {.fd = k->pidfd, .events = POLLIN};
+    struct pollfd p = {.fd = proxy->pidfd, .events = POLLIN};
 
-    if (k->pidfd < 0)
+    if (proxy->pidfd < 0)
         return;
     if (poll(&p, 1, END_GRACE_MS) <= 0)
-        pidfd_signal(k->pidfd, SIGKILL);
-    pidfd_reap(k->pidfd, true, NULL, NULL);
-    fd_close(k->pidfd);
+        pidfd_signal(proxy->pidfd, SIGKILL);
+    pidfd_reap(proxy->pidfd, true, NULL, NULL);
+    fd_close(proxy->pidfd);
 }
 
-void packages_proxy_free(struct packages_proxy *k)
+void packages_proxy_free(struct packages_proxy *proxy)
 {
-    if (!k)
+    if (!proxy)
         return;
-    loop_timer_free(k->failed);
-    loop_timer_free(k->retry);
-    loop_watch_free(k->process);
-    loop_watch_free(k->line);
-    fd_close(k->control);
-    packages_proxy_await_end(k);
-    while (k->boxes) {
-        struct proxied_sandbox *b = k->boxes;
+    loop_timer_free(proxy->failed);
+    loop_timer_free(proxy->retry);
+    loop_watch_free(proxy->process_watch);
+    loop_watch_free(proxy->control_watch);
+    fd_close(proxy->control);
+    packages_proxy_await_end(proxy);
+    while (proxy->sandboxes) {
+        struct proxied_sandbox *s = proxy->sandboxes;
 
-        k->boxes = b->next;
-        packages_proxy_box_free(b);
+        proxy->sandboxes = s->next;
+        packages_proxy_sandbox_free(s);
     }
-    while (k->first)
-        packages_proxy_request_free(packages_proxy_request_take(k, &k->first));
-    strv_free(k->env);
-    free(k->trouble);
-    free(k->program);
-    free(k->settings);
-    free(k);
+    while (proxy->first)
+        packages_proxy_request_free(packages_proxy_request_take(proxy, &proxy->first));
+    strv_free(proxy->env);
+    free(proxy->trouble);
+    free(proxy->program);
+    free(proxy->settings);
+    free(proxy);
 }
 
-bool packages_proxy_serves(const struct packages_proxy *k, const char *sandbox)
+bool packages_proxy_serves(const struct packages_proxy *proxy, const char *sandbox)
 {
-    const struct proxied_sandbox *b = k->boxes;
+    const struct proxied_sandbox *s = proxy->sandboxes;
 
-    while (b && !STREQ(b->id, sandbox))
-        b = b->next;
-    return b && b->handed && k->state == STATE_UP;
+    while (s && !STREQ(s->id, sandbox))
+        s = s->next;
+    return s && s->handed && proxy->state == STATE_UP;
 }
 
-const char *packages_proxy_trouble(const struct packages_proxy *k)
+const char *packages_proxy_trouble(const struct packages_proxy *proxy)
 {
-    return k->state == STATE_UP ? NULL : k->trouble;
+    return proxy->state == STATE_UP ? NULL : proxy->trouble;
 }
 
-void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_ask *ask,
+void packages_proxy_ask(struct packages_proxy *proxy, const struct packages_proxy_ask *ask,
                         packages_proxy_fn done, void *arg)
 {
     static const enum packages_msg_type types[] = {
@@ -670,7 +679,8 @@ void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_as
     uint64_t timeout = ask->what == PACKAGES_PROXY_VERIFY  ? VERIFY_TIMEOUT
                        : ask->what == PACKAGES_PROXY_STATS ? STATS_TIMEOUT
                                                            : ANSWER_TIMEOUT;
-    struct packages_request *q = packages_proxy_request_add(k, types[ask->what], -1, timeout);
+    struct packages_proxy_request *q =
+        packages_proxy_request_add(proxy, types[ask->what], -1, timeout);
 
     sup_put_str(&q->w, SUP_TAG_PATH, ask->subject);
     if (ask->keep)
@@ -679,8 +689,8 @@ void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_as
         sup_put_u64(&q->w, PACKAGES_TAG_AGE, ask->unused_for);
     q->done = done;
     q->arg = arg;
-    if (k->state == STATE_DOWN)
-        packages_proxy_start(k);
+    if (proxy->state == STATE_DOWN)
+        packages_proxy_start(proxy);
     else
-        packages_proxy_flush(k);
+        packages_proxy_flush(proxy);
 }

@@ -1,12 +1,12 @@
 /*
- * The daemon's side of ripcord-packages: starts the process when it is first needed, starts it
- * again when it has ended, and gives it the listening sockets of the sandboxes (proto/packages.h).
+ * The daemon's side of ripcord-packages. It starts the process on first need, starts it again after
+ * it has ended, and passes it the listening sockets of the sandboxes (proto/packages.h).
  *
- * Needed means: a sandbox has connected to its socket, or somebody asks. Until then the keeper
- * itself watches each socket, so that a sandbox that installs nothing costs the registry nothing.
- * A registry that has ended gives all of them back: the next connection starts another. One that
- * does not start is tried again with growing pauses, and those who connect meanwhile are cut off at
- * once rather than left waiting. All on the loop.
+ * First need means: a client in a sandbox has connected, or the daemon has a request. Until then the
+ * proxy watches each socket itself, so a sandbox that installs nothing costs no process. When the
+ * process ends, the proxy watches all sockets again, and the next connection starts a new process.
+ * A process that does not start is tried again with growing pauses; connections in a pause are
+ * closed at once. Everything runs on the loop.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct packages_proxy_config {
     struct loop *loop;
     const char *program;  /* copied */
     const char *settings; /* copied: the document of packages/config.h */
-    char *const *env;     /* copied: of the process; proxy variables */
+    char *const *env;     /* copied: environment of the process (proxy variables) */
     void (*on_warning)(void *arg, const char *message);
     void (*on_event)(void *arg, const char *json); /* as in proto/packages.h */
     void *arg;
@@ -29,20 +29,19 @@ struct packages_proxy_config {
 
 struct packages_proxy *packages_proxy_new(const struct packages_proxy_config *config);
 void packages_proxy_free(
-    struct packages_proxy *k); /* ends the process; what runs there gets a moment */
-/* To be called about once a second. */
-void packages_proxy_tick(struct packages_proxy *k);
+    struct packages_proxy *proxy); /* ends the process; its requests get a moment */
+/* Call it about once a second. */
+void packages_proxy_tick(struct packages_proxy *proxy);
 
-/* Takes the socket. A second one for the same sandbox takes the first one's place. */
-void packages_proxy_attach(struct packages_proxy *k, const char *sandbox, int fd);
-void packages_proxy_forget(struct packages_proxy *k,
-                           const char *sandbox); /* fine when it is not there */
+/* Takes the socket. A second socket for the same sandbox replaces the first. */
+void packages_proxy_attach(struct packages_proxy *proxy, const char *sandbox, int fd);
+void packages_proxy_forget(struct packages_proxy *proxy, const char *sandbox); /* may be unknown */
 
-/* The registry has its socket, and thus counts for it. */
-bool packages_proxy_serves(const struct packages_proxy *k, const char *sandbox);
+/* Whether ripcord-packages has the socket of this sandbox, and so has counters for it. */
+bool packages_proxy_serves(const struct packages_proxy *proxy, const char *sandbox);
 
-/* Why the registry does not serve; NULL: it does, or nobody has needed it yet. */
-const char *packages_proxy_trouble(const struct packages_proxy *k);
+/* Why the package cache does not run. NULL: it runs, or was not needed yet. */
+const char *packages_proxy_trouble(const struct packages_proxy *proxy);
 
 enum packages_proxy_question {
     PACKAGES_PROXY_STATS,
@@ -60,8 +59,8 @@ struct packages_proxy_ask {
 };
 
 /* json is NUL-terminated and valid during the call; NULL with an error. Never called before
- * packages_proxy_ask() has returned, and not at all once the keeper is freed. */
+ * packages_proxy_ask() has returned, and never after packages_proxy_free(). */
 typedef void (*packages_proxy_fn)(void *arg, const struct err *err, const char *json);
-/* Starts the registry when it does not run. */
-void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_ask *ask,
+/* Starts the process when it does not run. */
+void packages_proxy_ask(struct packages_proxy *proxy, const struct packages_proxy_ask *ask,
                         packages_proxy_fn done, void *arg);

@@ -1,6 +1,6 @@
 /*
- * See confined.h. What a child tells is a fixed struct in shared memory, which is checked like
- * everything else that comes from it.
+ * A child reports its result in a fixed struct in shared memory. The parent checks that struct like
+ * all other data from the child.
  */
 #include "image/archive/confined.h"
 
@@ -34,25 +34,25 @@
 
 enum { FILES_MAX = 64, TREE_FILES_MAX = 512, IDS = 65536, PIECE = 256 << 10 };
 
-/* A window of xz can be 1.5 GiB; what images hold needs 64 MiB. */
+/* xz allows windows of up to 1.5 GiB; those of images need 64 MiB. */
 #define MEMORY_MAX GIB(1)
 
-struct confined_word {
-    int code; /* enum err_code; ERR_CODE_MAX: it has not come to an end */
+struct confined_result {
+    int code; /* enum err_code; ERR_CODE_MAX: the child has not finished */
     int errnum;
     char msg[1024], hint[256];
     char out[CONFINED_OUT_MAX];
 };
 
 /* clang-format off */
-/* For all: bytes of the descriptors that it has, and libc itself. */
+/* For every child: reading and writing its descriptors, and what libc needs. */
 static const int calls_bytes[] = {
     SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_close, SYS_lseek, SYS_fcntl, SYS_fstat, SYS_newfstatat,
     SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom, SYS_clock_gettime,
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_exit, SYS_exit_group,
     SYS_getpid, SYS_gettid, SYS_tgkill, /* abort() */
 };
-/* For those with a folder, too. */
+/* Also for a child with a folder. */
 static const int calls_files[] = {
     SYS_ftruncate, SYS_openat, SYS_openat2, SYS_statx, SYS_getdents64, SYS_mkdirat, SYS_mknodat, SYS_symlinkat, SYS_linkat,
     SYS_unlinkat, SYS_fchmod, SYS_fchown, SYS_fchownat, SYS_utimensat, SYS_fsetxattr,
@@ -73,8 +73,8 @@ static bool confined_is_kept(const struct confined_job *job, int fd)
     return false;
 }
 
-/* Our own stdout is what our caller believes. */
-static int confined_hush(const struct confined_job *job)
+/* The parent's stdout carries its answer: a child must not write there. */
+static int confined_replace_stdio(const struct confined_job *job)
 {
     _cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -108,33 +108,40 @@ static int confined_limit_self(rlim_t files, struct err *err)
 
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     r = rlimit_set(RLIMIT_CORE, 0, 0, err);
-    if (r >= 0)
-        r = rlimit_set(RLIMIT_NOFILE, files, files, err);
+    if (r < 0)
+        return r;
+    r = rlimit_set(RLIMIT_NOFILE, files, files, err);
+    if (r < 0)
+        return r;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    if (r >= 0)
-        r = rlimit_set(RLIMIT_AS, MEMORY_MAX, MEMORY_MAX, err);
+    r = rlimit_set(RLIMIT_AS, MEMORY_MAX, MEMORY_MAX, err);
+    if (r < 0)
+        return r;
 #endif
-    return r;
+    return 0;
 }
 
-/* The working folder becomes "/", mounted on itself, and all else is let go. */
+/* The working folder is mounted on itself and becomes "/"; all other mounts are detached. */
 static int confined_enter_folder(struct err *err)
 {
     _cleanup_close_ int tree = -1, dir = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r;
 
     if (dir < 0)
-        return err_sys(err, errno, "open the folder");
+        return err_sys(err, errno, "open the root folder");
     r = mount_make_private(err);
-    if (r >= 0)
-        r = mount_clone(dir, "", MOUNT_SAFE | MOUNT_RECURSIVE, &tree, err);
-    if (r >= 0)
-        r = mount_set(tree, MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
-    if (r >= 0)
-        r = mount_attach(tree, dir, "", err);
-    if (r >= 0)
-        r = mount_pivot(tree, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = mount_clone(dir, "", MOUNT_SAFE | MOUNT_RECURSIVE, &tree, err);
+    if (r < 0)
+        return r;
+    r = mount_set(tree, MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
+    if (r < 0)
+        return r;
+    r = mount_attach(tree, dir, "", err);
+    if (r < 0)
+        return r;
+    return mount_pivot(tree, err);
 }
 
 static int confined_allow_calls(bool files, struct err *err)
@@ -146,33 +153,61 @@ static int confined_allow_calls(bool files, struct err *err)
     return confine_to(calls, files ? ARRAY_SIZE(calls) : ARRAY_SIZE(calls_bytes), false, err);
 }
 
-static int confined_wall_in(const struct confined_job *job, int *root, struct err *err)
+/* The order matters: each guard takes away rights that the ones before it need. */
+static int confined_set_guards(const struct confined_job *job, int *root, struct err *err)
 {
     uint64_t keep = job->dir >= 0 ? CAPS_FILES : CAPS_NONE;
-    int r = job->prepare ? job->prepare(job->arg, err) : 0;
+    int r;
 
-    if (r >= 0 && GUARD("stdio") && confined_hush(job) < 0)
-        r = err_sys(err, errno, "open '/dev/null'");
-    if (r >= 0 && job->dir >= 0 && GUARD("root"))
+    if (GUARD("stdio") && confined_replace_stdio(job) < 0)
+        return err_sys(err, errno, "open '/dev/null'");
+    if (job->dir >= 0 && GUARD("root")) {
         r = confined_enter_folder(err);
-    if (r >= 0 && GUARD("descriptors") && confined_close_others(job) < 0)
-        r = err_sys(err, errno, "close descriptors");
-    if (r >= 0 && job->dir >= 0)
+        if (r < 0)
+            return r;
+    }
+    if (GUARD("descriptors") && confined_close_others(job) < 0)
+        return err_sys(err, errno, "close descriptors");
+    if (job->dir >= 0) {
         r = dir_open(AT_FDCWD, "/", root, err);
-    if (r >= 0 && GUARD("rlimits"))
+        if (r < 0)
+            return r;
+    }
+    if (GUARD("rlimits")) {
         r = confined_limit_self(job->trees ? TREE_FILES_MAX : FILES_MAX, err);
-    if (r >= 0 && GUARD("capabilities"))
+        if (r < 0)
+            return r;
+    }
+    if (GUARD("capabilities")) {
         r = caps_bound(keep, err);
-    if (r >= 0 && GUARD("capabilities"))
+        if (r < 0)
+            return r;
         r = caps_set(keep, err);
-    if (r >= 0 && GUARD("landlock"))
+        if (r < 0)
+            return r;
+    }
+    if (GUARD("landlock")) {
         r = landlock_confine(job->dir >= 0 ? "/" : NULL, 0, err);
-    if (r >= 0 && GUARD("seccomp"))
-        r = confined_allow_calls(job->dir >= 0, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return GUARD("seccomp") ? confined_allow_calls(job->dir >= 0, err) : 0;
 }
 
-static void confined_tell(struct confined_word *w, const struct err *err)
+static int confined_run(const struct confined_job *job, void *out, struct err *err)
+{
+    int root = -1, r;
+
+    r = job->prepare ? job->prepare(job->arg, err) : 0;
+    if (r < 0)
+        return err_wrap(err, "confine a helper process");
+    r = confined_set_guards(job, &root, err);
+    if (r < 0)
+        return err_wrap(err, "confine a helper process");
+    return job->fn(job->arg, root, out, err);
+}
+
+static void confined_put_result(struct confined_result *w, const struct err *err)
 {
     snprintf(w->msg, sizeof(w->msg), "%s", err->msg ? err->msg : "");
     snprintf(w->hint, sizeof(w->hint), "%s", err->hint ? err->hint : "");
@@ -181,21 +216,17 @@ static void confined_tell(struct confined_word *w, const struct err *err)
 }
 
 static _noreturn_ void confined_child(const struct confined_job *job, int go,
-                                      struct confined_word *w)
+                                      struct confined_result *w)
 {
     struct err err = ERR_INIT;
-    int root = -1, r;
     char byte;
+    int r;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (read(go, &byte, 1) != 1)
         _exit(1);
-    r = confined_wall_in(job, &root, &err);
-    if (r < 0)
-        err_wrap(&err, "confine a helper");
-    else
-        r = job->fn(job->arg, root, w->out, &err);
-    confined_tell(w, &err);
+    r = confined_run(job, w->out, &err);
+    confined_put_result(w, &err);
     _exit(r < 0);
 }
 
@@ -217,21 +248,21 @@ static int confined_write_maps(pid_t pid, const struct confined_ids *ids, struct
     return ns_write_maps(pid, &uid, &gid, true, err);
 }
 
-static int confined_make_word(struct confined_word **ret, struct err *err)
+static int confined_make_result(struct confined_result **ret, struct err *err)
 {
-    struct confined_word *w =
+    struct confined_result *w =
         mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (w == MAP_FAILED)
-        return err_sys(err, errno, "share memory with a helper");
+        return err_sys(err, errno, "share memory with a helper process");
     w->code = ERR_CODE_MAX;
     *ret = w;
     return 0;
 }
 
 /*
- * A descriptor stays with the mount that it was opened on, which a new mount namespace cannot use;
- * the working folder is the one thing that comes along. So the child is born in its folder.
+ * A descriptor belongs to the mount on which it was opened, and a new mount namespace cannot use
+ * that mount. Only the working folder is carried over, so the child starts in its folder.
  */
 static pid_t confined_clone_in(int dir, uint64_t flags, int *pidfd)
 {
@@ -260,57 +291,68 @@ static uint64_t confined_namespaces(void)
     return flags;
 }
 
-int confined_start(const struct confined_job *job, const struct confined_ids *ids,
-                   struct confined *ret, struct err *err)
+/* Fills *c as far as it gets. */
+static int confined_launch(const struct confined_job *job, const struct confined_ids *ids,
+                           struct confined *c, struct err *err)
 {
-    struct confined c = CONFINED_INIT;
     _cleanup_close_ int go = -1, go_in = -1;
     int p[2], r;
     pid_t pid;
 
-    r = confined_make_word(&c.word, err);
+    r = confined_make_result(&c->result, err);
     if (r < 0)
         return r;
-    if (pipe2(p, O_CLOEXEC) < 0) {
-        r = err_sys(err, errno, "make a pipe");
-        confined_done(&c);
-        return r;
-    }
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "create a pipe");
     go = p[0];
     go_in = p[1];
-    pid = confined_clone_in(job->dir, confined_namespaces(), &c.pidfd);
+    pid = confined_clone_in(job->dir, confined_namespaces(), &c->pidfd);
     if (pid == 0) {
-        close(go_in); /* else its end would never be seen */
-        confined_child(job, go, c.word);
+        close(go_in); /* else the child would not see the end of the pipe when the parent dies */
+        confined_child(job, go, c->result);
     }
-    r = pid < 0 ? err_sys(err, -pid, "make namespaces for a helper")
-                : confined_write_maps(pid, ids, err);
-    if (r >= 0 && write(go_in, "g", 1) != 1)
-        r = err_sys(err, errno, "start a helper");
+    if (pid < 0)
+        return err_sys(err, -pid, "create namespaces for a helper process");
+    r = confined_write_maps(pid, ids, err);
     if (r < 0)
+        return r;
+    if (write(go_in, "g", 1) != 1)
+        return err_sys(err, errno, "start a helper process");
+    return 0;
+}
+
+int confined_start(const struct confined_job *job, const struct confined_ids *ids,
+                   struct confined *ret, struct err *err)
+{
+    struct confined c = CONFINED_INIT;
+    int r = confined_launch(job, ids, &c, err);
+
+    if (r < 0) {
         confined_done(&c);
-    else
-        *ret = c;
-    return r;
+        return r;
+    }
+    *ret = c;
+    return 0;
 }
 
 int confined_start_piped(struct confined_job *job, bool reads, int *its,
                          const struct confined_ids *ids, struct confined *ret, int *ret_fd,
                          struct err *err)
 {
+    _cleanup_close_ int ours = -1;
     int p[2], r;
 
     if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
+        return err_sys(err, errno, "create a pipe");
     (void)fcntl(p[1], F_SETPIPE_SZ, PIECE);
+    ours = p[reads ? 1 : 0];
     *its = job->fds[job->n_fds++] = p[reads ? 0 : 1];
     r = confined_start(job, ids, ret, err);
     fd_close(*its);
     if (r < 0)
-        fd_close(p[reads ? 1 : 0]);
-    else
-        *ret_fd = p[reads ? 1 : 0];
-    return r;
+        return r;
+    *ret_fd = TAKE_FD(ours);
+    return 0;
 }
 
 int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIGEST_MAX],
@@ -326,7 +368,7 @@ int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIG
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            r = err_sys(err, errno, "read from a helper");
+            r = err_sys(err, errno, "read from a helper process");
         if (n <= 0)
             break;
         digest_add(d, buf, (size_t)n);
@@ -337,18 +379,18 @@ int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIG
     return r;
 }
 
-static int confined_judge(const struct confined_word *w, int status, struct err *err)
+static int confined_check_result(const struct confined_result *w, int status, struct err *err)
 {
-    struct confined_word said = *w; /* it may still be able to write there: once, and checked */
+    struct confined_result said = *w; /* one copy: the child's memory can still change */
 
     said.msg[sizeof(said.msg) - 1] = said.hint[sizeof(said.hint) - 1] = '\0';
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && said.code == ERR_NONE)
         return 0;
     if (WIFSIGNALED(status))
-        return err_set(err, ERR_INVALID, "the helper that reads it was ended by signal %d",
+        return err_set(err, ERR_INVALID, "the helper process was killed by signal %d",
                        WTERMSIG(status));
     if (said.code <= ERR_NONE || said.code >= ERR_CODE_MAX)
-        return err_set(err, ERR_SYSTEM, "the helper that reads it ended without a word");
+        return err_set(err, ERR_SYSTEM, "the helper process ended without a result");
     err_set(err, (enum err_code)said.code, "%s", said.msg);
     if (err)
         err->errnum = said.errnum;
@@ -361,12 +403,14 @@ int confined_wait(struct confined *c, void *out, size_t out_len, struct err *err
 
     r = pidfd_reap(c->pidfd, true, &status, NULL);
     if (r < 0)
-        return err_sys(err, -r, "wait for a helper");
+        return err_sys(err, -r, "wait for a helper process");
     c->pidfd = fd_close(c->pidfd);
-    r = confined_judge(c->word, status, err);
-    if (r >= 0 && out)
-        memcpy(out, c->word->out, MIN(out_len, sizeof(c->word->out)));
-    return r;
+    r = confined_check_result(c->result, status, err);
+    if (r < 0)
+        return r;
+    if (out)
+        memcpy(out, c->result->out, MIN(out_len, sizeof(c->result->out)));
+    return 0;
 }
 
 void confined_done(struct confined *c)
@@ -376,35 +420,35 @@ void confined_done(struct confined *c)
         pidfd_reap(c->pidfd, true, NULL, NULL);
         c->pidfd = fd_close(c->pidfd);
     }
-    if (c->word)
-        munmap(c->word, sizeof(*c->word));
-    c->word = NULL;
+    if (c->result)
+        munmap(c->result, sizeof(*c->result));
+    c->result = NULL;
 }
 
 /* ---- removal ---- */
 
-struct removal {
+struct confined_removal {
     int dirfd;
     const char *name;
 };
 
 static int confined_remove_mapped(void *arg)
 {
-    const struct removal *m = arg;
+    const struct confined_removal *m = arg;
 
     return rmtree(m->dirfd, m->name, NULL) < 0;
 }
 
 int confined_remove(const struct confined_ids *ids, int dirfd, const char *name, struct err *err)
 {
-    struct removal m = {dirfd, name};
+    struct confined_removal m = {dirfd, name};
     _cleanup_err_ struct err why = ERR_INIT;
     int r = rmtree(dirfd, name, &why);
 
-    if (r >= 0 || ids->kind != CONFINED_SUB)
-        return r < 0 ? err_move(err, &why) : 0;
-    r = submap_run(&ids->sub, confined_remove_mapped, &m, err);
-    if (r > 0)
+    if (r >= 0)
+        return 0;
+    if (ids->kind != CONFINED_SUB)
         return err_move(err, &why);
-    return r;
+    r = submap_run(&ids->sub, confined_remove_mapped, &m, err);
+    return r > 0 ? err_move(err, &why) : r;
 }

@@ -1,10 +1,13 @@
 /*
- * Children that read what others have made: archives. Each has namespaces of its own (user, mount,
- * pid, network, ipc, uts), one folder as its root or none that it could open anything in, the
- * descriptors it was given and no other, limits on memory, and a short list of system calls. It
- * starts no program and dies with its parent.
+ * Confined children: processes that read untrusted archives. Each child has
  *
- * For single-threaded callers: it is a plain clone().
+ *   - its own namespaces (user, mount, pid, network, ipc, uts)
+ *   - one folder as its root, or no folder at all
+ *   - the descriptors that it was given, and no others
+ *   - limits on memory and open files, and a short list of system calls
+ *
+ * A child starts no program and dies with its parent. The parent must be single-threaded, because
+ * a child is made by clone() without exec.
  */
 #pragma once
 
@@ -17,12 +20,12 @@
 #include "lib/os/submap.h"
 
 enum confined_kind {
-    CONFINED_OWN,   /* all that is made belongs to the caller */
-    CONFINED_RANGE, /* ids 0 to 65535 are those of the disk: needs a privileged caller */
-    CONFINED_SUB,   /* as lib/os/submap.h maps them */
+    CONFINED_OWN,   /* all files belong to the caller */
+    CONFINED_RANGE, /* ids 0 to 65535, the same on the disk: needs a privileged caller */
+    CONFINED_SUB,   /* mapped by lib/os/submap.h */
 };
 
-/* Whose the files are that a child makes. */
+/* The owners of the files that a child creates. */
 struct confined_ids {
     enum confined_kind kind;
     struct submap sub;
@@ -31,21 +34,21 @@ struct confined_ids {
 enum { CONFINED_FDS_MAX = 4, CONFINED_OUT_MAX = 256 };
 
 struct confined_job {
-    /* In the child. root: its folder, or -1. out: CONFINED_OUT_MAX bytes that the parent sees. */
+    /* Runs in the child. root: its folder, or -1. out: CONFINED_OUT_MAX bytes for the parent. */
     int (*fn)(void *arg, int root, void *out, struct err *err);
     void *arg;
-    /* In the child before any wall stands, in its folder: what it mounts below comes along. May be
-     * NULL. */
+    /* Runs in the child, in its folder, before the guards: mounts that it makes below the folder
+     * stay visible. May be NULL. */
     int (*prepare)(void *arg, struct err *err);
-    int dir;    /* becomes its root; -1: none */
-    bool trees; /* it walks trees, with a descriptor for each level */
+    int dir;    /* becomes the child's root; -1: no folder */
+    bool trees; /* the child walks trees, with a descriptor for each level */
     int fds[CONFINED_FDS_MAX];
     size_t n_fds;
 };
 
 struct confined {
     int pidfd;
-    struct confined_word *word; /* shared with the child */
+    struct confined_result *result; /* shared with the child */
 };
 
 #define CONFINED_INIT                                                                              \
@@ -55,20 +58,20 @@ struct confined {
 
 int confined_start(const struct confined_job *job, const struct confined_ids *ids,
                    struct confined *ret, struct err *err);
-/* The same with a pipe to it (`reads`) or from it. *its: where job->arg keeps its end, set here;
- * *ret_fd: ours. */
+/* The same with a pipe: to the child if it `reads`, else from it. *its is set to the child's end;
+ * it is a field of job->arg. *ret_fd is the caller's end. */
 int confined_start_piped(struct confined_job *job, bool reads, int *its,
                          const struct confined_ids *ids, struct confined *ret, int *ret_fd,
                          struct err *err);
-/* Reads all that one gives, counts its digest and hands it on: `put` may be NULL; what it returns
- * ends this, unless that is 0, and is returned. */
+/* Reads fd to its end, computes the digest and calls `put` for each piece. put may be NULL. A result
+ * of put other than 0 ends the loop and is returned. */
 typedef int (*confined_put_fn)(void *to, const void *data, size_t len, struct err *err);
 int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIGEST_MAX],
                    struct err *err);
-/* Waits for it; its failure is ours. out: what it has left, may be NULL. */
+/* Waits for the child and returns its error. out: a copy of the child's `out`; may be NULL. */
 int confined_wait(struct confined *c, void *out, size_t out_len, struct err *err);
-/* Ends it when it still runs. Fine with one that never was. */
+/* Kills the child if it still runs. Does nothing for CONFINED_INIT. */
 void confined_done(struct confined *c);
 
-/* Removes dirfd/name with all in it, whoever of these ids it belongs to. */
+/* Removes dirfd/name and its contents, also files of the mapped ids. */
 int confined_remove(const struct confined_ids *ids, int dirfd, const char *name, struct err *err);

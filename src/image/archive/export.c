@@ -1,14 +1,14 @@
 /*
- * See export.h. All layers are packed into files without a name before the first byte goes out, as
- * what describes them comes first: a failure is then an error and not half an archive, and who
- * reads the stream knows what the next file in it is.
+ * All layers are packed into unnamed files before the first byte of the archive is written, because
+ * the documents that describe them come first. A failure is then an error instead of half an
+ * archive, and a reader of the stream knows each file before it comes.
  */
 #include "image/archive/export.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "image/archive/packed.h"
+#include "image/archive/packed-layer.h"
 #include "image/oci/layout.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/strv.h"
@@ -16,18 +16,19 @@
 
 #define MEDIA "application/vnd.oci.image."
 
-struct exporting {
+struct export
+{
     const struct images *s;
     const struct confined_ids *ids;
     enum export_form form;
-    struct layout out;
+    struct oci_layout out;
     char id[DIGEST_MAX];
-    char **names;          /* to go with it */
-    char *config;          /* owned */
-    char *manifest;        /* owned */
-    struct packed *layers; /* bottom first */
+    char **names;                /* owned: names for the archive */
+    char *config;                /* owned */
+    char *manifest;              /* owned */
+    struct packed_layer *layers; /* bottom first */
     size_t n;
-    uint64_t bytes; /* of layers */
+    uint64_t bytes; /* of all layers */
 };
 
 int export_form_parse(const char *name, enum export_form *ret, struct err *err)
@@ -40,13 +41,13 @@ int export_form_parse(const char *name, enum export_form *ret, struct err *err)
             *ret = (enum export_form)i;
             return 0;
         }
-    return err_set(err, ERR_INVALID, "'%.40s' is not oci or docker", name);
+    return err_set(err, ERR_INVALID, "unknown export format '%.40s'; supported: oci, docker", name);
 }
 
-/* ---- what it is ---- */
+/* ---- the documents ---- */
 
-/* The name that was asked for; all of them when it was asked for by its digest. */
-static int export_find_names(struct exporting *x, const char *name, struct err *err)
+/* The requested name; or all names of the image, if it was requested by its digest. */
+static int export_find_names(struct export *x, const char *name, struct err *err)
 {
     _cleanup_json_ json_t *refs = NULL;
     _cleanup_free_ char *ref = NULL;
@@ -67,46 +68,48 @@ static int export_find_names(struct exporting *x, const char *name, struct err *
     return 0;
 }
 
-static int export_pack_layers(struct exporting *x, const json_t *list, struct err *err)
+static int export_pack_layers(struct export *x, const json_t *list, struct err *err)
 {
-    int r = 0;
-
     x->layers = xcalloc(json_array_size(list) + 1, sizeof(*x->layers));
-    while (r >= 0 && x->n < json_array_size(list)) {
+    while (x->n < json_array_size(list)) {
         const char *digest = json_string_value(json_array_get(list, x->n));
-        struct packed *p = &x->layers[x->n++];
+        struct packed_layer *p = &x->layers[x->n++];
+        int r;
 
-        *p = (struct packed)PACKED_INIT;
+        *p = (struct packed_layer)PACKED_LAYER_INIT;
         if (!digest_is_valid(digest))
-            return err_set(err, ERR_SYSTEM, "the record of the image is damaged");
-        r = packed_make(x->s, x->ids, digest, x->form == EXPORT_PUSH, p, err);
+            return err_set(err, ERR_SYSTEM, "the image record is damaged");
+        r = packed_layer_make(x->s, x->ids, digest, x->form == EXPORT_PUSH, p, err);
+        if (r < 0)
+            return r;
         x->bytes += p->size;
     }
-    return r;
+    return 0;
 }
 
-/* The image's own, byte for byte where it can be, but for what its layers are called. */
-static int export_make_config(struct exporting *x, struct err *err)
+/* The image's own configuration, with the digests of the packed layers. It stays the same byte for
+ * byte if they are the same. */
+static int export_make_config(struct export *x, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
-    _cleanup_json_ json_t *doc = NULL;
-    json_t *ids = json_array();
+    _cleanup_json_ json_t *doc = NULL, *ids = json_array();
     size_t len;
     int r = images_read_blob(x->s, x->id, &text, &len, err);
 
-    if (r >= 0)
-        r = json_parse("the configuration", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    r = json_parse("image configuration", text, len, &doc, err);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < x->n; i++)
         json_array_append_new(ids, json_string(x->layers[i].diff_id));
-    if (r >= 0 && json_equal(ids, json_object_get(json_object_get(doc, "rootfs"), "diff_ids"))) {
+    if (json_equal(ids, json_object_get(json_object_get(doc, "rootfs"), "diff_ids"))) {
         x->config = TAKE_PTR(text);
-    } else if (r >= 0) {
-        json_object_set_new(doc, "rootfs",
-                            json_pack("{s:s, s:O}", "type", "layers", "diff_ids", ids));
-        x->config = json_to_text(doc, true);
+        return 0;
     }
-    json_decref(ids);
-    return r;
+    json_object_set_new(doc, "rootfs", json_pack("{s:s, s:O}", "type", "layers", "diff_ids", ids));
+    x->config = json_to_text(doc, true);
+    return 0;
 }
 
 static json_t *export_descriptor(const char *type, const char *digest, uint64_t size)
@@ -123,7 +126,7 @@ static json_t *export_describe_text(const char *type, const char *text)
     return export_descriptor(type, digest, strlen(text));
 }
 
-static void export_make_manifest(struct exporting *x)
+static void export_make_manifest(struct export *x)
 {
     const char *type = x->form == EXPORT_PUSH ? MEDIA "layer.v1.tar+gzip" : MEDIA "layer.v1.tar";
     json_t *layers = json_array();
@@ -138,14 +141,14 @@ static void export_make_manifest(struct exporting *x)
     x->manifest = json_to_text(doc, true);
 }
 
-/* containerd and Docker read the first, Podman and skopeo the second. */
+/* containerd and Docker read the first annotation, Podman and skopeo the second. */
 static json_t *export_annotations(const char *name)
 {
     return json_pack("{s:s, s:s}", "io.containerd.image.name", name,
                      "org.opencontainers.image.ref.name", name);
 }
 
-static char *export_make_index(const struct exporting *x)
+static char *export_make_index(const struct export *x)
 {
     _cleanup_json_ json_t *doc = NULL;
     json_t *list = json_array();
@@ -166,8 +169,8 @@ static char *export_make_index(const struct exporting *x)
 
 /* ---- the archive ---- */
 
-/* Twice the same layer is one file. */
-static bool export_is_put(const struct exporting *x, size_t i)
+/* A layer that occurs twice is one file. */
+static bool export_is_put(const struct export *x, size_t i)
 {
     for (size_t j = 0; j < i; j++)
         if (STREQ(x->layers[j].digest, x->layers[i].digest))
@@ -175,8 +178,8 @@ static bool export_is_put(const struct exporting *x, size_t i)
     return false;
 }
 
-/* What `docker load` reads: it follows these names wherever they lie in the archive. */
-static int export_put_docker_list(struct exporting *x, struct err *err)
+/* manifest.json for `docker load`, which follows these names in any order of the archive. */
+static int export_put_docker_list(struct export *x, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL, *config = NULL;
@@ -192,30 +195,44 @@ static int export_put_docker_list(struct exporting *x, struct err *err)
                               json_sprintf("blobs/sha256/%s", digest_hex(x->layers[i].digest)));
     doc = json_pack("[{s:s, s:o, s:o}]", "Config", config, "RepoTags", tags, "Layers", layers);
     text = json_to_text(doc, true);
-    return layout_text(&x->out, "manifest.json", text, strlen(text), err);
+    return oci_layout_text(&x->out, "manifest.json", text, strlen(text), err);
 }
 
-static int export_put_all(struct exporting *x, int out, struct err *err)
+static int export_put_all(struct export *x, int out, struct err *err)
 {
     _cleanup_free_ char *index = export_make_index(x);
-    int r = layout_begin(&x->out, out, err);
+    int r = oci_layout_begin(&x->out, out, err);
 
-    if (r >= 0)
-        r = layout_text(&x->out, "index.json", index, strlen(index), err);
-    if (r >= 0 && x->form == EXPORT_DOCKER)
+    if (r < 0)
+        return r;
+    r = oci_layout_text(&x->out, "index.json", index, strlen(index), err);
+    if (r < 0)
+        return r;
+    if (x->form == EXPORT_DOCKER) {
         r = export_put_docker_list(x, err);
-    if (r >= 0)
-        r = layout_document(&x->out, x->manifest, strlen(x->manifest), err);
-    if (r >= 0)
-        r = layout_document(&x->out, x->config, strlen(x->config), err);
-    for (size_t i = 0; r >= 0 && i < x->n; i++)
-        if (!export_is_put(x, i))
-            r = layout_blob(&x->out, x->layers[i].digest, x->layers[i].fd, x->layers[i].size, err);
-    return r < 0 ? r : layout_finish(&x->out, err);
+        if (r < 0)
+            return r;
+    }
+    r = oci_layout_document(&x->out, x->manifest, strlen(x->manifest), err);
+    if (r < 0)
+        return r;
+    r = oci_layout_document(&x->out, x->config, strlen(x->config), err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < x->n; i++) {
+        const struct packed_layer *p = &x->layers[i];
+
+        if (export_is_put(x, i))
+            continue;
+        r = oci_layout_blob(&x->out, p->digest, p->fd, p->size, err);
+        if (r < 0)
+            return r;
+    }
+    return oci_layout_finish(&x->out, err);
 }
 
-/* A reader that has closed its end says why by itself. */
-static int export_hand_over(struct exporting *x, int out, struct err *err)
+/* EPIPE is not an error here: a reader that has closed its end reports its own error. */
+static int export_hand_over(struct export *x, int out, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -224,62 +241,68 @@ static int export_hand_over(struct exporting *x, int out, struct err *err)
     return err_move(err, &why);
 }
 
-/* ---- the whole ---- */
+/* ---- the image ---- */
 
 static int export_check_base(const json_t *record, const char *name, struct err *err)
 {
     if (!images_is_on_host(record))
         return 0;
     err_set(err, ERR_UNSUPPORTED,
-            "image '%.200s' is built on 'host': the machine's own /usr is no part of it", name);
-    return err_hint(err, "Build it on an image of the store, as `ripcord image pull` brings one, "
-                         "to take it elsewhere.");
+            "image '%.200s' is built on 'host' and does not contain the /usr of this machine",
+            name);
+    return err_hint(err, "Build it on a stored image, for example from `ripcord image pull`.");
 }
 
-static int export_prepare(struct exporting *x, const char *name, struct err *err)
+static int export_prepare(struct export *x, const char *name, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     int r = images_resolve(x->s, name, x->id, err);
 
-    if (r >= 0)
-        r = images_read(x->s, x->id, &record, err);
-    if (r >= 0)
-        r = export_check_base(record, name, err);
-    if (r >= 0)
-        r = export_find_names(x, name, err);
-    if (r >= 0)
-        r = export_pack_layers(x, json_object_get(record, "layers"), err);
-    if (r >= 0)
-        r = export_make_config(x, err);
-    if (r >= 0)
-        export_make_manifest(x);
-    return r;
+    if (r < 0)
+        return r;
+    r = images_read(x->s, x->id, &record, err);
+    if (r < 0)
+        return r;
+    r = export_check_base(record, name, err);
+    if (r < 0)
+        return r;
+    r = export_find_names(x, name, err);
+    if (r < 0)
+        return r;
+    r = export_pack_layers(x, json_object_get(record, "layers"), err);
+    if (r < 0)
+        return r;
+    r = export_make_config(x, err);
+    if (r < 0)
+        return r;
+    export_make_manifest(x);
+    return 0;
 }
 
-static json_t *export_report(const struct exporting *x)
+static void export_done(struct export *x)
 {
-    char id[DIGEST_MAX];
-
-    digest_of(x->config, strlen(x->config), id);
-    return json_pack("{s:s, s:s, s:I, s:I}", "id", x->id, "exported", id, "layers",
-                     (json_int_t)x->n, "bytes", (json_int_t)x->bytes);
+    for (size_t i = 0; i < x->n; i++)
+        packed_layer_done(&x->layers[i]);
+    free(x->layers);
+    strv_free(x->names);
+    free(x->config);
+    free(x->manifest);
 }
 
 int export_image(const struct images *s, const struct confined_ids *ids, const char *name,
                  enum export_form form, int out, json_t **ret, struct err *err)
 {
-    struct exporting x = {.s = s, .ids = ids, .form = form};
+    _cleanup_(export_done) struct export x = {.s = s, .ids = ids, .form = form};
+    char id[DIGEST_MAX];
     int r = export_prepare(&x, name, err);
 
-    if (r >= 0)
-        r = export_hand_over(&x, out, err);
-    if (r >= 0)
-        *ret = export_report(&x);
-    for (size_t i = 0; i < x.n; i++)
-        packed_done(&x.layers[i]);
-    free(x.layers);
-    strv_free(x.names);
-    free(x.config);
-    free(x.manifest);
-    return r;
+    if (r < 0)
+        return r;
+    r = export_hand_over(&x, out, err);
+    if (r < 0)
+        return r;
+    digest_of(x.config, strlen(x.config), id);
+    *ret = json_pack("{s:s, s:s, s:I, s:I}", "id", x.id, "exported", id, "layers", (json_int_t)x.n,
+                     "bytes", (json_int_t)x.bytes);
+    return 0;
 }

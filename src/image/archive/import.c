@@ -6,8 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "image/archive/bundle.h"
-#include "image/archive/layer.h"
+#include "image/archive/layer-import.h"
+#include "image/archive/tar-index.h"
 #include "image/oci/manifest.h"
 #include "image/oci/reference.h"
 #include "image/store/accounts.h"
@@ -21,23 +21,23 @@ enum { INDEX_DEPTH_MAX = 3, TAR_END = 1024 };
 struct import {
     struct images *s;
     const struct confined_ids *ids;
-    const char *name;     /* asked for, or NULL */
-    const char *platform; /* as in image/oci/manifest.h */
-    int spool;            /* the archive, plain */
-    uint64_t size;
-    char digest[DIGEST_MAX]; /* of it */
-    struct bundle bundle;
-    json_t *images; /* what has come in */
+    const char *name;        /* the requested name, or NULL */
+    const char *platform;    /* as in image/oci/manifest.h */
+    int spool;               /* the uncompressed archive */
+    uint64_t size;           /* of the spool */
+    char digest[DIGEST_MAX]; /* of the spool */
+    struct tar_index index;
+    json_t *images; /* owned: a report for each imported image */
 };
 
-/* One image: its documents, and where its layers lie. */
+/* One image: its documents, and the places of its layers in the spool. */
 struct import_incoming {
     const char *config;
     size_t config_len;
     char id[DIGEST_MAX];
     const char *manifest; /* digest, or NULL */
     char *const *names;
-    struct layer_in *layers;
+    struct layer_import_in *layers;
     size_t n;
 };
 
@@ -50,17 +50,19 @@ static int import_layers(struct import *im, const struct import_incoming *in, co
     uint64_t bytes = 0, dropped = 0, fresh = 0;
 
     if (json_array_size(diff_ids) != in->n)
-        return err_set(err, ERR_INVALID, "its configuration has %zu layers, its manifest %zu",
+        return err_set(err, ERR_INVALID,
+                       "the configuration lists %zu layers, but the manifest lists %zu",
                        json_array_size(diff_ids), in->n);
     for (size_t i = 0; i < in->n; i++) {
-        struct layer_in layer = in->layers[i];
-        struct layer_out out = {0};
+        struct layer_import_in layer = in->layers[i];
+        struct layer_import_out out = {0};
         int r;
 
         layer.diff_id = json_string_value(json_array_get(diff_ids, i));
-        /* What the store has need not come along: a pull leaves it out. */
+        /* A pull leaves out the layers that the store has. */
         if (layer.range.fd < 0 && !images_has_layer(im->s, layer.diff_id))
-            return err_set(err, ERR_INVALID, "the layout has no file of layer '%s'", layer.digest);
+            return err_set(err, ERR_INVALID, "layer '%s' is missing in the OCI layout",
+                           layer.digest);
         r = layer_import(im->s, im->ids, &layer, &out, err);
         if (r < 0)
             return err_wrap(err, "layer %zu of %zu", i + 1, in->n);
@@ -88,25 +90,29 @@ static int import_put_image(struct import *im, const struct import_incoming *in,
     json_object_set_new(record, "manifest", in->manifest ? json_string(in->manifest) : json_null());
     json_object_set_new(record, "agent", json_boolean(accounts_have(im->s, record, "agent")));
     r = images_put_blob(im->s, in->id, in->config, in->config_len, err);
-    return r < 0 ? r : images_put(im->s, in->id, record, err);
+    if (r < 0)
+        return r;
+    return images_put(im->s, in->id, record, err);
 }
 
 static int import_name_image(struct import *im, const struct import_incoming *in, json_t *report,
                              struct err *err)
 {
     json_t *names = json_array();
-    int r = 0;
 
     json_object_set_new(report, "names", names);
     if (im->name) {
         json_array_append_new(names, json_string(im->name));
         return images_tag(im->s, im->name, in->id, err);
     }
-    for (char *const *n = in->names; r >= 0 && n && *n; n++) {
-        r = images_tag(im->s, *n, in->id, err);
+    for (char *const *n = in->names; n && *n; n++) {
+        int r = images_tag(im->s, *n, in->id, err);
+
+        if (r < 0)
+            return r;
         json_array_append_new(names, json_string(*n));
     }
-    return r;
+    return 0;
 }
 
 static int import_image(struct import *im, struct import_incoming *in, struct err *err)
@@ -117,21 +123,26 @@ static int import_image(struct import *im, struct import_incoming *in, struct er
     digest_of(in->config, in->config_len, in->id);
     json_object_set_new(report, "id", json_string(in->id));
     r = image_config_parse_for(in->config, in->config_len, im->platform, &record, err);
-    if (r >= 0 && images_is_on_host(record))
-        r = err_set(err, ERR_UNSUPPORTED, "it is built on 'host', and is whole only where it was");
-    if (r >= 0)
-        r = import_layers(im, in, record, report, err);
-    if (r >= 0)
-        r = import_put_image(im, in, record, err);
-    if (r >= 0)
-        r = import_name_image(im, in, report, err);
-    if (r >= 0)
-        json_array_append(im->images, report);
-    return r;
+    if (r < 0)
+        return r;
+    if (images_is_on_host(record))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the image is built on 'host' and cannot be imported on another machine");
+    r = import_layers(im, in, record, report, err);
+    if (r < 0)
+        return r;
+    r = import_put_image(im, in, record, err);
+    if (r < 0)
+        return r;
+    r = import_name_image(im, in, report, err);
+    if (r < 0)
+        return r;
+    json_array_append(im->images, report);
+    return 0;
 }
 
-/* Names of an archive that we would not take are not worth a failure; those asked for are checked
- * before anything is done. */
+/* Invalid names in an archive are skipped: they are no reason to refuse the image. The requested
+ * name is checked before the import begins. */
 static char **import_usable_names(char *const *names)
 {
     char **ret = NULL;
@@ -147,7 +158,7 @@ static char **import_usable_names(char *const *names)
 
 /* ---- docker save ---- */
 
-/* Names of newer archives are digests; those of older ones say nothing. */
+/* In newer archives the name of a configuration is its digest; older ones use other names. */
 static int import_check_config_name(const char *name, const char *text, size_t len, struct err *err)
 {
     const char *hex = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
@@ -156,20 +167,20 @@ static int import_check_config_name(const char *name, const char *text, size_t l
 
     digest_of(text, len, digest);
     if (digest_is_valid(want) && !STREQ(want, digest))
-        return err_set(err, ERR_INVALID, "'%.200s' is damaged: its bytes are '%s'", name, digest);
+        return err_set(err, ERR_INVALID, "'%.200s' is damaged (its content has digest '%s')", name,
+                       digest);
     return 0;
 }
 
 static int import_find_saved_layers(struct import *im, const struct saved_image *image,
                                     struct import_incoming *in, struct err *err)
 {
-    in->layers = xcalloc(strv_len(image->layers) + 1, sizeof(*in->layers));
     for (char **l = image->layers; *l; l++) {
-        const struct bundle_file *f = bundle_find(&im->bundle, *l);
+        const struct tar_index_file *f = tar_index_find(&im->index, *l);
 
         if (!f)
-            return err_set(err, ERR_INVALID, "the archive has no file '%.200s'", *l);
-        in->layers[in->n++] = (struct layer_in){.range = {im->spool, f->at, f->size}};
+            return err_set(err, ERR_INVALID, "file '%.200s' is missing in the archive", *l);
+        in->layers[in->n++] = (struct layer_import_in){.range = {im->spool, f->at, f->size}};
     }
     return 0;
 }
@@ -178,46 +189,55 @@ static int import_saved_one(struct import *im, const struct saved_image *image, 
 {
     _cleanup_strv_ char **names = import_usable_names(image->tags);
     _cleanup_free_ char *config = NULL;
+    _cleanup_free_ struct layer_import_in *layers = NULL;
     struct import_incoming in = {.names = names};
     int r;
 
-    r = bundle_read(&im->bundle, image->config, IMAGES_BLOB_MAX, &config, &in.config_len, err);
-    if (r >= 0)
-        r = import_check_config_name(image->config, config, in.config_len, err);
-    if (r >= 0)
-        r = import_find_saved_layers(im, image, &in, err);
+    r = tar_index_read(&im->index, image->config, IMAGES_BLOB_MAX, &config, &in.config_len, err);
+    if (r < 0)
+        return r;
+    r = import_check_config_name(image->config, config, in.config_len, err);
+    if (r < 0)
+        return r;
+    layers = in.layers = xcalloc(strv_len(image->layers) + 1, sizeof(*layers));
+    r = import_find_saved_layers(im, image, &in, err);
+    if (r < 0)
+        return r;
     in.config = config;
-    if (r >= 0)
-        r = import_image(im, &in, err);
-    free(in.layers);
-    return r;
+    return import_image(im, &in, err);
 }
 
-static int import_one_name_one_image(const struct import *im, size_t n, struct err *err)
+static int import_check_name_count(const struct import *im, size_t n, struct err *err)
 {
     if (!im->name || n <= 1)
         return 0;
-    err_set(err, ERR_INVALID, "the archive holds %zu images, which cannot all be '%s'", n,
+    err_set(err, ERR_INVALID, "the archive contains %zu images, but only one can be named '%s'", n,
             im->name);
-    return err_hint(err, "Without a name each keeps its own.");
+    return err_hint(err, "Import without a name, so that each image keeps its own name.");
 }
 
 static int import_saved(struct import *im, struct err *err)
 {
+    _cleanup_(saved_images_done) struct saved_images list = {0};
     _cleanup_free_ char *text = NULL;
-    struct saved_images list = {0};
     size_t len;
     int r;
 
-    r = bundle_read(&im->bundle, "manifest.json", IMAGES_BLOB_MAX, &text, &len, err);
-    if (r >= 0)
-        r = saved_images_parse(text, len, &list, err);
-    if (r >= 0)
-        r = import_one_name_one_image(im, list.n, err);
-    for (size_t i = 0; r >= 0 && i < list.n; i++)
+    r = tar_index_read(&im->index, "manifest.json", IMAGES_BLOB_MAX, &text, &len, err);
+    if (r < 0)
+        return r;
+    r = saved_images_parse(text, len, &list, err);
+    if (r < 0)
+        return r;
+    r = import_check_name_count(im, list.n, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < list.n; i++) {
         r = import_saved_one(im, &list.v[i], err);
-    saved_images_done(&list);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- OCI layout ---- */
@@ -227,7 +247,7 @@ static char *import_blob_name(const char *digest)
     return xasprintf("blobs/sha256/%s", digest_hex(digest));
 }
 
-static int import_read_blob(struct import *im, const struct descriptor *d, char **ret,
+static int import_read_blob(struct import *im, const struct oci_descriptor *d, char **ret,
                             size_t *ret_len, struct err *err)
 {
     _cleanup_free_ char *name = import_blob_name(d->digest), *text = NULL;
@@ -235,67 +255,71 @@ static int import_read_blob(struct import *im, const struct descriptor *d, char 
     size_t len;
     int r;
 
-    r = bundle_read(&im->bundle, name, IMAGES_BLOB_MAX, &text, &len, err);
+    r = tar_index_read(&im->index, name, IMAGES_BLOB_MAX, &text, &len, err);
     if (r < 0)
         return r;
     digest_of(text, len, digest);
     if (!STREQ(digest, d->digest) || len != d->size)
-        return err_set(err, ERR_INVALID, "'%s' is damaged: its %zu bytes are '%s'", d->digest, len,
-                       digest);
+        return err_set(err, ERR_INVALID, "'%s' is damaged (it has %zu bytes with digest '%s')",
+                       d->digest, len, digest);
     *ret = TAKE_PTR(text);
     *ret_len = len;
     return 0;
 }
 
-static int import_find_oci_layers(struct import *im, const struct manifest *m,
+static int import_find_oci_layers(struct import *im, const struct oci_manifest *m,
                                   struct import_incoming *in, struct err *err)
 {
-    in->layers = xcalloc(m->n + 1, sizeof(*in->layers));
     for (size_t i = 0; i < m->n; i++) {
         _cleanup_free_ char *name = import_blob_name(m->layers[i].digest);
-        const struct bundle_file *f = bundle_find(&im->bundle, name);
+        const struct tar_index_file *f = tar_index_find(&im->index, name);
 
         if (f && f->size != m->layers[i].size)
-            return err_set(err, ERR_INVALID, "'%s' is not the %llu bytes that its manifest says",
-                           name, (unsigned long long)m->layers[i].size);
+            return err_set(err, ERR_INVALID,
+                           "the size of '%s' does not match the %llu bytes in the manifest", name,
+                           (unsigned long long)m->layers[i].size);
         in->layers[in->n++] =
-            (struct layer_in){.range = {f ? im->spool : -1, f ? f->at : 0, f ? f->size : 0},
-                              .digest = m->layers[i].digest};
+            (struct layer_import_in){.range = {f ? im->spool : -1, f ? f->at : 0, f ? f->size : 0},
+                                     .digest = m->layers[i].digest};
     }
     return 0;
 }
 
-static int import_manifest(struct import *im, const struct index_entry *e, struct err *err)
+static int import_manifest(struct import *im, const struct oci_index_entry *e, struct err *err)
 {
     char *const tags[] = {e->name, NULL};
+    _cleanup_(oci_manifest_done) struct oci_manifest m = {0};
     _cleanup_strv_ char **names = import_usable_names(tags);
     _cleanup_free_ char *text = NULL, *config = NULL;
+    _cleanup_free_ struct layer_import_in *layers = NULL;
     struct import_incoming in = {.manifest = e->d.digest, .names = names};
-    struct manifest m = {0};
     size_t len;
     int r;
 
     r = import_read_blob(im, &e->d, &text, &len, err);
-    if (r >= 0)
-        r = manifest_parse(text, len, &m, err);
-    if (r >= 0)
-        r = import_read_blob(im, &m.config, &config, &in.config_len, err);
-    if (r >= 0)
-        r = import_find_oci_layers(im, &m, &in, err);
-    if (r >= 0)
-        r = images_put_blob(im->s, e->d.digest, text, len, err);
+    if (r < 0)
+        return r;
+    r = oci_manifest_parse(text, len, &m, err);
+    if (r < 0)
+        return r;
+    r = import_read_blob(im, &m.config, &config, &in.config_len, err);
+    if (r < 0)
+        return r;
+    layers = in.layers = xcalloc(m.n + 1, sizeof(*layers));
+    r = import_find_oci_layers(im, &m, &in, err);
+    if (r < 0)
+        return r;
+    r = images_put_blob(im->s, e->d.digest, text, len, err);
+    if (r < 0)
+        return r;
     in.config = config;
-    if (r >= 0)
-        r = import_image(im, &in, err);
-    free(in.layers);
-    manifest_done(&m);
-    return r;
+    return import_image(im, &in, err);
 }
 
 static int import_index(struct import *im, const char *text, size_t len, unsigned depth,
                         struct err *err);
 
-static int import_index_entry(struct import *im, const struct index_entry *e, unsigned depth,
+static int import_index_entry(struct import *im, const struct oci_index_entry *e, unsigned depth,
                               struct err *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -305,26 +329,35 @@ static int import_index_entry(struct import *im, const struct index_entry *e, un
     if (!e->is_index)
         return import_manifest(im, e, err);
     if (depth >= INDEX_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "indexes of images are over %d deep", INDEX_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT,
+                       "image indexes are nested too deeply (the limit is %d levels)",
+                       INDEX_DEPTH_MAX);
     r = import_read_blob(im, &e->d, &text, &len, err);
-    return r < 0 ? r : import_index(im, text, len, depth + 1, err);
+    if (r < 0)
+        return r;
+    return import_index(im, text, len, depth + 1, err);
 }
 
 static int import_index(struct import *im, const char *text, size_t len, unsigned depth,
                         struct err *err)
 {
-    struct index x = {0};
+    _cleanup_(oci_index_done) struct oci_index x = {0};
     int r;
 
-    r = index_parse_for(text, len, im->platform, &x, err);
-    if (r >= 0)
-        r = import_one_name_one_image(im, x.n, err);
-    if (r >= 0 && x.n == 0)
-        r = err_set(err, ERR_NOT_FOUND, "the layout has no image for this machine");
-    for (size_t i = 0; r >= 0 && i < x.n; i++)
+    r = oci_index_parse_for(text, len, im->platform, &x, err);
+    if (r < 0)
+        return r;
+    r = import_check_name_count(im, x.n, err);
+    if (r < 0)
+        return r;
+    if (x.n == 0)
+        return err_set(err, ERR_NOT_FOUND, "the OCI layout has no image for this machine");
+    for (size_t i = 0; i < x.n; i++) {
         r = import_index_entry(im, &x.v[i], depth, err);
-    index_done(&x);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int import_oci(struct import *im, struct err *err)
@@ -333,8 +366,10 @@ static int import_oci(struct import *im, struct err *err)
     size_t len;
     int r;
 
-    r = bundle_read(&im->bundle, "index.json", IMAGES_BLOB_MAX, &text, &len, err);
-    return r < 0 ? r : import_index(im, text, len, 0, err);
+    r = tar_index_read(&im->index, "index.json", IMAGES_BLOB_MAX, &text, &len, err);
+    if (r < 0)
+        return r;
+    return import_index(im, text, len, 0, err);
 }
 
 /* ---- root file system ---- */
@@ -342,20 +377,20 @@ static int import_oci(struct import *im, struct err *err)
 static int import_rootfs(struct import *im, struct err *err)
 {
     _cleanup_free_ char *config = image_config_make(im->digest);
-    struct layer_in layer = {.range = {im->spool, 0, im->size}};
+    struct layer_import_in layer = {.range = {im->spool, 0, im->size}};
     struct import_incoming in = {
         .config = config, .config_len = strlen(config), .layers = &layer, .n = 1};
 
     if (!im->name) {
-        err_set(err, ERR_INVALID, "a root file system has no name of its own");
-        return err_hint(err, "Give one: `ripcord image import FILE NAME`.");
+        err_set(err, ERR_INVALID, "the archive of a root file system contains no image name");
+        return err_hint(err, "Add a name: `ripcord image import FILE NAME`.");
     }
     return import_image(im, &in, err);
 }
 
-/* ---- the whole ---- */
+/* ---- any archive ---- */
 
-/* An upload that was cut at the end of an entry looks whole but for this. */
+/* An upload that was cut between two entries lacks only these end-of-archive blocks. */
 static int import_check_end(const struct import *im, struct err *err)
 {
     static const char zeros[TAR_END];
@@ -366,58 +401,67 @@ static int import_check_end(const struct import *im, struct err *err)
         memcmp(end, zeros, TAR_END) == 0)
         return 0;
     return err_set(err, ERR_INVALID,
-                   "it is not a tar archive, or has been cut: its end is missing");
+                   "not a tar archive, or cut off (the end-of-archive blocks are missing)");
 }
 
 static int import_spool(struct import *im, int in, struct err *err)
 {
-    const struct inflate_range range = {.fd = in, .size = UINT64_MAX};
+    const struct decompress_range range = {.fd = in, .size = UINT64_MAX};
     struct stat st;
     int r;
 
     im->spool = openat(im->s->dir, "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (im->spool < 0)
-        return err_sys(err, errno, "make a file in the image store");
-    r = layer_inflate(&range, im->spool, im->digest, err);
-    if (r >= 0 && fstat(im->spool, &st) < 0)
-        r = err_sys(err, errno, "look at the archive");
+        return err_sys(err, errno, "create a file in the image store");
+    r = layer_import_decompress(&range, im->spool, im->digest, err);
     if (r < 0)
         return r;
+    if (fstat(im->spool, &st) < 0)
+        return err_sys(err, errno, "stat the archive");
     im->size = (uint64_t)st.st_size;
     return import_check_end(im, err);
 }
 
-/* What our own reader does not understand is left to the one that unpacks. */
+/* An archive that our tar reader does not understand is left to the unpacker, which reads more
+ * formats. */
 static int import_any(struct import *im, struct err *err)
 {
-    if (bundle_open(im->spool, &im->bundle, NULL) >= 0) {
-        if (bundle_find(&im->bundle, "manifest.json"))
+    if (tar_index_open(im->spool, &im->index, NULL) >= 0) {
+        if (tar_index_find(&im->index, "manifest.json"))
             return import_saved(im, err);
-        if (bundle_find(&im->bundle, "oci-layout"))
+        if (tar_index_find(&im->index, "oci-layout"))
             return import_oci(im, err);
     }
     return import_rootfs(im, err);
 }
 
+static void import_done(struct import *im)
+{
+    tar_index_done(&im->index);
+    fd_close(im->spool);
+    json_decref(im->images);
+}
+
 int import_archive(struct images *s, const struct confined_ids *ids, int in, const char *name,
                    const char *platform, json_t **ret, struct err *err)
 {
-    _cleanup_free_ char *ref = NULL;
-    struct import im = {
+    _cleanup_(import_done) struct import im = {
         .s = s, .ids = ids, .platform = platform, .spool = -1, .images = json_array()};
-    int r = 0;
+    _cleanup_free_ char *ref = NULL;
+    int r;
 
-    if (name)
+    if (name) {
         r = reference_parse(name, &ref, err);
+        if (r < 0)
+            return r;
+    }
     im.name = ref;
-    if (r >= 0)
-        r = import_spool(&im, in, err);
-    if (r >= 0)
-        r = import_any(&im, err);
-    if (r >= 0)
-        *ret = json_pack("{s:O}", "images", im.images);
-    bundle_done(&im.bundle);
-    fd_close(im.spool);
-    json_decref(im.images);
-    return r;
+    r = import_spool(&im, in, err);
+    if (r < 0)
+        return r;
+    r = import_any(&im, err);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:O}", "images", im.images);
+    return 0;
 }

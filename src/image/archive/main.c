@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "image/archive/confined-ids.h"
 #include "image/archive/confined.h"
-#include "image/archive/copy.h"
 #include "image/archive/export.h"
-#include "image/archive/ids.h"
 #include "image/archive/import.h"
+#include "image/archive/layer-copy.h"
 #include "image/archive/mount-cache.h"
 #include "image/store/images.h"
 #include "lib/base/cleanup.h"
@@ -30,6 +30,11 @@ struct image_request {
     const char *arg, *more; /* or NULL */
 };
 
+static void image_request_done(struct image_request *q)
+{
+    images_done(&q->store);
+}
+
 static int archive_remove_tree(void *arg, int dirfd, const char *name, struct err *err)
 {
     return confined_remove(arg, dirfd, name, err);
@@ -41,7 +46,7 @@ static int archive_read_used(char ***ret, struct err *err)
     ssize_t n = fd_read_full(STDIN_FILENO, text, USED_MAX);
 
     if (n < 0 || n == USED_MAX)
-        return err_sys(err, n < 0 ? (int)-n : E2BIG, "read which images are in use");
+        return err_sys(err, n < 0 ? (int)-n : E2BIG, "read the list of images in use");
     text[n] = '\0';
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
         if (*line)
@@ -57,23 +62,26 @@ static int archive_collect(struct image_request *q, char *const *used, bool keep
 
     if (r < 0)
         return r;
-    if (r > 0)
+    /* Without the lock an import is running. The next collection removes what is left. */
+    if (r > 0) {
         r = images_collect(&q->store, used, keep_cache, archive_remove_tree, &q->ids, &n, err);
-    else
-        r = 0; /* an import is at work: the next collection finds what is left */
-    if (r >= 0)
-        *ret = json_pack("{s:I, s:I, s:I}", "images", (json_int_t)n.images, "layers",
-                         (json_int_t)n.layers, "bytes", (json_int_t)n.bytes);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    *ret = json_pack("{s:I, s:I, s:I}", "images", (json_int_t)n.images, "layers",
+                     (json_int_t)n.layers, "bytes", (json_int_t)n.bytes);
+    return 0;
 }
 
-/* ---- the verbs ---- */
+/* ---- commands ---- */
 
 static int archive_run_import(struct image_request *q, json_t **ret, struct err *err)
 {
     int r = images_lock(&q->store, false, true, err);
 
-    return r < 0 ? r : import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, q->more, ret, err);
+    if (r < 0)
+        return r;
+    return import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, q->more, ret, err);
 }
 
 static int archive_run_export(struct image_request *q, json_t **ret, struct err *err)
@@ -81,9 +89,12 @@ static int archive_run_export(struct image_request *q, json_t **ret, struct err 
     enum export_form form;
     int r = export_form_parse(q->more, &form, err);
 
-    if (r >= 0)
-        r = images_lock(&q->store, false, true, err);
-    return r < 0 ? r : export_image(&q->store, &q->ids, q->arg, form, IMAGE_FD_OUT, ret, err);
+    if (r < 0)
+        return r;
+    r = images_lock(&q->store, false, true, err);
+    if (r < 0)
+        return r;
+    return export_image(&q->store, &q->ids, q->arg, form, IMAGE_FD_OUT, ret, err);
 }
 
 static int archive_run_prune(struct image_request *q, json_t **ret, struct err *err)
@@ -91,7 +102,9 @@ static int archive_run_prune(struct image_request *q, json_t **ret, struct err *
     _cleanup_strv_ char **used = NULL;
     int r = archive_read_used(&used, err);
 
-    return r < 0 ? r : archive_collect(q, used, false, ret, err);
+    if (r < 0)
+        return r;
+    return archive_collect(q, used, false, ret, err);
 }
 
 static char **archive_names_of(const json_t *refs, const char *id)
@@ -106,7 +119,8 @@ static char **archive_names_of(const json_t *refs, const char *id)
     return names;
 }
 
-/* By name that name goes, by digest all its names; what is in use must keep one. */
+/* A request by name removes that name, a request by digest all names. An image in use keeps its
+ * last name. */
 static int archive_untag(struct image_request *q, const char *id, char *const *used,
                          struct err *err)
 {
@@ -123,11 +137,14 @@ static int archive_untag(struct image_request *q, const char *id, char *const *u
         return images_untag(&q->store, ref, err);
     if (strv_contains(used, id)) {
         err_set(err, ERR_CONFLICT, "image '%.200s' is in use", q->arg);
-        return err_hint(err, "`ripcord ls` shows the sandboxes made of it; remove them first.");
+        return err_hint(err, "Remove the sandboxes that use it first; `ripcord ls` shows them.");
     }
-    for (char **n = names; r >= 0 && n && *n; n++)
+    for (char **n = names; n && *n; n++) {
         r = images_untag(&q->store, *n, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int archive_run_rm(struct image_request *q, json_t **ret, struct err *err)
@@ -137,31 +154,37 @@ static int archive_run_rm(struct image_request *q, json_t **ret, struct err *err
     int r;
 
     r = archive_read_used(&used, err);
-    if (r >= 0)
-        r = images_resolve(&q->store, q->arg, id, err);
-    if (r >= 0)
-        r = archive_untag(q, id, used, err);
-    if (r >= 0)
-        r = archive_collect(q, used, true, ret, err);
-    if (r >= 0)
-        json_object_set_new(*ret, "id", json_string(id));
-    return r;
+    if (r < 0)
+        return r;
+    r = images_resolve(&q->store, q->arg, id, err);
+    if (r < 0)
+        return r;
+    r = archive_untag(q, id, used, err);
+    if (r < 0)
+        return r;
+    r = archive_collect(q, used, true, ret, err);
+    if (r < 0)
+        return r;
+    json_object_set_new(*ret, "id", json_string(id));
+    return 0;
 }
 
-/* Into the folder that is our stdin, as the store has them: <hex>/fs. */
+/* Copies the layers to <hex>/fs in the folder that is stdin. */
 static int archive_copy(struct image_request *q, bool sync, json_t **ret, struct err *err)
 {
-    struct copy_stats n = {0};
+    struct layer_copy_stats n = {0};
     int r = images_lock(&q->store, false, true, err);
 
-    if (r >= 0)
-        r = copy_image(&q->store, &q->ids, q->arg, STDIN_FILENO, &n, err);
-    /* The copy is believed whole by its name alone, also after a crash of the machine. */
-    if (r >= 0 && sync && syncfs(STDIN_FILENO) < 0)
-        r = err_sys(err, errno, "write the copy to the disk");
-    if (r >= 0)
-        *ret = json_pack("{s:I, s:I}", "files", (json_int_t)n.files, "bytes", (json_int_t)n.bytes);
-    return r;
+    if (r < 0)
+        return r;
+    r = layer_copy_image(&q->store, &q->ids, q->arg, STDIN_FILENO, &n, err);
+    if (r < 0)
+        return r;
+    /* A copy with its final name counts as complete, also after a crash of the machine. */
+    if (sync && syncfs(STDIN_FILENO) < 0)
+        return err_sys(err, errno, "write the copy to the disk");
+    *ret = json_pack("{s:I, s:I}", "files", (json_int_t)n.files, "bytes", (json_int_t)n.bytes);
+    return 0;
 }
 
 static int archive_run_copy(struct image_request *q, json_t **ret, struct err *err)
@@ -169,7 +192,7 @@ static int archive_run_copy(struct image_request *q, json_t **ret, struct err *e
     return archive_copy(q, true, ret, err);
 }
 
-/* For a sandbox that no crash outlives. */
+/* For a sandbox that does not survive a crash of the machine: without a sync. */
 static int archive_run_copy_ephemeral(struct image_request *q, json_t **ret, struct err *err)
 {
     return archive_copy(q, false, ret, err);
@@ -186,7 +209,9 @@ static int archive_run_mounts_rm(struct image_request *q, json_t **ret, struct e
 {
     int r = images_lock(&q->store, false, true, err);
 
-    return r < 0 ? r : mount_cache_remove(&q->store, &q->ids, q->arg, ret, err);
+    if (r < 0)
+        return r;
+    return mount_cache_remove(&q->store, &q->ids, q->arg, ret, err);
 }
 
 /* BYTES SECONDS */
@@ -195,18 +220,22 @@ static int archive_run_mounts_trim(struct image_request *q, json_t **ret, struct
     uint64_t keep, unused = 0;
     int r = parse_u64(q->arg, 0, UINT64_MAX, &keep, err);
 
-    if (r >= 0)
-        r = parse_u64(q->more, 0, UINT32_MAX, &unused, err);
-    if (r >= 0)
-        r = images_lock(&q->store, false, true, err);
-    return r < 0 ? r : mount_cache_trim(&q->store, &q->ids, keep, unused, ret, err);
+    if (r < 0)
+        return r;
+    r = parse_u64(q->more, 0, UINT32_MAX, &unused, err);
+    if (r < 0)
+        return r;
+    r = images_lock(&q->store, false, true, err);
+    if (r < 0)
+        return r;
+    return mount_cache_trim(&q->store, &q->ids, keep, unused, ret, err);
 }
 
 static const struct {
     const char *name;
     int min, max;
     int (*run)(struct image_request *q, json_t **ret, struct err *err);
-} verbs[] = {
+} commands[] = {
     {"import", 0, 2, archive_run_import},
     {"export", 2, 2, archive_run_export},
     {"rm", 1, 1, archive_run_rm},
@@ -220,24 +249,26 @@ static const struct {
 
 static int archive_run(int argc, char **argv, json_t **ret, struct err *err)
 {
-    struct image_request q = {
+    _cleanup_(image_request_done) struct image_request q = {
         .store = IMAGES_INIT, .arg = argc > 4 ? argv[4] : NULL, .more = argc > 5 ? argv[5] : NULL};
-    int r = -1;
+    int r;
 
     if (argc < 4)
-        return err_set(err, ERR_INVALID, "ripcord-image is started by ripcordd");
-    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
-        if (!STREQ(verbs[i].name, argv[3]) || argc - 4 < verbs[i].min || argc - 4 > verbs[i].max)
+        return err_set(err, ERR_INVALID, "ripcord-image is internal: ripcordd starts it");
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+        if (!STREQ(commands[i].name, argv[3]) || argc - 4 < commands[i].min ||
+            argc - 4 > commands[i].max)
             continue;
-        r = image_ids_parse(argv[2], &q.ids, err);
-        if (r >= 0)
-            r = images_open(argv[1], &q.store, err);
-        if (r >= 0)
-            r = verbs[i].run(&q, ret, err);
-        images_done(&q.store);
-        return r;
+        r = confined_ids_parse(argv[2], &q.ids, err);
+        if (r < 0)
+            return r;
+        r = images_open(argv[1], &q.store, err);
+        if (r < 0)
+            return r;
+        return commands[i].run(&q, ret, err);
     }
-    return err_set(err, ERR_INVALID, "ripcord-image knows no '%s'", argv[3]);
+    return err_set(err, ERR_INVALID,
+                   "ripcord-image: unknown command '%s' or wrong number of arguments", argv[3]);
 }
 
 int image_main(int argc, char **argv)
@@ -248,9 +279,9 @@ int image_main(int argc, char **argv)
     int r;
 
     json_need_memory();
-    setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
+    setlocale(LC_CTYPE, "C.UTF-8"); /* without it libarchive cannot read non-ASCII names */
     signal(SIGPIPE, SIG_IGN);
-    umask(022); /* folders that no entry makes are for all users of a sandbox */
+    umask(022); /* folders without an entry in the archive are readable for all users */
     r = archive_run(argc, argv, &doc, &err);
     if (r < 0)
         doc = json_from_err(&err);

@@ -1,14 +1,15 @@
 /*
- * Cache mounts of builds (RUN --mount=type=cache), as they lie in the store:
+ * Cache mounts of builds (RUN --mount=type=cache) in the image store:
  *
- *   mounts/<digest of its id>/id          the id; its time is that of the last use
- *   mounts/<digest>/<slot>                what is mounted; more than one only where it is private
- *   mounts/<digest>/<slot>.lock           held by who uses that slot
- *   mounts/<digest>/lock                  held, shared, by everybody who uses one of them
- *   mounts/<digest>/size                  what was measured, and after which use
+ *   mounts/<digest of the id>/id          the id; its time is the time of the last use
+ *   mounts/<digest>/<slot>                the mounted folder; slots above 0 only for private mounts
+ *   mounts/<digest>/<slot>.lock           held by the users of that slot
+ *   mounts/<digest>/lock                  the use lock, held shared by all users of the mount
+ *   mounts/<digest>/size                  the measured size, and the last use before it was measured
  *
- * Who removes one takes that lock alone and moves it out of its place before it lets it go: who has
- * waited for it looks whether the folder is still that of the mount.
+ * To remove a mount, a process takes the use lock exclusively, and moves the folder away before it
+ * releases the lock. A process that has waited for the lock therefore checks that its open folder
+ * is still at its path.
  */
 #pragma once
 
@@ -24,41 +25,42 @@ enum { MOUNT_CACHE_SLOTS = 64, MOUNT_CACHE_ID_MAX = 4096 };
 /* ---- for builds ---- */
 
 enum mount_cache_share {
-    MOUNT_CACHE_SHARED,  /* slot 0, with all others who share */
-    MOUNT_CACHE_LOCKED,  /* slot 0, alone: waits for those who have it */
-    MOUNT_CACHE_PRIVATE, /* the first slot that nobody has */
+    MOUNT_CACHE_SHARED,  /* slot 0, shared with other builds */
+    MOUNT_CACHE_LOCKED,  /* slot 0, exclusively: waits for the other users */
+    MOUNT_CACHE_PRIVATE, /* the first free slot, exclusively */
 };
 
 struct mount_cache {
-    char *folder; /* owned: below the store's */
+    char *folder; /* owned: its path in the store */
     int dir;
     unsigned slot;
-    int gate, lock; /* that it is used at all, and how */
+    int use_lock; /* keeps the mount from being removed */
+    int lock;     /* of the slot */
 };
 
 #define MOUNT_CACHE_INIT                                                                           \
     {                                                                                              \
-        .dir = -1, .gate = -1, .lock = -1                                                          \
+        .dir = -1, .use_lock = -1, .lock = -1                                                      \
     }
 
-/* Made when it is not there; waits for those who lock it. */
+/* Creates the mount if it is missing. Waits for builds that hold the slot. */
 int mount_cache_take(const struct images *s, const char *id, enum mount_cache_share share,
                      struct mount_cache *ret, struct err *err);
 void mount_cache_done(struct mount_cache *c);
 
 /* ---- for people ---- */
 
-/* {"mounts": [{"id", "bytes", "last_used" (seconds since the epoch), "in_use"}], "bytes"}, the one
- * that was used last first. */
+/* {"mounts": [{"id", "bytes", "last_used" (seconds since the epoch), "in_use"}], "bytes"}, the
+ * last used one first. */
 int mount_cache_list(const struct images *s, const struct confined_ids *ids, json_t **ret,
                      struct err *err);
 
-/* Those below need the store's lock, shared. *ret: {"removed", "bytes", "mounts": [id…]}. */
+/* The functions below need the store's lock, shared. *ret: {"removed", "bytes", "mounts": [id…]}. */
 
-/* ERR_NOT_FOUND, or ERR_CONFLICT when a build uses it. */
+/* Fails with ERR_NOT_FOUND, or with ERR_CONFLICT while a build uses it. */
 int mount_cache_remove(const struct images *s, const struct confined_ids *ids, const char *id,
                        json_t **ret, struct err *err);
-/* Removes what was not used for `unused` seconds (0: all are young), then the longest unused until
- * `keep` bytes are left. What builds use stays. */
+/* Removes the mounts that were not used for `unused` seconds (0: none), then the longest unused ones
+ * until at most `keep` bytes are left. Mounts that builds use stay. */
 int mount_cache_trim(const struct images *s, const struct confined_ids *ids, uint64_t keep,
                      uint64_t unused, json_t **ret, struct err *err);

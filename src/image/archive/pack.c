@@ -1,6 +1,6 @@
 /*
- * See pack.h. Every name is opened from the top of the layer, below it and without following a
- * link, so that a deep tree needs no more descriptors than a flat one.
+ * Every path is opened from the root of the layer, below it and without following a link. A deep
+ * tree therefore needs no more descriptors than a flat one.
  */
 #include "image/archive/pack.h"
 
@@ -26,21 +26,21 @@ enum { PIECE = 256 << 10, LIST_MAX = 64 << 10, VALUE_MAX = 64 << 10, WHITEOUT_MO
 
 struct pack {
     int root, out;
-    char *piece; /* what the writer has not written yet */
+    char *piece; /* owned: bytes that are not written yet */
     size_t len;
     struct tar_writer w;
-    struct map links; /* "inode": path of the first name, for files with several */
+    struct map links; /* inode -> path of its first name, owned, for files with several names */
     struct pack_stats stats;
 };
 
 /* Attributes of one entry. */
-struct attributes {
-    char *names; /* as flistxattr() gives them */
+struct pack_attributes {
+    char *names; /* owned: the result of flistxattr() */
     struct tar_xattr v[UNPACK_XATTRS_MAX];
     size_t n;
 };
 
-static void pack_attributes_done(struct attributes *a)
+static void pack_attributes_done(struct pack_attributes *a)
 {
     for (size_t i = 0; i < a->n; i++)
         free((void *)a->v[i].value);
@@ -84,7 +84,7 @@ static int pack_by_name(const void *a, const void *b)
     return strcmp(((const struct tar_xattr *)a)->name, ((const struct tar_xattr *)b)->name);
 }
 
-static int pack_read_value(int fd, const char *name, struct attributes *a, struct err *err)
+static int pack_read_value(int fd, const char *name, struct pack_attributes *a, struct err *err)
 {
     _cleanup_free_ char *value = xmalloc(VALUE_MAX);
     ssize_t n = fgetxattr(fd, name, value, VALUE_MAX);
@@ -92,15 +92,15 @@ static int pack_read_value(int fd, const char *name, struct attributes *a, struc
     if (n < 0)
         return err_sys(err, errno, "read its attribute '%.100s'", name);
     if (a->n == UNPACK_XATTRS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
+        return err_set(err, ERR_LIMIT, "too many extended attributes (the limit is %d)",
+                       UNPACK_XATTRS_MAX);
     a->v[a->n++] = (struct tar_xattr){name, TAKE_PTR(value), (size_t)n};
     return 0;
 }
 
-static int pack_read_attributes(int fd, struct attributes *a, struct err *err)
+static int pack_read_attributes(int fd, struct pack_attributes *a, struct err *err)
 {
     ssize_t n = flistxattr(fd, NULL, 0);
-    int r = 0;
 
     if (n == 0 || (n < 0 && errno == EOPNOTSUPP))
         return 0;
@@ -108,17 +108,20 @@ static int pack_read_attributes(int fd, struct attributes *a, struct err *err)
     n = flistxattr(fd, a->names, LIST_MAX);
     if (n < 0)
         return err_sys(err, errno, "list its attributes");
-    for (const char *name = a->names; r >= 0 && name < a->names + n; name += strlen(name) + 1)
-        if (unpack_keeps_xattr(name))
-            r = pack_read_value(fd, name, a, err);
+    for (const char *name = a->names; name < a->names + n; name += strlen(name) + 1) {
+        int r = unpack_keeps_xattr(name) ? pack_read_value(fd, name, a, err) : 0;
+
+        if (r < 0)
+            return r;
+    }
     if (a->n)
         qsort(a->v, a->n, sizeof(a->v[0]), pack_by_name);
-    return r;
+    return 0;
 }
 
 /* ---- entries ---- */
 
-static int pack_put_head(struct pack *p, struct tar_entry *e, const struct attributes *a,
+static int pack_put_head(struct pack *p, struct tar_entry *e, const struct pack_attributes *a,
                          struct err *err)
 {
     if (a) {
@@ -166,18 +169,21 @@ static int pack_put_data(struct pack *p, int fd, uint64_t size, struct err *err)
 static int pack_put_file(struct pack *p, const char *path, const struct stat *st, struct err *err)
 {
     _cleanup_close_ int fd = unpack_open(p->root, path, O_RDONLY | O_NONBLOCK);
-    _cleanup_attributes_ struct attributes a = {0};
+    _cleanup_attributes_ struct pack_attributes a = {0};
     _cleanup_free_ struct tar_entry *e = pack_entry_new(path, st);
     int r;
 
     if (fd < 0)
         return err_sys(err, errno, "open it");
     r = pack_read_attributes(fd, &a, err);
+    if (r < 0)
+        return r;
     e->type = TAR_FILE;
     e->size = (uint64_t)st->st_size;
-    if (r >= 0)
-        r = pack_put_head(p, e, &a, err);
-    return r < 0 ? r : pack_put_data(p, fd, e->size, err);
+    r = pack_put_head(p, e, &a, err);
+    if (r < 0)
+        return r;
+    return pack_put_data(p, fd, e->size, err);
 }
 
 static int pack_put_symlink(struct pack *p, const char *path, const struct stat *st,
@@ -211,7 +217,7 @@ static int pack_put_whiteout(struct pack *p, const char *path, struct err *err)
     return pack_put_mark(p, mark, err);
 }
 
-/* 1: its contents are in the archive under another name. */
+/* 1: it was written as a link to an earlier entry. */
 static int pack_put_link(struct pack *p, const char *path, const struct stat *st, struct err *err)
 {
     _cleanup_free_ struct tar_entry *e = NULL;
@@ -258,7 +264,7 @@ static int pack_compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Takes the descriptor. */
+/* Owns the descriptor. */
 static int pack_list_names(int fd, char ***ret, struct err *err)
 {
     _cleanup_closedir_ DIR *d = fdopendir(fd);
@@ -280,12 +286,12 @@ static int pack_list_names(int fd, char ***ret, struct err *err)
     return 0;
 }
 
-/* Of the top only what is not what a layer that says nothing of it has: its time is often that of
- * the unpacking. */
+/* The root of the layer gets no entry if it has the default mode, owner and attributes: its time is
+ * often only the time of unpacking, and would change the digest. */
 static int pack_put_folder_entry(struct pack *p, const char *path, const struct stat *st, int fd,
                                  struct err *err)
 {
-    _cleanup_attributes_ struct attributes a = {0};
+    _cleanup_attributes_ struct pack_attributes a = {0};
     _cleanup_free_ struct tar_entry *e = NULL;
     _cleanup_free_ char *name = *path ? xasprintf("%s/", path) : xstrdup("./");
     int r = pack_read_attributes(fd, &a, err);
@@ -304,20 +310,19 @@ static int pack_put_any(struct pack *p, const char *path, unsigned depth, struct
 static int pack_put_names(struct pack *p, const char *path, char *const *names, unsigned depth,
                           struct err *err)
 {
-    int r = 0;
-
-    for (; r >= 0 && names && *names; names++) {
+    for (; names && *names; names++) {
         _cleanup_free_ char *child = xasprintf("%s%s%s", path, *path ? "/" : "", *names);
         const char *hidden;
+        int r;
 
         if (whiteout_parse(*names, &hidden) != WHITEOUT_NONE)
-            r = err_set(err, ERR_UNSUPPORTED, "its name is that of a whiteout in archives");
+            r = err_set(err, ERR_UNSUPPORTED, "the name is reserved for whiteouts in archives");
         else
             r = pack_put_any(p, child, depth + 1, err);
         if (r < 0)
             return err_wrap(err, "'%.200s'", *names);
     }
-    return r;
+    return 0;
 }
 
 static int pack_put_folder(struct pack *p, const char *path, const struct stat *st, unsigned depth,
@@ -331,52 +336,60 @@ static int pack_put_folder(struct pack *p, const char *path, const struct stat *
     if (fd < 0)
         return err_sys(err, errno, "open it");
     if (depth > UNPACK_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "it lies over %d folders deep", UNPACK_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT, "the path is deeper than %d folders", UNPACK_DEPTH_MAX);
     r = pack_put_folder_entry(p, path, st, fd, err);
-    if (r >= 0 && whiteout_is_opaque(fd))
+    if (r < 0)
+        return r;
+    if (whiteout_is_opaque(fd)) {
         r = pack_put_mark(p, mark, err);
-    if (r >= 0)
-        r = pack_list_names(TAKE_FD(fd), &names, err);
-    return r < 0 ? r : pack_put_names(p, path, names, depth, err);
+        if (r < 0)
+            return r;
+    }
+    r = pack_list_names(TAKE_FD(fd), &names, err);
+    if (r < 0)
+        return r;
+    return pack_put_names(p, path, names, depth, err);
 }
 
 static int pack_put_any(struct pack *p, const char *path, unsigned depth, struct err *err)
 {
     struct stat st;
 
-    /* tar_entry holds as much, with the slash behind a folder. */
+    /* The limit of tar_entry, with a slash after the name of a folder. */
     if (strlen(path) + 2 > TAR_PATH_MAX)
-        return err_set(err, ERR_LIMIT, "its path is over %d bytes", TAR_PATH_MAX - 2);
+        return err_set(err, ERR_LIMIT, "the path is longer than %d bytes", TAR_PATH_MAX - 2);
     if (fstatat(p->root, path, &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
-        return err_sys(err, errno, "look at it");
+        return err_sys(err, errno, "stat it");
     return S_ISDIR(st.st_mode) ? pack_put_folder(p, path, &st, depth, err)
                                : pack_put_other(p, path, &st, err);
 }
 
-static void pack_links_done(struct map *links)
+static void pack_done(struct pack *p)
 {
     const char *inode;
     void *path;
 
-    for (size_t i = 0; map_next(links, &i, &inode, &path);)
+    for (size_t i = 0; map_next(&p->links, &i, &inode, &path);)
         free(path);
-    map_done(links);
+    map_done(&p->links);
+    free(p->piece);
 }
 
 int pack_layer(int dir, int out, struct pack_stats *ret, struct err *err)
 {
-    struct pack p = {.root = dir, .out = out, .piece = xmalloc(PIECE)};
-    int r, w;
+    _cleanup_(pack_done) struct pack p = {.root = dir, .out = out, .piece = xmalloc(PIECE)};
+    int r;
 
     tar_writer_init(&p.w, pack_put_bytes, &p);
     r = pack_put_any(&p, "", 0, err);
-    if (r >= 0)
-        r = tar_finish(&p.w, err);
-    if (r >= 0 && (w = pack_flush(&p)) < 0)
-        r = err_sys(err, -w, "write archive");
-    if (r >= 0)
-        *ret = p.stats;
-    pack_links_done(&p.links);
-    free(p.piece);
-    return r;
+    if (r < 0)
+        return r;
+    r = tar_finish(&p.w, err);
+    if (r < 0)
+        return r;
+    r = pack_flush(&p);
+    if (r < 0)
+        return err_sys(err, -r, "write archive");
+    *ret = p.stats;
+    return 0;
 }

@@ -1,10 +1,11 @@
 /*
- * The way back of unpack.h: a layer's folder as the tar stream that images carry. The same folder
- * gives the same bytes each time, on every machine: names in the order of their bytes, times in
- * seconds, no names of users. Overlayfs's whiteouts become those of archives, hard links stay
- * links, attributes `user.*` travel; sockets, FIFOs and devices do not.
+ * Packs a layer's folder as the tar stream that images carry; the reverse of unpack.h. The same
+ * folder gives the same bytes each time, on every machine: names are sorted by their bytes, times
+ * are whole seconds, and user names are left out. Whiteouts of overlayfs become those of archives,
+ * hard links stay links, and attributes `user.*` are kept. Sockets, FIFOs and devices are dropped.
  *
- * Owners are what the caller sees: in a child that has the layer's ids (image/archive/confined.h).
+ * The owners in the archive are those that the caller sees, so packing runs in a child that has the
+ * layer's ids (image/archive/confined.h).
  */
 #pragma once
 

@@ -1,9 +1,10 @@
 /*
- * See unpack.h. The parent folder of each entry is opened with openat2() below the layer, without
- * links, and the entry is made by its last name alone; the parent is kept for the next entry, as
- * archives list a folder's entries together.
+ * The parent folder of each entry is opened with openat2() below the layer, without following
+ * links, and the entry is created by its last name alone. The open parent is kept for the next
+ * entry, because archives list the entries of a folder together.
  *
- * Modes and times of folders are set at the end: what is made in them later would change them.
+ * Modes and times of folders are set at the end: entries that are created in a folder later would
+ * change them.
  */
 #include "image/archive/unpack.h"
 
@@ -28,7 +29,7 @@
 enum { BLOCK = 256 << 10, XATTR_MAX = 64 << 10 };
 
 /* A folder that gets its mode and time at the end. */
-struct later {
+struct unpack_folder {
     char *path;
     mode_t mode;
     struct timespec mtime;
@@ -39,18 +40,18 @@ struct unpack {
     int root;
     unsigned flags; /* enum unpack_flags */
     struct unpack_stats stats;
-    int parent; /* of the last entry; -1: none kept */
+    int parent; /* of the last entry; -1: not open */
     char parent_path[UNPACK_PATH_MAX];
-    struct later *later;
-    size_t n_later;
+    struct unpack_folder *folders; /* owned */
+    size_t n_folders;
 };
 
-/* One entry on its way. */
+/* The entry that is being unpacked. */
 struct unpack_item {
     struct archive_entry *e;
     char path[UNPACK_PATH_MAX];
     const char *name; /* its last component, in path */
-    int parent;       /* borrowed of struct unpack */
+    int parent;       /* borrowed from struct unpack */
     mode_t mode;
     uid_t uid;
     gid_t gid;
@@ -62,11 +63,11 @@ struct unpack_item {
 static int unpack_add_component(const char *at, size_t n, char *ret, size_t *len, struct err *err)
 {
     if (n > NAME_MAX)
-        return err_set(err, ERR_INVALID, "a name of %zu bytes", n);
+        return err_set(err, ERR_INVALID, "a name in the path has %zu bytes", n);
     if (n == 2 && at[0] == '.' && at[1] == '.')
-        return err_set(err, ERR_DENIED, "its name holds '..'");
+        return err_set(err, ERR_DENIED, "the path contains '..'");
     if (*len + n + 2 > UNPACK_PATH_MAX)
-        return err_set(err, ERR_INVALID, "its name is over %d bytes", UNPACK_PATH_MAX - 1);
+        return err_set(err, ERR_INVALID, "the path is longer than %d bytes", UNPACK_PATH_MAX - 1);
     if (*len)
         ret[(*len)++] = '/';
     memcpy(ret + *len, at, n);
@@ -79,7 +80,7 @@ int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *
     size_t len = 0, depth = 0;
 
     if (*name == '/')
-        return err_set(err, ERR_DENIED, "its name is absolute");
+        return err_set(err, ERR_DENIED, "the path is absolute");
     while (*name) {
         size_t n = strcspn(name, "/");
 
@@ -89,7 +90,8 @@ int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *
             if (r < 0)
                 return r;
             if (++depth > UNPACK_DEPTH_MAX)
-                return err_set(err, ERR_INVALID, "it lies over %d folders deep", UNPACK_DEPTH_MAX);
+                return err_set(err, ERR_INVALID, "the path is deeper than %d folders",
+                               UNPACK_DEPTH_MAX);
         }
         name += n + (name[n] == '/');
     }
@@ -113,23 +115,24 @@ static void unpack_forget_parent(struct unpack *u)
     u->parent = fd_close(u->parent);
 }
 
-/* Makes the folders on the way that no entry has made: as root's, for all to see. */
-static int unpack_make_way(struct unpack *u, char *path, struct err *err)
+/* Creates the parent folders that have no entry of their own: owned by root, mode 0755. */
+static int unpack_make_parents(struct unpack *u, char *path, struct err *err)
 {
     for (char *slash = path;;) {
         slash = strchr(slash, '/');
         if (slash)
             *slash = '\0';
         if (mkdirat(u->root, path, 0755) < 0 && errno != EEXIST)
-            return err_sys(err, errno, "make folder '%s'", path);
+            return err_sys(err, errno, "create folder '%s'", path);
         if (!slash)
             return 0;
         *slash++ = '/';
     }
 }
 
-/* mkdirat() above would follow a link on the way; so what is there is looked at from the top. */
-static int unpack_check_way(struct unpack *u, char *path, struct err *err)
+/* mkdirat() in unpack_make_parents() would follow a link in the path, so each parent is checked
+ * before, from the top. */
+static int unpack_check_parents(struct unpack *u, char *path, struct err *err)
 {
     for (char *slash = path;;) {
         struct stat st;
@@ -140,11 +143,11 @@ static int unpack_check_way(struct unpack *u, char *path, struct err *err)
         if (fstatat(u->root, path, &st, AT_SYMLINK_NOFOLLOW) < 0) {
             if (slash)
                 *slash = '/';
-            return errno == ENOENT ? 0 : err_sys(err, errno, "look at '%s'", path);
+            return errno == ENOENT ? 0 : err_sys(err, errno, "stat '%s'", path);
         }
         if (!S_ISDIR(st.st_mode))
-            return err_set(err, ERR_DENIED, "its way goes through '%s', which is %s", path,
-                           S_ISLNK(st.st_mode) ? "a link" : "no folder");
+            return err_set(err, ERR_DENIED, "the path goes through '%s', which is %s", path,
+                           S_ISLNK(st.st_mode) ? "a link" : "not a folder");
         if (!slash)
             return 0;
         *slash++ = '/';
@@ -160,9 +163,10 @@ static int unpack_open_parent(struct unpack *u, char *path, struct err *err)
     unpack_forget_parent(u);
     u->parent = unpack_open(u->root, *path ? path : ".", O_PATH | O_DIRECTORY);
     if (u->parent < 0) {
-        r = unpack_check_way(u, path, err);
-        if (r >= 0)
-            r = unpack_make_way(u, path, err);
+        r = unpack_check_parents(u, path, err);
+        if (r < 0)
+            return r;
+        r = unpack_make_parents(u, path, err);
         if (r < 0)
             return r;
         u->parent = unpack_open(u->root, path, O_PATH | O_DIRECTORY);
@@ -173,7 +177,7 @@ static int unpack_open_parent(struct unpack *u, char *path, struct err *err)
     return 0;
 }
 
-/* Splits item->path; the parent is there after this. */
+/* Sets it->name, and opens or creates the parent. */
 static int unpack_find_place(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     char *slash = strrchr(it->path, '/');
@@ -189,7 +193,7 @@ static int unpack_find_place(struct unpack *u, struct unpack_item *it, struct er
     return r;
 }
 
-/* ---- what an entry has beside its contents ---- */
+/* ---- metadata ---- */
 
 bool unpack_keeps_xattr(const char *name)
 {
@@ -197,7 +201,7 @@ bool unpack_keeps_xattr(const char *name)
            !STREQ(name, DIGEST_CONTEXT_XATTR);
 }
 
-/* One that says of an empty file what it should hold must not be lost. */
+/* The attribute with the digest of an omitted file: unlike others, it must not be dropped. */
 static bool unpack_is_digest_only(const struct unpack *u, const struct unpack_item *it,
                                   const char *name)
 {
@@ -213,7 +217,8 @@ static int unpack_set_xattrs(struct unpack *u, const struct unpack_item *it, int
     size_t size;
 
     if (archive_entry_xattr_count(it->e) > UNPACK_XATTRS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
+        return err_set(err, ERR_LIMIT, "too many extended attributes (the limit is %d)",
+                       UNPACK_XATTRS_MAX);
     archive_entry_xattr_reset(it->e);
     while (archive_entry_xattr_next(it->e, &name, &value, &size) == ARCHIVE_OK) {
         bool digest_only = name && unpack_is_digest_only(u, it, name);
@@ -222,43 +227,44 @@ static int unpack_set_xattrs(struct unpack *u, const struct unpack_item *it, int
         if (wanted && fsetxattr(fd, name, value, size, 0) == 0)
             continue;
         if (digest_only)
-            return err_set(err, ERR_UNSUPPORTED, "files cannot be left out here: %s",
+            return err_set(err, ERR_UNSUPPORTED, "the file system cannot mark omitted files (%s)",
                            strerror(errno));
-        if (wanted && errno != EOPNOTSUPP && errno != ENOSPC) /* what this file system can keep */
+        if (wanted && errno != EOPNOTSUPP && errno != ENOSPC) /* the file system cannot keep it */
             return err_sys(err, errno, "set its attribute '%.100s'", name);
         u->stats.dropped++;
     }
     return 0;
 }
 
-static int unpack_give(const struct unpack *u, const struct unpack_item *it, int fd,
-                       struct err *err)
+static int unpack_set_owner(const struct unpack *u, const struct unpack_item *it, int fd,
+                            struct err *err)
 {
     if ((u->flags & UNPACK_OWNERS) && fchown(fd, it->uid, it->gid) < 0)
-        return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
+        return err_sys(err, errno, "set the owner to %u:%u", it->uid, it->gid);
     return 0;
 }
 
-static int unpack_read_facts(const struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_read_metadata(const struct unpack *u, struct unpack_item *it, struct err *err)
 {
     int64_t uid = archive_entry_uid(it->e), gid = archive_entry_gid(it->e);
     int64_t seconds = archive_entry_mtime_is_set(it->e) ? archive_entry_mtime(it->e) : 0;
 
     if ((u->flags & UNPACK_OWNERS) &&
         (uid < 0 || gid < 0 || uid > UNPACK_ID_MAX || gid > UNPACK_ID_MAX))
-        return err_set(err, ERR_UNSUPPORTED, "its owner is %lld:%lld, and ids go to %d",
-                       (long long)uid, (long long)gid, UNPACK_ID_MAX);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the owner %lld:%lld is out of range (the largest id is %d)", (long long)uid,
+                       (long long)gid, UNPACK_ID_MAX);
     it->uid = (uid_t)uid;
     it->gid = (gid_t)gid;
     it->mode = archive_entry_perm(it->e) & 07777;
-    /* What no file system keeps is no reason to refuse an image. */
+    /* A time that file systems cannot store is no reason to refuse an image. */
     it->mtime.tv_sec = seconds < 0 || seconds > INT32_MAX ? 0 : seconds;
     return 0;
 }
 
 /* ---- kinds of entries ---- */
 
-/* What was there under that name: a later entry wins. */
+/* Removes an earlier entry with the same name: the later one counts. */
 static int unpack_clear_place(const struct unpack_item *it, struct err *err)
 {
     struct stat st;
@@ -286,7 +292,7 @@ static int unpack_write_block(int fd, const char *data, size_t len, int64_t at, 
     return 0;
 }
 
-static int archive_fault(struct archive *a, struct err *err)
+static int unpack_archive_error(struct archive *a, struct err *err)
 {
     const char *why = archive_error_string(a);
 
@@ -307,9 +313,9 @@ static int unpack_write_data(struct unpack *u, int fd, struct err *err)
         if (r == ARCHIVE_EOF)
             break;
         if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
-            return archive_fault(u->archive, err);
+            return unpack_archive_error(u->archive, err);
         if (at < end || len > room || (uint64_t)at > room - len)
-            return err_set(err, ERR_LIMIT, "its files are over %llu bytes",
+            return err_set(err, ERR_LIMIT, "the files of the layer have more than %llu bytes",
                            (unsigned long long)UNPACK_BYTES_MAX);
         end = at + (int64_t)len;
         r = unpack_write_block(fd, data, len, at, err);
@@ -327,11 +333,11 @@ static int unpack_set_size(struct unpack *u, const struct unpack_item *it, int f
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at it");
+        return err_sys(err, errno, "stat it");
     if (size <= st.st_size)
         return 0;
     if ((uint64_t)(size - st.st_size) > UNPACK_BYTES_MAX - u->stats.bytes)
-        return err_set(err, ERR_LIMIT, "its files are over %llu bytes",
+        return err_set(err, ERR_LIMIT, "the files of the layer have more than %llu bytes",
                        (unsigned long long)UNPACK_BYTES_MAX);
     u->stats.bytes += (uint64_t)(size - st.st_size);
     return ftruncate(fd, size) < 0 ? err_sys(err, errno, "set its size") : 0;
@@ -348,29 +354,34 @@ static int unpack_put_file(struct unpack *u, struct unpack_item *it, struct err 
         return r;
     fd = unpack_open(it->parent, it->name, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     r = unpack_write_data(u, fd, err);
-    if (r >= 0)
-        r = unpack_set_size(u, it, fd, err);
-    if (r >= 0)
-        r = unpack_give(u, it, fd, err);
-    if (r >= 0)
-        r = unpack_set_xattrs(u, it, fd, err);
     if (r < 0)
         return r;
-    if (fchmod(fd, it->mode) < 0) /* after the owner: that takes set-uid bits */
+    r = unpack_set_size(u, it, fd, err);
+    if (r < 0)
+        return r;
+    r = unpack_set_owner(u, it, fd, err);
+    if (r < 0)
+        return r;
+    r = unpack_set_xattrs(u, it, fd, err);
+    if (r < 0)
+        return r;
+    if (fchmod(fd, it->mode) < 0) /* after fchown(), which clears set-uid bits */
         return err_sys(err, errno, "set its mode");
     return futimens(fd, times) < 0 ? err_sys(err, errno, "set its time") : 0;
 }
 
-static void unpack_note_later(struct unpack *u, const struct unpack_item *it)
+static void unpack_note_folder(struct unpack *u, const struct unpack_item *it)
 {
-    if ((u->n_later & (u->n_later - 1)) == 0)
-        u->later = xreallocarray(u->later, u->n_later ? 2 * u->n_later : 1, sizeof(*u->later));
-    u->later[u->n_later++] = (struct later){xstrdup(it->path), it->mode, it->mtime};
+    if ((u->n_folders & (u->n_folders - 1)) == 0)
+        u->folders =
+            xreallocarray(u->folders, u->n_folders ? 2 * u->n_folders : 1, sizeof(*u->folders));
+    u->folders[u->n_folders++] = (struct unpack_folder){xstrdup(it->path), it->mode, it->mtime};
 }
 
-/* A folder over one of this layer keeps what is in it; over a whiteout it hides what lies below. */
+/* A folder that exists in this layer keeps its contents. A folder in place of a whiteout hides the
+ * lower layers. */
 static int unpack_make_folder(const struct unpack_item *it, bool *hides, struct err *err)
 {
     struct stat st;
@@ -385,31 +396,37 @@ static int unpack_make_folder(const struct unpack_item *it, bool *hides, struct 
         if (r < 0)
             return r;
     }
-    return mkdirat(it->parent, it->name, 0755) < 0 ? err_sys(err, errno, "make it") : 0;
+    return mkdirat(it->parent, it->name, 0755) < 0 ? err_sys(err, errno, "create it") : 0;
 }
 
 static int unpack_put_folder(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     bool hides = false;
-    int r = 0;
+    int r;
 
-    if (*it->path)
+    if (*it->path) {
         r = unpack_make_folder(it, &hides, err);
-    if (r < 0)
-        return r;
+        if (r < 0)
+            return r;
+    }
     fd = unpack_open(*it->path ? it->parent : u->root, *it->path ? it->name : ".",
                      O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return err_sys(err, errno, "open it");
-    r = unpack_give(u, it, fd, err);
-    if (r >= 0)
-        r = unpack_set_xattrs(u, it, fd, err);
-    if (r >= 0 && hides)
+    r = unpack_set_owner(u, it, fd, err);
+    if (r < 0)
+        return r;
+    r = unpack_set_xattrs(u, it, fd, err);
+    if (r < 0)
+        return r;
+    if (hides) {
         r = whiteout_opaque(fd, err);
-    if (r >= 0)
-        unpack_note_later(u, it);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    unpack_note_folder(u, it);
+    return 0;
 }
 
 static int unpack_put_symlink(struct unpack *u, struct unpack_item *it, struct err *err)
@@ -419,20 +436,20 @@ static int unpack_put_symlink(struct unpack *u, struct unpack_item *it, struct e
     int r;
 
     if (!target || !*target || strlen(target) >= UNPACK_PATH_MAX)
-        return err_set(err, ERR_INVALID, "it is a link to nowhere");
+        return err_set(err, ERR_INVALID, "symbolic link without a target");
     r = unpack_clear_place(it, err);
     if (r < 0)
         return r;
     if (symlinkat(target, it->parent, it->name) < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     if ((u->flags & UNPACK_OWNERS) &&
         fchownat(it->parent, it->name, it->uid, it->gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
+        return err_sys(err, errno, "set the owner to %u:%u", it->uid, it->gid);
     utimensat(it->parent, it->name, times, AT_SYMLINK_NOFOLLOW); /* not all file systems can */
     return 0;
 }
 
-/* Only to what this layer holds: a link into a lower layer is a file of its own there. */
+/* Only files of this layer: tools write a full copy of a file that is linked from a lower layer. */
 static int unpack_open_target(struct unpack *u, const char *target, int *ret, struct err *err)
 {
     char path[UNPACK_PATH_MAX];
@@ -442,14 +459,13 @@ static int unpack_open_target(struct unpack *u, const char *target, int *ret, st
 
     r = unpack_name(target, path, err);
     if (r < 0)
-        return err_wrap(err, "it is a hard link to '%.200s'", target);
+        return err_wrap(err, "hard link to '%.200s'", target);
     fd = unpack_open(u->root, *path ? path : ".", O_PATH);
     if (fd < 0 || fstat(fd, &st) < 0)
-        return err_set(err, ERR_DENIED,
-                       "it is a hard link to '%.200s', which is not in this layer: %s", target,
-                       strerror(errno));
+        return err_set(err, ERR_DENIED, "hard link to '%.200s', which is not in this layer (%s)",
+                       target, strerror(errno));
     if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
-        return err_set(err, ERR_DENIED, "it is a hard link to '%.200s', which is no file", target);
+        return err_set(err, ERR_DENIED, "hard link to '%.200s', which is not a file", target);
     *ret = TAKE_FD(fd);
     return 0;
 }
@@ -470,10 +486,10 @@ static int unpack_put_hardlink(struct unpack *u, struct unpack_item *it, struct 
     r = unpack_clear_place(it, err);
     if (r < 0)
         return r;
-    /* By name: a link by descriptor needs /proc, which is not here. No link is followed, and
-     * nobody else writes here. */
+    /* By name, because linking a descriptor needs /proc, which a child does not have. linkat()
+     * follows no link, and no other process writes to this layer. */
     if (linkat(u->root, path, it->parent, it->name, 0) < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     return 0;
 }
 
@@ -516,10 +532,10 @@ static int unpack_put_mark(struct unpack *u, struct unpack_item *it, struct err 
     case WHITEOUT_BAD:
         break;
     }
-    return err_set(err, ERR_INVALID, "it is a mark that hides nothing");
+    return err_set(err, ERR_INVALID, "invalid whiteout name");
 }
 
-/* ---- the whole ---- */
+/* ---- the archive ---- */
 
 static int unpack_put_by_type(struct unpack *u, struct unpack_item *it, struct err *err)
 {
@@ -543,13 +559,13 @@ static int unpack_put_entry(struct unpack *u, struct unpack_item *it, struct err
     const char *hidden;
     int r;
 
-    r = unpack_read_facts(u, it, err);
+    r = unpack_read_metadata(u, it, err);
     if (r < 0)
         return r;
     if (!*it->path)
         return archive_entry_filetype(it->e) == AE_IFDIR
                    ? unpack_put_folder(u, it, err)
-                   : err_set(err, ERR_INVALID, "it stands for the whole layer and is no folder");
+                   : err_set(err, ERR_INVALID, "the entry for the layer's root is not a folder");
     r = unpack_find_place(u, it, err);
     if (r < 0)
         return r;
@@ -565,13 +581,16 @@ static int unpack_take_entry(struct unpack *u, struct archive_entry *e, struct e
     int r;
 
     if (!name)
-        return err_set(err, ERR_INVALID, "an entry has no name that can be read");
+        return err_set(err, ERR_INVALID, "an entry has no readable name");
     if (++u->stats.entries > UNPACK_ENTRIES_MAX)
-        return err_set(err, ERR_LIMIT, "over %d entries", UNPACK_ENTRIES_MAX);
+        return err_set(err, ERR_LIMIT, "too many entries (the limit is %d)", UNPACK_ENTRIES_MAX);
     r = unpack_name(name, it.path, err);
-    if (r >= 0)
-        r = unpack_put_entry(u, &it, err);
-    return r < 0 ? err_wrap(err, "entry '%.200s'", name) : 0;
+    if (r < 0)
+        return err_wrap(err, "entry '%.200s'", name);
+    r = unpack_put_entry(u, &it, err);
+    if (r < 0)
+        return err_wrap(err, "entry '%.200s'", name);
+    return 0;
 }
 
 static int unpack_take_all(struct unpack *u, struct err *err)
@@ -584,7 +603,7 @@ static int unpack_take_all(struct unpack *u, struct err *err)
         if (r == ARCHIVE_EOF)
             return 0;
         if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
-            return archive_fault(u->archive, err);
+            return unpack_archive_error(u->archive, err);
         r = unpack_take_entry(u, e, err);
         if (r < 0)
             return r;
@@ -593,26 +612,26 @@ static int unpack_take_all(struct unpack *u, struct err *err)
 
 static int unpack_finish_folders(struct unpack *u, struct err *err)
 {
-    /* In order: of two entries for one folder the later one counts. */
-    for (size_t i = 0; i < u->n_later; i++) {
-        const struct later *l = &u->later[i];
+    /* In order, because of two entries for one folder the later one counts. */
+    for (size_t i = 0; i < u->n_folders; i++) {
+        const struct unpack_folder *l = &u->folders[i];
         const struct timespec times[2] = {l->mtime, l->mtime};
         _cleanup_close_ int fd =
             unpack_open(u->root, *l->path ? l->path : ".", O_RDONLY | O_DIRECTORY);
 
         if (fd < 0)
-            continue; /* a later entry has taken its place */
+            continue; /* a later entry has replaced it */
         if (fchmod(fd, l->mode) < 0 || futimens(fd, times) < 0)
             return err_sys(err, errno, "set mode and time of '%s'", l->path);
     }
     return 0;
 }
 
-/* As a layer that says nothing of its top has it. */
+/* Mode and owner for a layer without an entry for its root. */
 static int unpack_start_root(const struct unpack *u, struct err *err)
 {
     if ((u->flags & UNPACK_OWNERS) && fchown(u->root, 0, 0) < 0)
-        return err_sys(err, errno, "give the layer's folder to root");
+        return err_sys(err, errno, "set the owner of the layer's folder");
     return fchmod(u->root, 0755) < 0 ? err_sys(err, errno, "set the mode of the layer's folder")
                                      : 0;
 }
@@ -620,27 +639,30 @@ static int unpack_start_root(const struct unpack *u, struct err *err)
 static void unpack_done(struct unpack *u)
 {
     unpack_forget_parent(u);
-    for (size_t i = 0; i < u->n_later; i++)
-        free(u->later[i].path);
-    free(u->later);
+    for (size_t i = 0; i < u->n_folders; i++)
+        free(u->folders[i].path);
+    free(u->folders);
     archive_read_free(u->archive);
 }
 
 int unpack_layer(int in, int dir, unsigned flags, struct unpack_stats *ret, struct err *err)
 {
-    struct unpack u = {.archive = archive_read_new(), .root = dir, .flags = flags, .parent = -1};
+    _cleanup_(unpack_done) struct unpack u = {
+        .archive = archive_read_new(), .root = dir, .flags = flags, .parent = -1};
     int r;
 
     archive_read_support_format_tar(u.archive);
     r = unpack_start_root(&u, err);
-    if (r >= 0 && archive_read_open_fd(u.archive, in, BLOCK) != ARCHIVE_OK)
-        r = archive_fault(u.archive, err);
-    if (r >= 0)
-        r = unpack_take_all(&u, err);
-    if (r >= 0)
-        r = unpack_finish_folders(&u, err);
-    if (r >= 0)
-        *ret = u.stats;
-    unpack_done(&u);
-    return r;
+    if (r < 0)
+        return r;
+    if (archive_read_open_fd(u.archive, in, BLOCK) != ARCHIVE_OK)
+        return unpack_archive_error(u.archive, err);
+    r = unpack_take_all(&u, err);
+    if (r < 0)
+        return r;
+    r = unpack_finish_folders(&u, err);
+    if (r < 0)
+        return r;
+    *ret = u.stats;
+    return 0;
 }

@@ -16,10 +16,15 @@
 /* Of draft-ietf-sshm-ssh-agent, section 6.1. */
 enum { AGENT_FAILURE = 5, AGENT_REQUEST_IDENTITIES = 11, AGENT_SIGN_REQUEST = 13 };
 
-enum { HEAD = 4 }; /* a message's length */
+enum { HEAD = 4 }; /* bytes of the length in front of a message */
 
-/* A question goes to the agent and its answer back before the next one is read. */
-enum phase { ASKING, PASSING, WAITING, ANSWERING };
+/* A connection has one request at a time: the next one is read after the answer was written. */
+enum agent_phase {
+    READ_REQUEST,  /* from the client */
+    WRITE_REQUEST, /* to the agent */
+    READ_ANSWER,   /* from the agent */
+    WRITE_ANSWER,  /* to the client */
+};
 
 bool agent_may_ask(const void *message, size_t len)
 {
@@ -28,22 +33,22 @@ bool agent_may_ask(const void *message, size_t len)
     return (kind == AGENT_REQUEST_IDENTITIES && len == 1) || kind == AGENT_SIGN_REQUEST;
 }
 
-/* ---- lines ---- */
+/* ---- one connection ---- */
 
-void agent_line_init(struct agent_line *l, int client, int agent)
+void agent_conn_init(struct agent_conn *c, int client, int agent)
 {
-    *l = (struct agent_line){.client = client,
+    *c = (struct agent_conn){.client = client,
                              .agent = agent,
-                             .phase = ASKING,
+                             .phase = READ_REQUEST,
                              .message = xmalloc(HEAD + AGENT_MESSAGE_MAX),
                              .whole = HEAD};
 }
 
-void agent_line_done(struct agent_line *l)
+void agent_conn_done(struct agent_conn *c)
 {
-    fd_close(l->client);
-    fd_close(l->agent);
-    free(l->message);
+    fd_close(c->client);
+    fd_close(c->agent);
+    free(c->message);
 }
 
 int agent_dial(const char *agent)
@@ -60,123 +65,123 @@ int agent_dial(const char *agent)
     return TAKE_FD(fd);
 }
 
-/* One that the agent does not take is hung up on, as the agent would do it. */
-static bool agent_relay_line_open(struct agent_line *l, int listener, const char *agent)
+/* When the agent cannot be reached, the command's connection is closed. */
+static bool agent_relay_conn_open(struct agent_conn *c, int listener, const char *agent)
 {
     _cleanup_close_ int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int fd = client < 0 ? -1 : agent_dial(agent);
 
     if (fd < 0)
         return false;
-    agent_line_init(l, TAKE_FD(client), fd);
+    agent_conn_init(c, TAKE_FD(client), fd);
     return true;
 }
 
-static int agent_relay_line_fd(const struct agent_line *l)
+static int agent_relay_conn_fd(const struct agent_conn *c)
 {
-    return l->phase == ASKING || l->phase == ANSWERING ? l->client : l->agent;
+    return c->phase == READ_REQUEST || c->phase == WRITE_ANSWER ? c->client : c->agent;
 }
 
-static bool agent_relay_line_reads(const struct agent_line *l)
+static bool agent_relay_conn_reads(const struct agent_conn *c)
 {
-    return l->phase == ASKING || l->phase == WAITING;
+    return c->phase == READ_REQUEST || c->phase == READ_ANSWER;
 }
 
-static void agent_relay_next_phase(struct agent_line *l, enum phase to)
+static void agent_relay_next_phase(struct agent_conn *c, enum agent_phase to)
 {
-    l->phase = to;
-    l->len = 0;
-    if (agent_relay_line_reads(l))
-        l->whole = HEAD;
+    c->phase = to;
+    c->len = 0;
+    if (agent_relay_conn_reads(c))
+        c->whole = HEAD;
 }
 
-/* A whole message is here. */
-static void agent_relay_decide(struct agent_line *l)
+/* A whole message was read: decides where it goes. */
+static void agent_relay_decide(struct agent_conn *c)
 {
     static const char failure[] = {0, 0, 0, 1, AGENT_FAILURE};
 
-    if (l->phase == WAITING) {
-        agent_relay_next_phase(l, ANSWERING);
-    } else if (agent_may_ask(l->message + HEAD, l->whole - HEAD)) {
-        agent_relay_next_phase(l, PASSING);
+    if (c->phase == READ_ANSWER) {
+        agent_relay_next_phase(c, WRITE_ANSWER);
+    } else if (agent_may_ask(c->message + HEAD, c->whole - HEAD)) {
+        agent_relay_next_phase(c, WRITE_REQUEST);
     } else {
-        memcpy(l->message, failure, sizeof(failure));
-        l->whole = sizeof(failure);
-        agent_relay_next_phase(l, ANSWERING);
+        memcpy(c->message, failure, sizeof(failure));
+        c->whole = sizeof(failure);
+        agent_relay_next_phase(c, WRITE_ANSWER);
     }
 }
 
-static bool agent_relay_read_length(struct agent_line *l)
+static bool agent_relay_read_length(struct agent_conn *c)
 {
     uint32_t length;
 
-    memcpy(&length, l->message, sizeof(length));
+    memcpy(&length, c->message, sizeof(length));
     length = ntohl(length);
-    l->whole = HEAD + (size_t)length;
+    c->whole = HEAD + (size_t)length;
     return length > 0 && length <= AGENT_MESSAGE_MAX;
 }
 
-/* Never more than the message that is under way: what comes behind it stays with the kernel. */
-static bool agent_relay_line_read(struct agent_line *l)
+/* Reads only the current message; bytes after it stay in the kernel's buffer. */
+static bool agent_relay_conn_read(struct agent_conn *c)
 {
-    ssize_t n = read(agent_relay_line_fd(l), l->message + l->len, l->whole - l->len);
+    ssize_t n = read(agent_relay_conn_fd(c), c->message + c->len, c->whole - c->len);
 
     if (n <= 0)
         return n < 0 && (errno == EAGAIN || errno == EINTR);
-    l->len += (size_t)n;
-    if (l->len < l->whole)
+    c->len += (size_t)n;
+    if (c->len < c->whole)
         return true;
-    if (l->whole == HEAD)
-        return agent_relay_read_length(l);
-    agent_relay_decide(l);
+    if (c->whole == HEAD)
+        return agent_relay_read_length(c);
+    agent_relay_decide(c);
     return true;
 }
 
-static bool agent_relay_line_write(struct agent_line *l)
+static bool agent_relay_conn_write(struct agent_conn *c)
 {
-    ssize_t n = send(agent_relay_line_fd(l), l->message + l->len, l->whole - l->len, MSG_NOSIGNAL);
+    ssize_t n = send(agent_relay_conn_fd(c), c->message + c->len, c->whole - c->len, MSG_NOSIGNAL);
 
     if (n < 0)
         return errno == EAGAIN || errno == EINTR;
-    l->len += (size_t)n;
-    if (l->len == l->whole)
-        agent_relay_next_phase(l, l->phase == PASSING ? WAITING : ASKING);
+    c->len += (size_t)n;
+    if (c->len == c->whole)
+        agent_relay_next_phase(c, c->phase == WRITE_REQUEST ? READ_ANSWER : READ_REQUEST);
     return true;
 }
 
-bool agent_line_step(struct agent_line *l)
+bool agent_conn_step(struct agent_conn *c)
 {
-    return agent_relay_line_reads(l) ? agent_relay_line_read(l) : agent_relay_line_write(l);
+    return agent_relay_conn_reads(c) ? agent_relay_conn_read(c) : agent_relay_conn_write(c);
 }
 
-/* ---- all of them ---- */
+/* ---- all connections ---- */
 
 struct agent_relay {
-    struct agent_line lines[AGENT_LINES_MAX];
+    struct agent_conn conns[AGENT_CONNS_MAX];
     size_t n;
-    struct pollfd p[1 + 2 * AGENT_LINES_MAX]; /* the listener, then two for each line */
+    struct pollfd p[1 + 2 * AGENT_CONNS_MAX]; /* the listener, then two for each connection */
 };
 
-/* Who waits for an answer may go meanwhile, which is the second one. */
+/* The second descriptor reports a client that closes while it waits for its answer. */
 static void agent_relay_watch(struct agent_relay *x, int listener)
 {
-    x->p[0] = (struct pollfd){.fd = x->n < AGENT_LINES_MAX ? listener : -1, .events = POLLIN};
+    x->p[0] = (struct pollfd){.fd = x->n < AGENT_CONNS_MAX ? listener : -1, .events = POLLIN};
     for (size_t i = 0; i < x->n; i++) {
-        const struct agent_line *l = &x->lines[i];
+        const struct agent_conn *c = &x->conns[i];
 
-        x->p[1 + 2 * i] = (struct pollfd){.fd = agent_relay_line_fd(l),
-                                          .events = agent_relay_line_reads(l) ? POLLIN : POLLOUT};
-        x->p[2 + 2 * i] = (struct pollfd){.fd = l->phase == WAITING ? l->client : -1};
+        x->p[1 + 2 * i] = (struct pollfd){.fd = agent_relay_conn_fd(c),
+                                          .events = agent_relay_conn_reads(c) ? POLLIN : POLLOUT};
+        x->p[2 + 2 * i] = (struct pollfd){.fd = c->phase == READ_ANSWER ? c->client : -1};
     }
 }
 
-static bool agent_relay_line_goes_on(struct agent_line *l, const struct pollfd p[static 2])
+static bool agent_relay_conn_goes_on(struct agent_conn *c, const struct pollfd p[static 2])
 {
     if (p[1].revents)
         return false;
     if (!p[0].revents)
         return true;
-    return agent_line_step(l);
+    return agent_conn_step(c);
 }
 
 void agent_relay(int listener, const char *agent)
@@ -190,17 +195,17 @@ void agent_relay(int listener, const char *agent)
                 continue;
             break;
         }
-        /* From behind: one that has ended makes room for the last, which has been looked at. */
+        /* Backwards: the last connection, already handled, takes the place of one that ended. */
         for (size_t i = x.n; i-- > 0;)
-            if (!agent_relay_line_goes_on(&x.lines[i], &x.p[1 + 2 * i])) {
-                agent_line_done(&x.lines[i]);
-                x.lines[i] = x.lines[--x.n];
+            if (!agent_relay_conn_goes_on(&x.conns[i], &x.p[1 + 2 * i])) {
+                agent_conn_done(&x.conns[i]);
+                x.conns[i] = x.conns[--x.n];
             }
         if (x.p[0].revents & (POLLERR | POLLHUP | POLLNVAL))
             break;
-        if (x.p[0].revents && agent_relay_line_open(&x.lines[x.n], listener, agent))
+        if (x.p[0].revents && agent_relay_conn_open(&x.conns[x.n], listener, agent))
             x.n++;
     }
     while (x.n)
-        agent_line_done(&x.lines[--x.n]);
+        agent_conn_done(&x.conns[--x.n]);
 }

@@ -1,8 +1,8 @@
 /*
- * Between a command of a build and an ssh agent of whoever asked for the build: connections to a
- * listening socket are carried to the agent's, message by message. A command may have keys listed
- * and use them, as BuildKit lets it; whatever would change the agent (keys that come and go, locks,
- * libraries that it is to load) is answered with a failure here and never reaches it.
+ * Relays connections of a build's commands to an ssh agent of the user who started the build,
+ * message by message. A command may list keys and sign with them, as in BuildKit. Requests that
+ * would change the agent (add or remove keys, lock it, load libraries) get the answer "failure" and
+ * never reach it.
  */
 #pragma once
 
@@ -12,31 +12,30 @@
 #include "lib/base/macro.h"
 
 enum {
-    AGENT_MESSAGE_MAX = 256 << 10, /* of ssh-agent(1) itself: AGENT_MAX_LEN */
-    AGENT_LINES_MAX = 16,          /* at once; others wait */
+    AGENT_MESSAGE_MAX = 256 << 10, /* the limit of ssh-agent(1): AGENT_MAX_LEN */
+    AGENT_CONNS_MAX = 16,          /* at once; further connections wait */
 };
 
-/* A message's bytes behind its length: whether it is passed on. */
+/* Whether a message may pass. message: its bytes without the length in front. */
 bool agent_may_ask(const void *message, size_t len);
 
-/* One connection of a command's and the one to the agent that belongs to it; neither blocks. */
-struct agent_line {
+/* A command's connection with its own connection to the agent. Neither blocks. */
+struct agent_conn {
     int client, agent; /* owned */
-    int phase;         /* whose turn it is: agent-relay.c */
-    char *message;     /* owned: the one that is under way */
-    size_t len;        /* of it, read so far, or written */
-    size_t whole;      /* of its length alone until that is known */
+    int phase;         /* enum agent_phase of agent-relay.c */
+    char *message;     /* owned: the current message */
+    size_t len;        /* bytes of the message read or written so far */
+    size_t whole;      /* its size; the size of its length field until that is read */
 };
 
-void agent_line_init(struct agent_line *l, int client, int agent);
-void agent_line_done(struct agent_line *l);
-/* Reads or writes once. False: it is over, be it that somebody has gone, be it for a length that
- * cannot be. */
-bool agent_line_step(struct agent_line *l);
+void agent_conn_init(struct agent_conn *c, int client, int agent);
+void agent_conn_done(struct agent_conn *c);
+/* Reads or writes once. False: the connection has ended, or a length is not valid. */
+bool agent_conn_step(struct agent_conn *c);
 
-/* A new connection, which does not block, or -errno. agent: its socket, a name in the working
- * folder. */
+/* Connects to the agent. Returns a nonblocking descriptor, or -errno. agent: the name of its socket
+ * in the working folder. */
 int agent_dial(const char *agent);
 
-/* Ends when the listening socket fails. */
+/* Serves connections until the listening socket fails. */
 void agent_relay(int listener, const char *agent);

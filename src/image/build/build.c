@@ -1,6 +1,7 @@
 /*
- * Stages side by side (stages.h), each step by step (step.h). What has been done is in the cache as
- * soon as its layer is in the store, so that a build that fails or is cut short goes on from there.
+ * Stages are built in parallel (stages.h), the steps of a stage in order (step.h). A step enters
+ * the cache as soon as its layer is in the store, so the next build continues where a failed one
+ * ended.
  */
 #include "image/build/build.h"
 
@@ -9,12 +10,13 @@
 #include <string.h>
 
 #include "image/build/agent.h"
-#include "image/build/base.h"
+#include "image/build/base-image.h"
 #include "image/build/builder.h"
+#include "image/build/cache-key.h"
+#include "image/build/config-json.h"
 #include "image/build/context.h"
 #include "image/build/history.h"
-#include "image/build/keep.h"
-#include "image/build/key.h"
+#include "image/build/save-image.h"
 #include "image/build/stages.h"
 #include "image/build/step.h"
 #include "image/oci/manifest.h"
@@ -24,22 +26,23 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-/* ---- what its parts share ---- */
+/* ---- shared with step.c ---- */
 
 int builder_layers(void *arg, const struct build_from *from, char ***ret, struct err *err)
 {
     struct builder *b = arg;
-    _cleanup_base_ struct base base = {0};
+    _cleanup_base_image_ struct base_image base = {0};
     int r;
 
     if (from->stage >= 0) {
         *ret = strv_copy(b->states[from->stage].layers);
         return 0;
     }
-    r = base_read(b->store, from->image, &base, NULL, err);
-    if (r >= 0)
-        *ret = TAKE_PTR(base.layers);
-    return r;
+    r = base_image_read(b->store, from->image, &base, NULL, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(base.layers);
+    return 0;
 }
 
 json_t *builder_texts(char *const *v)
@@ -60,73 +63,80 @@ char *builder_now(void)
 
 /* ---- stages ---- */
 
-static void build_tell_begin(const struct builder *b, const struct build_stage *stage,
+static void build_send_begin(const struct builder *b, const struct build_stage *stage,
                              const char *text, unsigned n, unsigned line)
 {
-    daemon_conn_tell(b->daemon_conn,
-                     json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage", stage->name, "n",
-                               (int)n, "of", (int)build_stage_total(stage), "line", (int)line));
+    daemon_conn_send_event(b->daemon_conn,
+                           json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage",
+                                     stage->name, "n", (int)n, "of", (int)build_stage_total(stage),
+                                     "line", (int)line));
 }
 
-static int build_tell_end(const struct builder *b, int r, const struct err *err)
+static int build_send_end(const struct builder *b, int r, const struct err *err)
 {
-    daemon_conn_tell(b->daemon_conn, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
+    daemon_conn_send_event(b->daemon_conn, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
     return r;
 }
 
-static int build_begin_stage(struct builder *b, const struct build_stage *stage,
-                             struct builder_state *st, struct err *err)
+static int build_begin_on_image(struct builder *b, const char *image, struct builder_state *st,
+                                struct err *err)
 {
-    _cleanup_free_ char *text = NULL;
-    _cleanup_base_ struct base base = {0};
-    int r = 0;
+    _cleanup_base_image_ struct base_image base = {0};
+    struct cache_key k;
+    int r;
 
-    st->done = json_array();
-    if (stage->base >= 0) {
-        const struct builder_state *from = &b->states[stage->base];
-
-        st->layers = strv_copy(from->layers);
-        st->created = from->created ? xstrdup(from->created) : NULL;
-        memcpy(st->key, from->key, DIGEST_MAX);
-        return 0;
+    if (image) {
+        r = base_image_read(b->store, image, &base, NULL, err);
+        if (r < 0)
+            return r;
+        r = base_image_history(b->store, &base, &st->base, err);
+        if (r < 0)
+            return r;
     }
-    text = xasprintf("FROM %s", stage->image ? stage->image : "scratch");
-    build_tell_begin(b, stage, text, 1, 0);
-    if (stage->image)
-        r = base_read(b->store, stage->image, &base, NULL, err);
-    if (r >= 0 && stage->image)
-        r = base_history(b->store, &base, &st->base, err);
-    if (r >= 0) {
-        struct build_key k;
-
-        key_begin(&k, "base");
-        key_texts(&k, "layers", base.layers);
-        key_end(&k, st->key);
-        st->layers = TAKE_PTR(base.layers);
-        st->created = TAKE_PTR(base.created);
-    }
-    return build_tell_end(b, r, err);
+    cache_key_begin(&k, "base");
+    cache_key_texts(&k, "layers", base.layers);
+    cache_key_end(&k, st->key);
+    st->layers = TAKE_PTR(base.layers);
+    st->created = TAKE_PTR(base.created);
+    return 0;
 }
 
 static int build_stage(struct builder *b, size_t i, struct err *err)
 {
     const struct build_stage *stage = &b->plan.stages[i];
     struct builder_state *st = &b->states[i];
-    int r = build_begin_stage(b, stage, st, err);
+    int r;
 
-    for (size_t k = 0; r >= 0 && k < stage->n_steps; k++) {
+    st->done = json_array();
+    if (stage->base >= 0) {
+        const struct builder_state *base = &b->states[stage->base];
+
+        st->layers = strv_copy(base->layers);
+        st->created = base->created ? xstrdup(base->created) : NULL;
+        memcpy(st->key, base->key, DIGEST_MAX);
+    } else {
+        _cleanup_free_ char *text = xasprintf("FROM %s", stage->image ? stage->image : "scratch");
+
+        build_send_begin(b, stage, text, 1, 0);
+        r = build_send_end(b, build_begin_on_image(b, stage->image, st, err), err);
+        if (r < 0)
+            return r;
+    }
+    for (size_t k = 0; k < stage->n_steps; k++) {
         const struct build_plan_step *s = &stage->steps[k];
 
-        build_tell_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
-        r = build_tell_end(b, step_take(b, st, stage, k, err), err);
+        build_send_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
+        r = build_send_end(b, step_take(b, st, stage, k, err), err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* ---- in children ---- */
+/* ---- stages in children ---- */
 
-/* Names in the build's folder that no other stage has. */
-enum { WORK_NUMBERS = 100000 };
+/* Each stage has its own range of numbers in the workspace, so that names do not collide. */
+enum { NUMBERS_PER_STAGE = 100000 };
 
 static bool build_is_needed(void *arg, size_t stage)
 {
@@ -159,15 +169,16 @@ static int build_stage_in_child(void *arg, size_t stage, struct daemon_conn *dae
     int r;
 
     b->daemon_conn = daemon_conn;
-    b->work.n = ((unsigned)stage + 1) * WORK_NUMBERS;
+    b->workspace.n = ((unsigned)stage + 1) * NUMBERS_PER_STAGE;
     r = build_stage(b, stage, err);
-    if (r >= 0)
-        *ret = json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
-                         st->key, "created", st->created, "base", st->base, "done", st->done);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
+                     st->key, "created", st->created, "base", st->base, "done", st->done);
+    return 0;
 }
 
-static int build_stage_ended(void *arg, size_t stage, const json_t *doc, struct err *err)
+static int build_on_stage_result(void *arg, size_t stage, const json_t *doc, struct err *err)
 {
     struct builder_state *st = &((struct builder *)arg)->states[stage];
     const char *key = json_string_value(json_object_get(doc, "key"));
@@ -188,14 +199,14 @@ static int build_stages(struct builder *b, struct err *err)
                                   .is_needed = build_is_needed,
                                   .waits_for = build_waits_for,
                                   .build = build_stage_in_child,
-                                  .took = build_stage_ended};
+                                  .on_result = build_on_stage_result};
 
     return stages_run(&stages, err);
 }
 
 /* ---- the image ---- */
 
-/* What the stage is built on comes first. */
+/* The history of the base comes first. */
 static void build_add_history(const struct builder *b, size_t stage, json_t *list)
 {
     const struct build_stage *s = &b->plan.stages[stage];
@@ -222,7 +233,7 @@ static char *build_config_text(const struct builder *b)
 
     build_add_history(b, b->plan.target, history);
     history_fill_times(history);
-    return base_config_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created,
+    return config_json_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created,
                             history);
 }
 
@@ -232,59 +243,64 @@ static int build_finish(struct builder *b, json_t **ret, struct err *err)
     _cleanup_free_ char *config = build_config_text(b);
     _cleanup_json_ json_t *names = json_array();
     char id[DIGEST_MAX];
-    int r = keep_image(b->store, config, id, err);
+    int r;
 
-    if (r >= 0)
-        r = keep_names(b->store, b->ask->tags, id, names, err);
-    if (r >= 0)
-        *ret = json_pack("{s:s, s:O, s:i}", "id", id, "names", names, "layers",
-                         (int)(strv_len(st->layers) - images_begin_with_host(st->layers)));
-    return r;
+    r = save_image(b->store, config, id, err);
+    if (r < 0)
+        return r;
+    r = save_image_tag(b->store, b->request->tags, id, names, err);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:s, s:O, s:i}", "id", id, "names", names, "layers",
+                     (int)(strv_len(st->layers) - images_begin_with_host(st->layers)));
+    return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- base images ---- */
 
-static int build_bring_in(struct builder *b, const char *name, struct err *err)
+static int build_pull(struct builder *b, const char *name, struct err *err)
 {
-    _cleanup_free_ char *text = xasprintf("pull %s", name), *as = base_name(name);
-    json_t *ask = json_pack("{s:s}", "name", name);
+    _cleanup_free_ char *text = xasprintf("pull %s", name), *as = base_image_name(name);
+    json_t *pull = json_pack("{s:s}", "name", name);
     int r;
 
     if (!STREQ(as, name))
-        json_object_set_new(ask, "as", json_string(as));
-    daemon_conn_tell(b->daemon_conn, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
-    r = daemon_conn_pull(b->daemon_conn, ask, err);
+        json_object_set_new(pull, "as", json_string(as));
+    daemon_conn_send_event(b->daemon_conn,
+                           json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
+    r = daemon_conn_pull(b->daemon_conn, pull, err);
     if (r == -ERR_UNAUTHORIZED)
-        err_hint(err, "They are taken from 'auths' of ~/.docker/config.json, as `docker login` "
-                      "writes it; or bring it in with `ripcord image pull --username`.");
+        err_hint(err, "Log in with `docker login`, which writes ~/.docker/config.json, or pull the "
+                      "image first with `ripcord image pull --username`.");
     if (r < 0 && !err->hint)
         err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
-    strv_add(&b->brought, name);
-    return build_tell_end(b, r, err);
+    strv_add(&b->pulled, name);
+    return build_send_end(b, r, err);
 }
 
-/* What a digest names is what it was: there is nothing new to ask for. */
-static bool build_is_to_be_asked(const struct builder *b, const char *name)
+/* With --pull a tag is pulled once per build. A digest always names the same image. */
+static bool build_must_pull(const struct builder *b, const char *name)
 {
-    return b->ask->pull && !strchr(name, '@') && !reference_is_host(name) &&
-           !strv_contains(b->brought, name);
+    return b->request->pull && !strchr(name, '@') && !reference_is_host(name) &&
+           !strv_contains(b->pulled, name);
 }
 
+/* build_image_fn */
 static int build_image_config(void *arg, const char *name, struct dockerfile_config *ret,
                               bool *ret_on_host, struct err *err)
 {
     struct builder *b = arg;
-    _cleanup_base_ struct base base = {0};
+    _cleanup_base_image_ struct base_image base = {0};
     _cleanup_err_ struct err why = ERR_INIT;
     int r = -ERR_NOT_FOUND;
 
-    if (!build_is_to_be_asked(b, name))
-        r = base_read(b->store, name, &base, ret, &why);
+    if (!build_must_pull(b, name))
+        r = base_image_read(b->store, name, &base, ret, &why);
     if (r == -ERR_NOT_FOUND) {
         err_done(&why);
-        r = build_bring_in(b, name, &why);
+        r = build_pull(b, name, &why);
         if (r >= 0)
-            r = base_read(b->store, name, &base, ret, &why);
+            r = base_image_read(b->store, name, &base, ret, &why);
     }
     if (r < 0)
         return err_move(err, &why);
@@ -292,31 +308,36 @@ static int build_image_config(void *arg, const char *name, struct dockerfile_con
     return 0;
 }
 
-static int build_build_check_agents(char *const *agents, struct err *err)
-{
-    int r = 0;
+/* ---- the whole build ---- */
 
-    for (; r >= 0 && agents && *agents; agents++) {
+static int build_check_agents(char *const *agents, struct err *err)
+{
+    for (; agents && *agents; agents++) {
         const char *equals = strchr(*agents, '=');
         _cleanup_free_ char *id = equals ? xstrndup(*agents, (size_t)(equals - *agents)) : NULL;
+        int r;
 
-        r = equals ? agent_check(id, equals + 1, err)
-                   : err_set(err, ERR_INVALID, "'%.64s' is not ID=SOCKET", *agents);
+        if (!equals)
+            return err_set(err, ERR_INVALID, "ssh agent '%.64s': must be ID=SOCKET", *agents);
+        r = agent_check(id, equals + 1, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static int build_make_plan(struct builder *b, struct err *err)
 {
-    const struct config_inputs inputs = {
-        .build_args = b->ask->args, .target = b->ask->target, .arch = image_config_architecture()};
+    const struct config_inputs inputs = {.build_args = b->request->args,
+                                         .target = b->request->target,
+                                         .arch = image_config_architecture()};
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
-    int r = context_dockerfile(&b->work, b->ask->dockerfile, &df, err);
+    int r = context_dockerfile(&b->workspace, b->request->dockerfile, &df, err);
 
     if (r >= 0)
-        r = build_plan_make(df, &inputs, b->ask->agents, build_image_config, b, &b->plan, err);
+        r = build_plan_make(df, &inputs, b->request->agents, build_image_config, b, &b->plan, err);
     if (r < 0)
-        return err_wrap(err, "%.200s", b->ask->dockerfile);
+        return err_wrap(err, "%.200s", b->request->dockerfile);
     b->states = xcalloc(b->plan.n_stages, sizeof(*b->states));
     return 0;
 }
@@ -331,32 +352,39 @@ static void build_builder_done(struct builder *b)
     }
     free(b->states);
     free(b->epoch);
-    strv_free(b->brought);
+    strv_free(b->pulled);
     build_plan_done(&b->plan);
-    work_done(&b->work);
+    workspace_done(&b->workspace);
 }
 
 int build_image(struct images *s, const struct confined_ids *ids, const char *name, int context,
-                const struct build_ask *ask, struct daemon_conn *daemon_conn, json_t **ret,
-                struct err *err)
+                const struct builder_request *request, struct daemon_conn *daemon_conn,
+                json_t **ret, struct err *err)
 {
-    struct builder b = {.store = s, .ask = ask, .daemon_conn = daemon_conn, .work = WORK_INIT};
-    int r = keep_check(ask->tags, err);
+    _cleanup_(build_builder_done) struct builder b = {
+        .store = s, .request = request, .daemon_conn = daemon_conn, .workspace = WORKSPACE_INIT};
+    int r;
 
-    if (r >= 0)
-        r = history_epoch(ask->args, &b.epoch, err);
-    if (r >= 0)
-        r = build_build_check_agents(ask->agents, err);
-    if (r >= 0)
-        r = work_open(s, ids, name, &b.work, err);
-    if (r >= 0)
-        r = work_unpack_context(&b.work, context, ask->digest_only, err);
-    if (r >= 0)
-        r = build_make_plan(&b, err);
-    if (r >= 0)
-        r = build_stages(&b, err);
-    if (r >= 0)
-        r = build_finish(&b, ret, err);
-    build_builder_done(&b);
-    return r;
+    r = save_image_check_names(request->tags, err);
+    if (r < 0)
+        return r;
+    r = history_epoch(request->args, &b.epoch, err);
+    if (r < 0)
+        return r;
+    r = build_check_agents(request->agents, err);
+    if (r < 0)
+        return r;
+    r = workspace_open(s, ids, name, &b.workspace, err);
+    if (r < 0)
+        return r;
+    r = workspace_unpack_context(&b.workspace, context, request->digest_only, err);
+    if (r < 0)
+        return r;
+    r = build_make_plan(&b, err);
+    if (r < 0)
+        return r;
+    r = build_stages(&b, err);
+    if (r < 0)
+        return r;
+    return build_finish(&b, ret, err);
 }

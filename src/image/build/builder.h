@@ -1,35 +1,36 @@
 /*
- * What the parts of the builder share: build.c makes an image of stages, step.c a layer of a step.
+ * The state of one build, shared by the parts of the builder: build.c makes an image of stages,
+ * step.c a layer of a step. A stage is built in a forked child, which has its own copy.
  */
 #pragma once
 
 #include "image/build/build.h"
 #include "image/build/plan.h"
-#include "image/build/work.h"
+#include "image/build/workspace.h"
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
-/* What a stage has come to so far. */
+/* The result of a stage after the steps so far. */
 struct builder_state {
-    char **layers; /* owned, bottom first */
-    char key[DIGEST_MAX];
-    char *created; /* owned: of the last thing that was made; NULL: nothing was */
-    json_t *base;  /* owned: the history of the image it is built on; NULL: it is on a stage */
-    json_t *done;  /* owned: what its steps have come to: [{"layer": true, "created": TIME}] */
+    char **layers;        /* owned, bottom first */
+    char key[DIGEST_MAX]; /* cache key of the last step (step.h) */
+    char *created;        /* owned: time of the newest layer; NULL: unknown */
+    json_t *base;         /* owned: history of the base image; NULL: the base is a stage */
+    json_t *done;         /* owned: one entry per step: [{"layer": true, "created": TIME}] */
 };
 
 struct builder {
-    struct images *store;
-    const struct build_ask *ask;
-    struct daemon_conn *daemon_conn; /* of this process */
-    struct build_work work;
+    struct images *store;                  /* borrowed */
+    const struct builder_request *request; /* borrowed */
+    struct daemon_conn *daemon_conn;       /* borrowed: the connection of this process */
+    struct workspace workspace;
     struct build_plan plan;
-    struct builder_state *states; /* of the plan's stages */
-    char *epoch;    /* owned: when all of it was made, by SOURCE_DATE_EPOCH; or NULL */
-    char **brought; /* owned: images that were asked for */
+    struct builder_state *states; /* owned: one per stage of the plan */
+    char *epoch;                  /* owned: the time SOURCE_DATE_EPOCH for all layers; or NULL */
+    char **pulled;                /* owned: names of images that this build has pulled */
 };
 
-/* The layers that files come from; arg: the builder. */
+/* The layers of a stage or an image. arg: the builder (mounts_from_fn). */
 int builder_layers(void *arg, const struct build_from *from, char ***ret, struct err *err);
-json_t *builder_texts(char *const *v); /* an array of them */
-char *builder_now(void);               /* as an image's times are written; new */
+json_t *builder_texts(char *const *v); /* a new JSON array of strings */
+char *builder_now(void);               /* the time as image documents have it; the caller frees */

@@ -23,17 +23,20 @@ struct build_copy {
     const struct copy_job *job;
     char *piece; /* owned */
     unsigned depth;
-    int base;          /* of the folder that is copied: borrowed; -1: a single file is */
-    struct buf path;   /* of the folder at hand, below it: "a/b/" */
-    struct map linked; /* what has several names in the source: "dev:ino" to its first one here */
-    const struct filter *filter; /* borrowed: of the source at hand */
+    int base;                    /* borrowed: destination of the folder; -1: copying a file */
+    struct buf path;             /* of the current folder, below base: "a/b/" */
+    struct map linked;           /* hard links: "dev:ino" in the source to the first name here */
+    const struct filter *filter; /* borrowed: of the current source */
 };
 
-/* A folder of the destination. What is there for something in it alone is made when that comes. */
-struct level {
-    struct level *up; /* NULL: it is there */
-    const char *name; /* in the one above */
-    int fd;           /* -1: not made yet */
+/*
+ * A folder of the destination. A folder that the filter only passes through is made when the first
+ * file in it is copied.
+ */
+struct copy_level {
+    struct copy_level *up; /* NULL: the topmost folder, which exists */
+    const char *name;      /* in the folder above */
+    int fd;                /* -1: not made yet */
     bool is_new;
 };
 
@@ -63,7 +66,7 @@ static int build_copy_look_up(int root, const char *file, const char *name, unsi
 
     text[MAX(n, (ssize_t)0)] = '\0';
     if (build_copy_find_field(text, name, want, ret) < 0)
-        return err_set(err, ERR_INVALID, "the image's '/%s' does not know '%.64s'", file, name);
+        return err_set(err, ERR_INVALID, "'%.64s' is not in the image's '/%s'", name, file);
     return 0;
 }
 
@@ -82,7 +85,15 @@ static int build_copy_find_user(int root, const char *name, struct copy_owner *r
         return r;
     }
     r = build_copy_look_up(root, "etc/passwd", name, 2, &ret->uid, err);
-    return r < 0 ? r : build_copy_look_up(root, "etc/passwd", name, 3, &ret->gid, err);
+    if (r < 0)
+        return r;
+    return build_copy_look_up(root, "etc/passwd", name, 3, &ret->gid, err);
+}
+
+static int build_copy_find_group(int root, const char *name, uint32_t *ret, struct err *err)
+{
+    return build_copy_is_number(name) ? parse_u32(name, 0, COPY_ID_MAX, ret, err)
+                                      : build_copy_look_up(root, "etc/group", name, 2, ret, err);
 }
 
 int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct err *err)
@@ -93,16 +104,14 @@ int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct e
     int r = *user ? build_copy_find_user(root, user, &o, err) : 0;
 
     if (r >= 0 && group && *group)
-        r = build_copy_is_number(group)
-                ? parse_u32(group, 0, COPY_ID_MAX, &o.gid, err)
-                : build_copy_look_up(root, "etc/group", group, 2, &o.gid, err);
+        r = build_copy_find_group(root, group, &o.gid, err);
     if (r < 0)
         return err_wrap(err, "owner '%.64s'", text);
     *ret = o;
     return 0;
 }
 
-/* ---- folders on the way ---- */
+/* ---- parent folders ---- */
 
 static int build_copy_make_one(int parent, const char *name, const struct copy_owner *owner,
                                struct err *err)
@@ -110,11 +119,11 @@ static int build_copy_make_one(int parent, const char *name, const struct copy_o
     if (mkdirat(parent, name, 0755) < 0)
         return err_sys(err, errno, "make folder '%.200s'", name);
     if (owner->given && fchownat(parent, name, owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "give folder '%.200s' to its owner", name);
+        return err_sys(err, errno, "set the owner of folder '%.200s'", name);
     return 0;
 }
 
-/* Part by part, each looked up from the root again, as links may lead across it. */
+/* Each part is resolved from the root again, because a link may lead anywhere in the tree. */
 int copy_make_folder(int root, const char *path, const struct copy_owner *owner, int *ret,
                      struct err *err)
 {
@@ -151,14 +160,14 @@ int copy_make_folder(int root, const char *path, const struct copy_owner *owner,
 
 /* ---- copying ---- */
 
-static int build_copy_into(struct build_copy *c, int from, struct level *to, struct err *err);
+static int build_copy_into(struct build_copy *c, int from, struct copy_level *to, struct err *err);
 
 static mode_t build_copy_mode_of(const struct build_copy *c, const struct stat *st)
 {
     return c->job->mode >= 0 ? (mode_t)c->job->mode : st->st_mode & 07777;
 }
 
-/* The owner first: a change of it takes set-uid bits away. */
+/* The owner comes first, because a change of the owner clears set-uid bits. */
 static int build_copy_set_meta(const struct build_copy *c, int fd, const struct stat *st,
                                struct err *err)
 {
@@ -195,13 +204,13 @@ static int build_copy_make_room(int to, const char *name, struct err *err)
     struct stat st;
 
     if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : err_sys(err, errno, "look at it");
+        return errno == ENOENT ? 0 : err_sys(err, errno, "read its attributes");
     if (S_ISDIR(st.st_mode))
-        return err_set(err, ERR_CONFLICT, "a folder of that name is there");
+        return err_set(err, ERR_CONFLICT, "the destination is a folder");
     return unlinkat(to, name, 0) < 0 ? err_sys(err, errno, "replace it") : 0;
 }
 
-/* A second name of what is here already. 1: it is a link to that; 0: it is not, or cannot be. */
+/* Another name of a file that was copied already. 1: it is now a hard link; 0: copy the file. */
 static int build_copy_link_again(struct build_copy *c, const struct stat *st, int to,
                                  const char *name)
 {
@@ -230,7 +239,9 @@ static int build_copy_file(struct build_copy *c, int in, const struct stat *st, 
     if (out < 0)
         return err_sys(err, errno, "make it");
     r = build_copy_bytes(c, in, out, err);
-    return r < 0 ? r : build_copy_set_meta(c, out, st, err);
+    if (r < 0)
+        return r;
+    return build_copy_set_meta(c, out, st, err);
 }
 
 static int build_copy_symlink(struct build_copy *c, int from, const char *name,
@@ -256,17 +267,16 @@ static int build_copy_symlink(struct build_copy *c, int from, const char *name,
     return 0;
 }
 
-/* 1: it is new. */
+/* 1: the folder is new. */
 static int build_copy_open_or_make(int to, const char *name, int *ret, struct err *err)
 {
+    struct stat st;
     bool is_new;
     int r;
 
-    struct stat st;
-
     if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode)) {
-        err_set(err, ERR_CONFLICT, "something that is no folder has that name");
-        return err_hint(err, "A folder cannot take the place of a file.");
+        err_set(err, ERR_CONFLICT, "the destination is not a folder");
+        return err_hint(err, "Remove that file first: a folder does not replace it.");
     }
     is_new = mkdirat(to, name, 0700) == 0;
     if (!is_new && errno != EEXIST)
@@ -275,21 +285,25 @@ static int build_copy_open_or_make(int to, const char *name, int *ret, struct er
     return r < 0 ? r : is_new;
 }
 
-static int build_copy_level_make(struct level *l, struct err *err)
+static int build_copy_level_make(struct copy_level *l, struct err *err)
 {
-    int r = 0;
+    int r;
 
     if (l->fd >= 0)
         return 0;
     r = build_copy_level_make(l->up, err);
-    if (r >= 0)
-        r = build_copy_open_or_make(l->up->fd, l->name, &l->fd, err);
+    if (r < 0)
+        return r;
+    r = build_copy_open_or_make(l->up->fd, l->name, &l->fd, err);
+    if (r < 0)
+        return r;
     l->is_new = r > 0;
-    return r;
+    return 0;
 }
 
-/* A folder that was there, and is not copied itself, keeps its owner: BuildKit sets its mode. */
-static int build_copy_level_finish(const struct build_copy *c, const struct level *l,
+/* An existing folder that the filter only passes through gets the mode, but not the owner, as in
+ * BuildKit. */
+static int build_copy_level_finish(const struct build_copy *c, const struct copy_level *l,
                                    const struct stat *st, enum filter_answer answer,
                                    struct err *err)
 {
@@ -300,21 +314,35 @@ static int build_copy_level_finish(const struct build_copy *c, const struct leve
     return fchmod(l->fd, build_copy_mode_of(c, st)) < 0 ? err_sys(err, errno, "set the mode") : 0;
 }
 
-static int build_copy_dir(struct build_copy *c, int in, const struct stat *st, struct level *to,
-                          const char *name, enum filter_answer answer, struct err *err)
+static int build_copy_dir_contents(struct build_copy *c, int in, struct copy_level *here,
+                                   enum filter_answer answer, struct err *err)
 {
-    struct level here = {.up = to, .name = name, .fd = -1};
-    size_t above = c->path.len;
-    int r = answer == FILTER_TAKE ? build_copy_level_make(&here, err) : 0;
+    int r;
 
-    if (r >= 0 && ++c->depth > DEPTH_MAX)
-        r = err_set(err, ERR_LIMIT, "over %d levels", DEPTH_MAX);
-    if (r >= 0 && buf_appendf(&c->path, "%s/", name) < 0)
-        r = err_set(err, ERR_LIMIT, "its path is too long");
-    if (r >= 0)
-        r = build_copy_into(c, in, &here, err);
-    buf_truncate(&c->path, above);
+    if (answer == FILTER_TAKE) {
+        r = build_copy_level_make(here, err);
+        if (r < 0)
+            return r;
+    }
+    if (c->depth > DEPTH_MAX)
+        return err_set(err, ERR_LIMIT, "over %d levels", DEPTH_MAX);
+    if (buf_appendf(&c->path, "%s/", here->name) < 0)
+        return err_set(err, ERR_LIMIT, "its path is too long");
+    return build_copy_into(c, in, here, err);
+}
+
+static int build_copy_dir(struct build_copy *c, int in, const struct stat *st,
+                          struct copy_level *to, const char *name, enum filter_answer answer,
+                          struct err *err)
+{
+    struct copy_level here = {.up = to, .name = name, .fd = -1};
+    size_t above = c->path.len;
+    int r;
+
+    c->depth++;
+    r = build_copy_dir_contents(c, in, &here, answer, err);
     c->depth--;
+    buf_truncate(&c->path, above);
     if (r >= 0)
         r = build_copy_level_finish(c, &here, st, answer, err);
     fd_close(here.fd);
@@ -322,8 +350,8 @@ static int build_copy_dir(struct build_copy *c, int in, const struct stat *st, s
 }
 
 static int build_copy_opened(struct build_copy *c, int from, const char *name,
-                             const struct stat *st, struct level *to, enum filter_answer answer,
-                             struct err *err)
+                             const struct stat *st, struct copy_level *to,
+                             enum filter_answer answer, struct err *err)
 {
     _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
@@ -334,30 +362,38 @@ static int build_copy_opened(struct build_copy *c, int from, const char *name,
     return build_copy_file(c, in, st, to->fd, name, err);
 }
 
-/* Devices, FIFOs and sockets are passed over. */
-static int build_copy_answered(struct build_copy *c, int from, const char *name, struct level *to,
-                               enum filter_answer answer, struct err *err)
+static int build_copy_entry(struct build_copy *c, int from, const char *name, const struct stat *st,
+                            struct copy_level *to, enum filter_answer answer, struct err *err)
+{
+    int r;
+
+    if (S_ISDIR(st->st_mode))
+        return build_copy_opened(c, from, name, st, to, answer, err);
+    r = build_copy_level_make(to, err);
+    if (r < 0)
+        return r;
+    return S_ISLNK(st->st_mode) ? build_copy_symlink(c, from, name, st, to->fd, err)
+                                : build_copy_opened(c, from, name, st, to, answer, err);
+}
+
+/* Devices, FIFOs and sockets are not copied. */
+static int build_copy_filtered(struct build_copy *c, int from, const char *name,
+                               struct copy_level *to, enum filter_answer answer, struct err *err)
 {
     struct stat st;
-    int r = 0;
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "look at '%.200s'", name);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
         return 0;
-    if (!S_ISDIR(st.st_mode)) {
-        if (answer == FILTER_LOOK)
-            return 0;
-        r = build_copy_level_make(to, err);
-    }
-    if (r >= 0 && S_ISLNK(st.st_mode))
-        r = build_copy_symlink(c, from, name, &st, to->fd, err);
-    else if (r >= 0)
-        r = build_copy_opened(c, from, name, &st, to, answer, err);
-    return r < 0 ? err_wrap(err, "'%.200s'", name) : 0;
+    if (!S_ISDIR(st.st_mode) && answer == FILTER_LOOK)
+        return 0;
+    if (build_copy_entry(c, from, name, &st, to, answer, err) < 0)
+        return err_wrap(err, "'%.200s'", name);
+    return 0;
 }
 
-static int build_copy_one(struct build_copy *c, int from, const char *name, struct level *to,
+static int build_copy_one(struct build_copy *c, int from, const char *name, struct copy_level *to,
                           struct err *err)
 {
     enum filter_answer answer = FILTER_TAKE;
@@ -369,28 +405,33 @@ static int build_copy_one(struct build_copy *c, int from, const char *name, stru
         answer = filter_ask(c->filter, buf_data(&c->path));
         buf_truncate(&c->path, above);
     }
-    return answer == FILTER_SKIP ? 0 : build_copy_answered(c, from, name, to, answer, err);
+    return answer == FILTER_SKIP ? 0 : build_copy_filtered(c, from, name, to, answer, err);
 }
 
-static int build_copy_into(struct build_copy *c, int from, struct level *to, struct err *err)
+static int build_copy_into(struct build_copy *c, int from, struct copy_level *to, struct err *err)
 {
     int copy = fcntl(from, F_DUPFD_CLOEXEC, 3);
     _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
-    int r = 0;
 
     if (!d) {
         fd_close(copy);
         return err_sys(err, errno, "read the folder");
     }
-    for (const struct dirent *e; r >= 0 && (e = readdir(d));)
-        if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
-            r = build_copy_one(c, from, e->d_name, to, err);
-    return r;
+    for (const struct dirent *e; (e = readdir(d));) {
+        int r;
+
+        if (STREQ(e->d_name, ".") || STREQ(e->d_name, ".."))
+            continue;
+        r = build_copy_one(c, from, e->d_name, to, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- the destination ---- */
 
-/* Where a file goes: into the destination when that is a folder, else it gets that name. */
+/* Into the destination if that is a folder; otherwise the destination is the name of the copy. */
 static int build_copy_place_file(struct build_copy *c, int in, const struct stat *st,
                                  const char *match, struct err *err)
 {
@@ -403,24 +444,15 @@ static int build_copy_place_file(struct build_copy *c, int in, const struct stat
     if (fd >= 0 || slash[1] == '\0') {
         fd_close(fd);
         r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
-        return r < 0 ? r : build_copy_file(c, in, st, to, sources_name(match), err);
+        if (r < 0)
+            return r;
+        return build_copy_file(c, in, st, to, sources_name(match), err);
     }
     *slash = '\0';
     r = copy_make_folder(j->to, parent, &j->way, &to, err);
-    return r < 0 ? r : build_copy_file(c, in, st, to, slash + 1, err);
-}
-
-/* An O_PATH descriptor becomes one that can be read. */
-static int build_copy_dir_reopen(int *fd, struct err *err)
-{
-    int open_fd;
-    int r = dir_open(*fd, ".", &open_fd, err);
-
-    if (r >= 0) {
-        fd_close(*fd);
-        *fd = open_fd;
-    }
-    return r;
+    if (r < 0)
+        return r;
+    return build_copy_file(c, in, st, to, slash + 1, err);
 }
 
 static void build_copy_forget_links(struct build_copy *c)
@@ -434,11 +466,20 @@ static void build_copy_forget_links(struct build_copy *c)
     c->linked = (struct map)MAP_INIT;
 }
 
-static int build_copy_folder(struct build_copy *c, int in, int to, struct err *err)
+static int build_copy_place_folder(struct build_copy *c, int in, struct err *err)
 {
-    struct level top = {.fd = to};
+    const struct copy_job *j = c->job;
+    _cleanup_close_ int path_fd = -1, to = -1;
+    struct copy_level top = {0};
     int r;
 
+    r = copy_make_folder(j->to, j->dest, &j->way, &path_fd, err);
+    if (r < 0)
+        return r;
+    r = dir_open(path_fd, ".", &to, err); /* path_fd is O_PATH */
+    if (r < 0)
+        return r;
+    top.fd = to;
     c->base = to;
     r = build_copy_into(c, in, &top, err);
     c->base = -1;
@@ -446,36 +487,34 @@ static int build_copy_folder(struct build_copy *c, int in, int to, struct err *e
     return r;
 }
 
-/* A source that is a file goes by its name; with parents there is nothing below it. */
-static bool build_copy_is_file_taken(const struct build_copy *c, const char *match)
+static int build_copy_place_opened(struct build_copy *c, int in, const char *match, struct err *err)
 {
-    return !c->job->want.parents && filter_ask(c->filter, sources_name(match)) == FILTER_TAKE;
+    struct stat st;
+
+    if (fstat(in, &st) < 0)
+        return err_sys(err, errno, "look at '%.200s'", match);
+    if (S_ISDIR(st.st_mode))
+        return build_copy_place_folder(c, in, err);
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, ERR_UNSUPPORTED, "it is neither a file nor a folder");
+    /*
+     * A file as the source is filtered by its name. With --parents it is never the source itself.
+     */
+    if (c->job->want.parents || filter_ask(c->filter, sources_name(match)) != FILTER_TAKE)
+        return 0;
+    return build_copy_place_file(c, in, &st, match, err);
 }
 
 static int build_copy_place_match(struct build_copy *c, const char *match, struct err *err)
 {
     const struct copy_job *j = c->job;
     _cleanup_close_ int in = sources_open(j->from, match, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    _cleanup_close_ int to = -1;
-    struct stat st;
-    int r;
 
     if (in < 0)
         return err_sys(err, -in, "open '%.200s'", match);
-    if (fstat(in, &st) < 0)
-        return err_sys(err, errno, "look at '%.200s'", match);
-    if (S_ISREG(st.st_mode)) {
-        r = build_copy_is_file_taken(c, match) ? build_copy_place_file(c, in, &st, match, err) : 0;
-    } else if (S_ISDIR(st.st_mode)) {
-        r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
-        if (r >= 0)
-            r = build_copy_dir_reopen(&to, err);
-        if (r >= 0)
-            r = build_copy_folder(c, in, to, err);
-    } else {
-        r = err_set(err, ERR_UNSUPPORTED, "it is neither a file nor a folder");
-    }
-    return r < 0 ? err_wrap(err, "copy '%.200s' to '%.200s'", match, j->dest) : 0;
+    if (build_copy_place_opened(c, in, match, err) < 0)
+        return err_wrap(err, "copy '%.200s' to '%.200s'", match, j->dest);
+    return 0;
 }
 
 static int build_copy_several_need_folder(const struct copy_job *j, size_t n, struct err *err)
@@ -489,7 +528,6 @@ static int build_copy_several_need_folder(const struct copy_job *j, size_t n, st
     return err_hint(err, "Write '%.200s/'.", j->dest);
 }
 
-/* All are found before the first is copied: bad input changes nothing. */
 struct copy_source {
     char **paths;          /* owned */
     struct filter *filter; /* owned, or NULL */
@@ -499,24 +537,31 @@ static int build_copy_find_sources(const struct copy_job *job, struct copy_sourc
                                    struct err *err)
 {
     size_t all = 0;
-    int r = 0;
+    int r;
 
-    for (size_t i = 0; r >= 0 && job->sources && job->sources[i]; i++) {
+    for (size_t i = 0; job->sources && job->sources[i]; i++) {
         r = filter_find(job->from, job->sources[i], &job->want, &ret[i].paths, &ret[i].filter, err);
-        all += r < 0 ? 0 : strv_len(ret[i].paths);
+        if (r < 0)
+            return r;
+        all += strv_len(ret[i].paths);
     }
-    return r < 0 || job->want.parents ? r : build_copy_several_need_folder(job, all, err);
+    return job->want.parents ? 0 : build_copy_several_need_folder(job, all, err);
 }
 
-static int build_copy_place_source(struct build_copy *c, const struct copy_source *s,
-                                   struct err *err)
+static int build_copy_place_sources(struct build_copy *c, const struct copy_source *sources,
+                                    size_t n, struct err *err)
 {
-    int r = 0;
+    int r;
 
-    c->filter = s->filter;
-    for (char **p = s->paths; r >= 0 && p && *p; p++)
-        r = build_copy_place_match(c, *p, err);
-    return r;
+    for (size_t i = 0; i < n; i++) {
+        c->filter = sources[i].filter;
+        for (char **p = sources[i].paths; p && *p; p++) {
+            r = build_copy_place_match(c, *p, err);
+            if (r < 0)
+                return r;
+        }
+    }
+    return 0;
 }
 
 int copy_files(const struct copy_job *job, struct err *err)
@@ -527,8 +572,8 @@ int copy_files(const struct copy_job *job, struct err *err)
         .job = job, .piece = xmalloc(PIECE), .base = -1, .path = BUF_INIT(DEPTH_MAX * 256)};
     int r = build_copy_find_sources(job, sources, err);
 
-    for (size_t i = 0; r >= 0 && i < n; i++)
-        r = build_copy_place_source(&c, &sources[i], err);
+    if (r >= 0)
+        r = build_copy_place_sources(&c, sources, n, err);
     for (size_t i = 0; i < n; i++) {
         strv_free(sources[i].paths);
         filter_free(sources[i].filter);

@@ -2,47 +2,49 @@
 
 #include "lib/base/cleanup.h"
 
-void daemon_conn_number(struct daemon_conn *f, unsigned *step, json_t *doc)
+void daemon_conn_set_id(struct daemon_conn *c, unsigned *step, json_t *doc)
 {
     if (json_object_get(doc, "step"))
-        *step = ++f->step;
+        *step = ++c->step;
     json_object_set_new(doc, "id", json_integer(*step));
 }
 
-void daemon_conn_tell(struct daemon_conn *f, json_t *event)
+void daemon_conn_send_event(struct daemon_conn *c, json_t *event)
 {
-    unsigned step = f->step;
+    unsigned step = c->step;
 
-    daemon_conn_number(f, &step, event);
-    json_lines_send(&f->lines, event);
+    daemon_conn_set_id(c, &step, event);
+    json_lines_write_or_exit(&c->lines, event);
 }
 
-static int daemon_conn_ask(struct daemon_conn *f, const char *what, json_t *doc, json_t **ret,
+static int daemon_conn_ask(struct daemon_conn *c, const char *what, json_t *doc, json_t **ret,
                            struct err *err)
 {
     _cleanup_json_ json_t *answer = NULL;
     int r;
 
-    json_lines_send(&f->lines, json_pack("{s:o, s:i}", what, doc, "id", (int)f->step));
-    r = json_lines_next(&f->lines, &answer, err);
-    if (r >= 0 && json_object_get(answer, "error"))
-        r = json_to_err(answer, err);
-    if (r >= 0 && ret)
+    json_lines_write_or_exit(&c->lines, json_pack("{s:o, s:i}", what, doc, "id", (int)c->step));
+    r = json_lines_next(&c->lines, &answer, err);
+    if (r < 0)
+        return r;
+    if (json_object_get(answer, "error"))
+        return json_to_err(answer, err);
+    if (ret)
         *ret = TAKE_PTR(answer);
-    return r;
+    return 0;
 }
 
-int daemon_conn_run(struct daemon_conn *f, json_t *run, struct err *err)
+int daemon_conn_run(struct daemon_conn *c, json_t *run, struct err *err)
 {
-    return daemon_conn_ask(f, "run", run, NULL, err);
+    return daemon_conn_ask(c, "run", run, NULL, err);
 }
 
-int daemon_conn_pull(struct daemon_conn *f, json_t *pull, struct err *err)
+int daemon_conn_pull(struct daemon_conn *c, json_t *pull, struct err *err)
 {
-    return daemon_conn_ask(f, "pull", pull, NULL, err);
+    return daemon_conn_ask(c, "pull", pull, NULL, err);
 }
 
-int daemon_conn_fetch(struct daemon_conn *f, json_t *fetch, json_t **ret, struct err *err)
+int daemon_conn_fetch(struct daemon_conn *c, json_t *fetch, json_t **ret, struct err *err)
 {
-    return daemon_conn_ask(f, "fetch", fetch, ret, err);
+    return daemon_conn_ask(c, "fetch", fetch, ret, err);
 }

@@ -1,6 +1,7 @@
 /*
- * What a build tells and asks of whoever started it: lines (json-lines.h), each with the number of
- * the step that it is of as its "id", as several may be under way (stages.h).
+ * The connection from a build to the daemon: events, and questions that the daemon answers. They
+ * are JSON lines (json-lines.h). Each has the number of its step as "id", because several steps may
+ * run at once (stages.h).
  */
 #pragma once
 
@@ -10,26 +11,30 @@
 
 struct daemon_conn {
     struct json_lines lines;
-    unsigned step; /* the last number given */
+    unsigned step; /* the last number given to a step */
 };
 
-/* What happens; takes the document:
- *   {"step": TEXT, "stage": NAME, "n": 2, "of": 4, "line": 7}   one begins
- *   {"cached": true}                                            it is there already
- *   {"end": ERROR or null}                                      it has ended
- *   {"need": [DIGITS…]}                                         wants.h
+/*
+ * Sends an event; takes the reference to the document:
+ *   {"step": TEXT, "stage": NAME, "n": 2, "of": 4, "line": 7}   a step begins
+ *   {"cached": true}                                            the step is in the cache
+ *   {"end": ERROR or null}                                      the step has ended
+ *   {"need": [DIGITS…]}                                         files are missing (missing-files.h)
  */
-void daemon_conn_tell(struct daemon_conn *f, json_t *event);
-/* Runs a command on layers; takes the document (build.c, run_json). Waits for its end, and its
- * files are in their place then. Fails when the command does. */
-int daemon_conn_run(struct daemon_conn *f, json_t *run, struct err *err);
-/* Brings an image in: {"name", "as"}, what it is called here where that is another name. */
-int daemon_conn_pull(struct daemon_conn *f, json_t *pull, struct err *err);
+void daemon_conn_send_event(struct daemon_conn *c, json_t *event);
 
-/* Fetches a file: {"url", "etag", "to"}, the last below the store's folder. *ret:
- * image/transfer/download.h.
+/* Questions: each sends one, takes the reference to the document, and waits for the answer. */
+
+/* Runs a command on layers (step_run_json() in step-run.c). Fails when the command fails. */
+int daemon_conn_run(struct daemon_conn *c, json_t *run, struct err *err);
+/* Pulls an image: {"name", "as"}; "as" is its name in the store where that differs. */
+int daemon_conn_pull(struct daemon_conn *c, json_t *pull, struct err *err);
+/* Downloads a file: {"url", "etag", "to"}; "to" is below the store's folder. *ret: as in
+ * image/transfer/download.h. */
+int daemon_conn_fetch(struct daemon_conn *c, json_t *fetch, json_t **ret, struct err *err);
+
+/*
+ * Sets the "id" of a document to *step. If the document begins a step, *step becomes a new number
+ * first. For stages.c, which forwards documents of its children.
  */
-int daemon_conn_fetch(struct daemon_conn *f, json_t *fetch, json_t **ret, struct err *err);
-
-/* Puts the id into a document of somebody whose step at work is *step; a new one gets its own. */
-void daemon_conn_number(struct daemon_conn *f, unsigned *step, json_t *doc);
+void daemon_conn_set_id(struct daemon_conn *c, unsigned *step, json_t *doc);

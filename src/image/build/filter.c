@@ -11,8 +11,8 @@
 
 struct filter {
     struct ignore *exclude; /* owned, or NULL */
-    struct ignore *include; /* owned; NULL: all of it */
-    char *lead;             /* owned: folders that all of `include` is in; "" is none */
+    struct ignore *include; /* owned; NULL: include all */
+    char *lead;             /* owned: the part of `include` before its first pattern, or "" */
 };
 
 void filter_free(struct filter *f)
@@ -25,7 +25,7 @@ void filter_free(struct filter *f)
     free(f);
 }
 
-/* ---- asking ---- */
+/* ---- use ---- */
 
 static bool filter_is_at_or_below(const char *path, const char *folder)
 {
@@ -34,7 +34,7 @@ static bool filter_is_at_or_below(const char *path, const char *folder)
     return len == 0 || (strncmp(path, folder, len) == 0 && (!path[len] || path[len] == '/'));
 }
 
-/* So that a walk for one file of a large tree goes straight to it. */
+/* Lets a walk for one file of a large tree skip all other folders. */
 static bool filter_is_on_the_way(const struct filter *f, const char *path)
 {
     return filter_is_at_or_below(path, f->lead) || filter_is_at_or_below(f->lead, path);
@@ -51,9 +51,9 @@ enum filter_answer filter_ask(const struct filter *f, const char *path)
     return !f->include || ignore_matches(f->include, path) ? FILTER_TAKE : FILTER_LOOK;
 }
 
-/* ---- making ---- */
+/* ---- construction ---- */
 
-/* Without ".", ".." and doubled slashes; NULL where nothing is left. */
+/* The parts of a path with "." and ".." resolved; NULL for an empty path. */
 static char **filter_parts_of(const char *path)
 {
     _cleanup_free_ char *copy = xstrdup(path);
@@ -77,24 +77,28 @@ static char *filter_lead_of(char *const *parts)
     return plain ? strv_join(plain, "/") : xstrdup("");
 }
 
-/* include: the parts of its pattern; none is all there is. */
+/* include: the parts of its pattern; NULL includes all. */
 static int filter_new(char *const *include, char *const *exclude, struct filter **ret,
                       struct err *err)
 {
     _cleanup_(filter_freep) struct filter *f = xnew0(struct filter);
     _cleanup_strv_ char **list = NULL;
-    int r = 0;
+    int r;
 
     f->lead = filter_lead_of(include);
-    if (exclude)
+    if (exclude) {
         r = ignore_from_list(exclude, &f->exclude, err);
-    if (include && *include)
+        if (r < 0)
+            return r;
+    }
+    if (include && *include) {
         strv_push(&list, strv_join(include, "/"));
-    if (r >= 0 && list)
         r = ignore_from_list(list, &f->include, err);
-    if (r >= 0)
-        *ret = TAKE_PTR(f);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE_PTR(f);
+    return 0;
 }
 
 int filter_check(char *const *exclude, struct err *err)
@@ -104,10 +108,10 @@ int filter_check(char *const *exclude, struct err *err)
     return filter_new(NULL, exclude, &f, err);
 }
 
-/* ---- finding ---- */
+/* ---- search ---- */
 
-/* What is no pattern has to be there. */
-static int filter_check_there(int root, const char *folder, char *const *parts, struct err *err)
+/* A plain path must exist; a pattern may match nothing. */
+static int filter_check_exists(int root, const char *folder, char *const *parts, struct err *err)
 {
     _cleanup_free_ char *below = strv_join(parts, "/"), *path = xasprintf("%s/%s", folder, below);
     _cleanup_close_ int fd = -1;
@@ -122,30 +126,37 @@ static int filter_find_below(int root, const char *source, char *const *exclude,
     const char *pivot = strstr(source, "/./");
     _cleanup_free_ char *folder = pivot ? xstrndup(source, (size_t)(pivot - source)) : xstrdup("");
     _cleanup_strv_ char **parts = filter_parts_of(pivot ? pivot + 3 : source);
-    int r = filter_check_there(root, folder, parts, err);
+    int r;
 
-    if (r >= 0)
-        r = filter_new(parts, exclude, &f, err);
-    if (r >= 0)
-        r = sources_match(root, folder, ret, err);
-    if (r >= 0)
-        *ret_filter = TAKE_PTR(f);
-    return r;
+    r = filter_check_exists(root, folder, parts, err);
+    if (r < 0)
+        return r;
+    r = filter_new(parts, exclude, &f, err);
+    if (r < 0)
+        return r;
+    r = sources_match(root, folder, ret, err);
+    if (r < 0)
+        return r;
+    *ret_filter = TAKE_PTR(f);
+    return 0;
 }
 
 int filter_find(int root, const char *source, const struct filter_want *want, char ***ret,
                 struct filter **ret_filter, struct err *err)
 {
     _cleanup_(filter_freep) struct filter *f = NULL;
-    int r = 0;
+    int r;
 
     if (want->parents)
         return filter_find_below(root, source, want->exclude, ret, ret_filter, err);
-    if (want->exclude)
+    if (want->exclude) {
         r = filter_new(NULL, want->exclude, &f, err);
-    if (r >= 0)
-        r = sources_match(root, source, ret, err);
-    if (r >= 0)
-        *ret_filter = TAKE_PTR(f);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    r = sources_match(root, source, ret, err);
+    if (r < 0)
+        return r;
+    *ret_filter = TAKE_PTR(f);
+    return 0;
 }

@@ -1,11 +1,9 @@
 /*
- * Which files a source of COPY and ADD means: what `--parents` names, without what `--exclude`
- * leaves out. Patterns are those of .dockerignore, and are held against paths below the source; a
- * source that is a file is held against them by its name.
+ * Which files a source of COPY and ADD means: `--parents` and `--exclude`. Patterns are those of
+ * .dockerignore. They match paths below the source, or the name of a source that is a file.
  *
- * `--parents` cuts a source in two at its first "/./": what is in front of it is the folder that
- * paths begin at, what is behind it is taken with the folders on its way. Without that the paths
- * begin at the root.
+ * With `--parents` the first "/./" splits a source. The part before it is the folder where paths
+ * begin; the part after it is copied with its folders. Without "/./" paths begin at the root.
  */
 #pragma once
 
@@ -22,21 +20,21 @@ struct filter_want {
 struct filter;
 
 enum filter_answer {
-    FILTER_SKIP, /* neither it nor anything in it */
-    FILTER_LOOK, /* not it; if it is a folder, perhaps something in it */
-    FILTER_TAKE,
+    FILTER_SKIP, /* leave out the path and all below it */
+    FILTER_LOOK, /* leave out the path itself, but look below it if it is a folder */
+    FILTER_TAKE, /* take the path */
 };
 
-/* path: below the source, without a slash at either end. Without a filter all is taken. */
+/* path: below the source, without a slash at either end. A NULL filter takes all. */
 enum filter_answer filter_ask(const struct filter *f, const char *path);
 void filter_free(struct filter *f);
 DEFINE_CLEANUP(struct filter *, filter_free);
 
-/* The error names the pattern that is none. */
+/* Fails with the name of an invalid pattern. */
 int filter_check(char *const *exclude, struct err *err);
 /*
- * The paths that a source means (sources.h), and what is taken of each: NULL where it is all.
- * ERR_NOT_FOUND for a source that is no pattern and is not there.
+ * Finds the paths of a source (sources.h) and the filter for all of them; *ret_filter is NULL where
+ * all is taken. ERR_NOT_FOUND: the source is not a pattern, and the file does not exist.
  */
 int filter_find(int root, const char *source, const struct filter_want *want, char ***ret,
                 struct filter **ret_filter, struct err *err);

@@ -14,8 +14,8 @@
 #define COMMENT "buildkit.dockerfile.v0"
 #define EPOCH_MAX UINT64_C(253402300799) /* the end of year 9999 */
 
-/* One line on its way. What does not fit is cut off: it is for people to read. */
-struct writing {
+/* A line while it is written. The end of a line that is too long is cut off. */
+struct history_line {
     const struct dockerfile *df;
     const struct dockerfile_instruction *in;
     const struct dockerfile_config *c;
@@ -24,21 +24,21 @@ struct writing {
     struct buf b;
 };
 
-static void build_history_put(struct writing *w, const char *text)
+static void build_history_put(struct history_line *w, const char *text)
 {
     (void)!buf_append_str(&w->b, text);
 }
 
-static char *build_history_expanded(const struct writing *w, const char *word)
+static char *build_history_expanded(const struct history_line *w, const char *word)
 {
     char *ret = NULL;
 
     return config_expand(w->c, w->df->escape, word, &ret, NULL) < 0 ? xstrdup(word) : ret;
 }
 
-/* ---- as Go writes values ---- */
+/* ---- values in the format of Go ---- */
 
-static void build_history_put_quoted(struct writing *w, const char *s)
+static void build_history_put_quoted(struct history_line *w, const char *s)
 {
     static const char from[] = "\a\b\f\n\r\t\v\\\"", to[] = "abfnrtv\\\"";
 
@@ -57,7 +57,7 @@ static void build_history_put_quoted(struct writing *w, const char *s)
 }
 
 /* ["a" "b"] */
-static void build_history_put_quoted_list(struct writing *w, char *const *v)
+static void build_history_put_quoted_list(struct history_line *w, char *const *v)
 {
     build_history_put(w, " [");
     for (size_t i = 0; v && v[i]; i++) {
@@ -68,7 +68,7 @@ static void build_history_put_quoted_list(struct writing *w, char *const *v)
 }
 
 /* [a b] */
-static void build_history_put_list(struct writing *w, char *const *v)
+static void build_history_put_list(struct history_line *w, char *const *v)
 {
     _cleanup_free_ char *joined = v ? strv_join(v, " ") : xstrdup("");
 
@@ -76,7 +76,8 @@ static void build_history_put_list(struct writing *w, char *const *v)
 }
 
 /* "1.5": without zeros at the end. */
-static void build_history_put_decimal(struct writing *w, int64_t ns, int64_t unit, const char *name)
+static void build_history_put_decimal(struct history_line *w, int64_t ns, int64_t unit,
+                                      const char *name)
 {
     char digits[24];
     int64_t whole = ns / unit, rest = ns % unit;
@@ -89,7 +90,7 @@ static void build_history_put_decimal(struct writing *w, int64_t ns, int64_t uni
     (void)!buf_appendf(&w->b, "%s%s%s", len ? "." : "", digits, name);
 }
 
-static void build_history_put_duration(struct writing *w, const char *name, int64_t ns)
+static void build_history_put_duration(struct history_line *w, const char *name, int64_t ns)
 {
     enum { US = 1000, MS = 1000000, SECOND = 1000000000 };
     const int64_t minute = INT64_C(60) * SECOND, hour = 60 * minute;
@@ -114,7 +115,7 @@ static void build_history_put_duration(struct writing *w, const char *name, int6
 
 /* ---- instructions ---- */
 
-static void build_history_put_pairs(struct writing *w)
+static void build_history_put_pairs(struct history_line *w)
 {
     char *const *now = w->in->kind == DOCKERFILE_ENV ? w->c->env : w->c->labels;
 
@@ -126,7 +127,7 @@ static void build_history_put_pairs(struct writing *w)
     }
 }
 
-static void build_history_put_args(struct writing *w)
+static void build_history_put_args(struct history_line *w)
 {
     for (size_t i = 0; i < w->in->n_words; i++) {
         _cleanup_free_ char *name =
@@ -138,7 +139,7 @@ static void build_history_put_args(struct writing *w)
 }
 
 /* RUN |2 A=1 B=2 /bin/sh -c command # buildkit */
-static void build_history_put_run(struct writing *w)
+static void build_history_put_run(struct history_line *w)
 {
     _cleanup_free_ char *command = strv_join(w->step->argv, " ");
 
@@ -152,7 +153,7 @@ static void build_history_put_run(struct writing *w)
     (void)!buf_appendf(&w->b, " %s # buildkit", command);
 }
 
-static void build_history_put_copy(struct writing *w)
+static void build_history_put_copy(struct history_line *w)
 {
     _cleanup_free_ char *dest = build_history_expanded(w, w->in->words[w->in->n_words - 1].text);
 
@@ -164,7 +165,7 @@ static void build_history_put_copy(struct writing *w)
     (void)!buf_appendf(&w->b, " %s # buildkit", dest);
 }
 
-static void build_history_put_ports(struct writing *w)
+static void build_history_put_ports(struct history_line *w)
 {
     _cleanup_strv_ char **ports = NULL;
 
@@ -180,7 +181,7 @@ static void build_history_put_ports(struct writing *w)
     build_history_put_list(w, ports);
 }
 
-static void build_history_put_words(struct writing *w)
+static void build_history_put_words(struct history_line *w)
 {
     _cleanup_strv_ char **words = NULL;
 
@@ -190,7 +191,7 @@ static void build_history_put_words(struct writing *w)
     build_history_put_list(w, words);
 }
 
-static void build_history_put_health(struct writing *w)
+static void build_history_put_health(struct history_line *w)
 {
     const struct config_health *h = &w->c->health;
 
@@ -203,12 +204,12 @@ static void build_history_put_health(struct writing *w)
     (void)!buf_appendf(&w->b, " Retries:%d}", h->retries);
 }
 
-static void build_history_put_one(struct writing *w, const char *value)
+static void build_history_put_one(struct history_line *w, const char *value)
 {
     (void)!buf_appendf(&w->b, " %s", value ? value : "");
 }
 
-static void build_history_put_arguments(struct writing *w)
+static void build_history_put_arguments(struct history_line *w)
 {
     switch (w->in->kind) {
     case DOCKERFILE_ENV:
@@ -252,7 +253,7 @@ char *history_text(const struct dockerfile *df, const struct dockerfile_instruct
                    const struct dockerfile_config *c, const struct build_plan_step *step,
                    char *const *args)
 {
-    struct writing w = {df, in, c, step, args, BUF_INIT(HISTORY_MAX)};
+    struct history_line w = {df, in, c, step, args, BUF_INIT(HISTORY_MAX)};
 
     if (in->kind == DOCKERFILE_ONBUILD || in->kind == DOCKERFILE_FROM)
         return NULL;
@@ -263,7 +264,7 @@ char *history_text(const struct dockerfile *df, const struct dockerfile_instruct
 
 /* ---- lines ---- */
 
-/* JSON is UTF-8, a Dockerfile need not be. */
+/* A Dockerfile may have invalid UTF-8, which JSON does not allow. */
 static json_t *build_history_json_of(const char *text)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(HISTORY_MAX * 3 + 1);
@@ -292,7 +293,7 @@ void history_add(json_t *list, const char *text, bool layer, const char *created
     json_array_append_new(list, line);
 }
 
-/* What is meant to be there, and nothing else. */
+/* Copies only the fields of the image spec. */
 static json_t *build_history_known_line(const json_t *line)
 {
     static const char *const texts[] = {"created", "created_by", "author", "comment"};

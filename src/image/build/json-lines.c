@@ -10,63 +10,66 @@
 
 enum { PIECE = 64 << 10 };
 
-void json_lines_done(struct json_lines *w)
+void json_lines_done(struct json_lines *l)
 {
-    buf_done(&w->lines);
+    buf_done(&l->received);
 }
 
-bool json_lines_write(struct json_lines *w, json_t *doc)
+bool json_lines_write(struct json_lines *l, json_t *doc)
 {
     _cleanup_free_ char *text = json_to_text(doc, false), *line = xasprintf("%s\n", text);
 
     json_decref(doc);
-    return fd_write_all(w->out, line, strlen(line)) >= 0;
+    return fd_write_all(l->out, line, strlen(line)) >= 0;
 }
 
-void json_lines_send(struct json_lines *w, json_t *doc)
+void json_lines_write_or_exit(struct json_lines *l, json_t *doc)
 {
-    if (!json_lines_write(w, doc))
+    if (!json_lines_write(l, doc))
         _exit(1);
 }
 
-int json_lines_fill(struct json_lines *w, struct err *err)
+int json_lines_fill(struct json_lines *l, struct err *err)
 {
-    char *room = buf_reserve(&w->lines, PIECE);
+    char *room = buf_reserve(&l->received, PIECE);
     ssize_t n;
 
     if (!room)
-        return err_set(err, ERR_LIMIT, "a line is over %d bytes", JSON_LINES_LINE_MAX);
+        return err_set(err, ERR_LIMIT, "a line of JSON is over %d bytes", JSON_LINES_LINE_MAX);
     do
-        n = read(w->in, room, PIECE);
+        n = read(l->in, room, PIECE);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return err_sys(err, errno, "read a line");
-    buf_commit(&w->lines, (size_t)n);
+    buf_commit(&l->received, (size_t)n);
     return n > 0;
 }
 
-int json_lines_take(struct json_lines *w, json_t **ret, struct err *err)
+int json_lines_take(struct json_lines *l, json_t **ret, struct err *err)
 {
-    const char *text = buf_data(&w->lines), *end = memchr(text, '\n', w->lines.len);
+    const char *text = buf_data(&l->received), *end = memchr(text, '\n', l->received.len);
     int r;
 
     if (!end)
         return 0;
     r = json_parse("a line", text, (size_t)(end - text), ret, err);
-    buf_consume(&w->lines, (size_t)(end - text) + 1);
+    buf_consume(&l->received, (size_t)(end - text) + 1);
     return r < 0 ? r : 1;
 }
 
-int json_lines_next(struct json_lines *w, json_t **ret, struct err *err)
+int json_lines_next(struct json_lines *l, json_t **ret, struct err *err)
 {
-    int r;
+    for (;;) {
+        int r = json_lines_take(l, ret, err);
 
-    while ((r = json_lines_take(w, ret, err)) == 0) {
-        r = json_lines_fill(w, err);
-        if (r == 0)
-            r = err_set(err, ERR_ENGINE, "whoever should answer has gone");
         if (r < 0)
             return r;
+        if (r > 0)
+            return 0;
+        r = json_lines_fill(l, err);
+        if (r < 0)
+            return r;
+        if (r == 0)
+            return err_set(err, ERR_ENGINE, "the daemon closed its connection to the build");
     }
-    return r;
 }

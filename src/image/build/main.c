@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "image/archive/ids.h"
+#include "image/archive/confined-ids.h"
 #include "image/build/build.h"
 #include "image/oci/digest.h"
 #include "lib/base/cleanup.h"
@@ -16,7 +16,7 @@
 
 enum { CONTEXT_FD = 3 };
 
-static int build_read_ask(json_t *doc, struct build_ask *ret, struct err *err)
+static int build_main_read_request(json_t *doc, struct builder_request *ret, struct err *err)
 {
     json_t *tags = NULL, *args = NULL, *agents = NULL;
     const struct json_field fields[] = {
@@ -31,54 +31,74 @@ static int build_read_ask(json_t *doc, struct build_ask *ret, struct err *err)
         {"network", JSON_FIELD_STRING, &ret->network},
         {"host", JSON_FIELD_STRING, &ret->host},
     };
-    int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
+    int r;
 
-    if (r >= 0 && tags)
+    r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
+    if (r < 0)
+        return r;
+    if (tags) {
         r = json_read_strv(tags, "tags", &ret->tags, err);
-    if (r >= 0 && args)
+        if (r < 0)
+            return r;
+    }
+    if (args) {
         r = json_read_strv(args, "args", &ret->args, err);
-    if (r >= 0 && agents)
-        r = json_read_strv(agents, "agents", &ret->agents, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return agents ? json_read_strv(agents, "agents", &ret->agents, err) : 0;
 }
 
-static int build_run_build(struct images *s, const struct confined_ids *ids, const char *name,
-                           struct daemon_conn *daemon_conn, json_t **ret, struct err *err)
+static void build_main_request_done(struct builder_request *request)
 {
-    struct build_ask ask = {.dockerfile = "Dockerfile", .network = "packages"};
+    strv_free(request->tags);
+    strv_free(request->args);
+    strv_free(request->agents);
+}
+
+static int build_main_build(struct images *s, const struct confined_ids *ids, const char *name,
+                            struct daemon_conn *daemon_conn, json_t **ret, struct err *err)
+{
     _cleanup_json_ json_t *doc = NULL;
-    int r = json_lines_next(&daemon_conn->lines, &doc, err);
+    _cleanup_(build_main_request_done) struct builder_request request = {.dockerfile = "Dockerfile",
+                                                                         .network = "packages"};
+    int r;
 
-    if (r >= 0)
-        r = build_read_ask(doc, &ask, err);
-    if (r >= 0 && ask.host)
-        r = images_set_host(s, ask.host, err);
-    if (r >= 0)
-        r = images_lock(s, false, true, err);
-    if (r >= 0)
-        r = build_image(s, ids, name, CONTEXT_FD, &ask, daemon_conn, ret, err);
-    strv_free(ask.tags);
-    strv_free(ask.args);
-    strv_free(ask.agents);
-    return r;
+    r = json_lines_next(&daemon_conn->lines, &doc, err);
+    if (r < 0)
+        return r;
+    r = build_main_read_request(doc, &request, err);
+    if (r < 0)
+        return r;
+    if (request.host) {
+        r = images_set_host(s, request.host, err);
+        if (r < 0)
+            return r;
+    }
+    r = images_lock(s, false, true, err);
+    if (r < 0)
+        return r;
+    return build_image(s, ids, name, CONTEXT_FD, &request, daemon_conn, ret, err);
 }
 
-static int build_build_run(int argc, char **argv, struct daemon_conn *daemon_conn, json_t **ret,
-                           struct err *err)
+static int build_main_run(int argc, char **argv, struct daemon_conn *daemon_conn, json_t **ret,
+                          struct err *err)
 {
-    struct images s = IMAGES_INIT;
+    _cleanup_images_ struct images s = IMAGES_INIT;
     struct confined_ids ids;
     int r;
 
-    if (argc != 4 || strchr(argv[3], '/') || argv[3][0] == '.')
-        return err_set(err, ERR_INVALID, "ripcord-build is started by ripcordd");
-    r = image_ids_parse(argv[2], &ids, err);
-    if (r >= 0)
-        r = images_open(argv[1], &s, err);
-    if (r >= 0)
-        r = build_run_build(&s, &ids, argv[3], daemon_conn, ret, err);
-    images_done(&s);
-    return r;
+    if (argc != 4 || strchr(argv[3], '/') || argv[3][0] == '.') {
+        err_set(err, ERR_INVALID, "ripcord-build is not for use by hand: ripcordd starts it");
+        return err_hint(err, "Run `ripcord image build`.");
+    }
+    r = confined_ids_parse(argv[2], &ids, err);
+    if (r < 0)
+        return r;
+    r = images_open(argv[1], &s, err);
+    if (r < 0)
+        return r;
+    return build_main_build(&s, &ids, argv[3], daemon_conn, ret, err);
 }
 
 int build_main(int argc, char **argv)
@@ -93,9 +113,9 @@ int build_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     umask(022);
     digest_begin_quickly();
-    r = build_build_run(argc, argv, &daemon_conn, &done, &err);
-    json_lines_send(&daemon_conn.lines,
-                    r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
+    r = build_main_run(argc, argv, &daemon_conn, &done, &err);
+    json_lines_write_or_exit(&daemon_conn.lines,
+                             r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
     json_lines_done(&daemon_conn.lines);
     return r < 0;
 }

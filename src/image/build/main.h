@@ -1,15 +1,16 @@
 /*
- * ripcord-build: one build of the native engine, in a process of its own, as it reads what others
- * have written and clones children.
+ * ripcord-build: one build of the native engine. It has its own process because it reads files
+ * that others wrote and clones children.
  *
- *   ripcord-build STORE IDS NAME build   the context on descriptor 3
- *   ripcord-build STORE IDS NAME clean   removes what a build of that name has left
+ *   ripcord-build STORE IDS NAME   the context on descriptor 3
  *
- * IDS as of proto/image-program.h; NAME is that of its folder in the store. `build` reads its
- * request as one line of JSON on stdin and then an answer to each {"run": …} and {"pull": …} that
- * it writes, with the same "id" and in any order. What it writes to stdout is one line of JSON
- * each: events and questions (image/build/daemon-conn.h), {"cancel": true} when it waits for its
- * answers only to be sure that nobody is at work, and at last {"done": …} or {"error": …}.
+ * IDS: as in proto/image-program.h. NAME: of the build's folder in the store.
+ *
+ * stdin has JSON lines: first the request, then one answer to each {"run": …}, {"pull": …} and
+ * {"fetch": …} that this program writes; an answer has the "id" of its question, and answers come
+ * in any order. stdout has JSON lines: events and questions (image/build/daemon-conn.h), {"cancel":
+ * true} when the build has failed and only waits until the daemon has stopped its work, and as the
+ * last line {"done": …} or {"error": …}.
  */
 #pragma once
 

@@ -39,16 +39,16 @@ static void build_mounts_add(struct mounts *m, const char *source, const char *t
 
 /* ---- caches ---- */
 
-/* New with the owner and mode that it was asked for with; as it is when it is there. */
-static int build_mounts_make_slot(const struct build_work *w, int dir, const char *name,
-                                  const struct mount *m, struct err *err)
+/* A new folder gets the owner and mode of the mount; an existing one stays unchanged. */
+static int build_mounts_make_slot(const struct workspace *w, int dir, const char *name,
+                                  const struct dockerfile_mount *m, struct err *err)
 {
     mode_t mode = mount_number(m->mode, 8, 0755) & 07777;
     uint32_t uid = mount_number(m->uid, 10, 0), gid = mount_number(m->gid, 10, 0);
 
     if ((uid || gid) && w->ids->kind != CONFINED_RANGE)
         return err_set(err, ERR_UNSUPPORTED,
-                       "a cache mount of another user needs a daemon that runs as root");
+                       "a cache mount with 'uid' or 'gid' needs a daemon that runs as root");
     if (mkdirat(dir, name, 0700) < 0)
         return errno == EEXIST ? 0 : err_sys(err, errno, "make a cache mount");
     if (((uid || gid) && fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0) ||
@@ -64,9 +64,10 @@ static enum mount_cache_share build_mounts_share_of(const char *sharing)
     return sharing && STREQ(sharing, "private") ? MOUNT_CACHE_PRIVATE : MOUNT_CACHE_SHARED;
 }
 
-/* One that another mount of this step has is that one's. */
-static int build_mounts_hold(const struct build_work *w, struct mounts *ms, const char *id,
-                             const struct mount *m, const struct mount_cache **ret, struct err *err)
+/* Two mounts of one step may share a cache: it is locked once. */
+static int build_mounts_hold(const struct workspace *w, struct mounts *ms, const char *id,
+                             const struct dockerfile_mount *m, const struct mount_cache **ret,
+                             struct err *err)
 {
     struct mount_cache c;
     int r;
@@ -86,72 +87,87 @@ static int build_mounts_hold(const struct build_work *w, struct mounts *ms, cons
     return 0;
 }
 
-static int build_mounts_prepare_cache(struct build_work *w, const struct mount *m,
+static int build_mounts_take_cache(struct workspace *w, const struct dockerfile_mount *m,
+                                   const char *id, struct mounts *ms, char **ret_source,
+                                   struct err *err)
+{
+    const struct mount_cache *c = NULL;
+    _cleanup_free_ char *slot = NULL;
+    int r;
+
+    r = build_mounts_hold(w, ms, id, m, &c, err);
+    if (r < 0)
+        return r;
+    slot = xasprintf("%u", c->slot);
+    r = build_mounts_make_slot(w, c->dir, slot, m, err);
+    if (r < 0)
+        return r;
+    *ret_source = xasprintf("%s/%s", c->folder, slot);
+    return 0;
+}
+
+static int build_mounts_prepare_cache(struct workspace *w, const struct dockerfile_mount *m,
                                       struct mounts *ms, struct err *err)
 {
     const char *id = m->id ? m->id : m->target;
-    _cleanup_free_ char *slot = NULL, *source = NULL;
-    const struct mount_cache *c = NULL;
-    int r = build_mounts_hold(w, ms, id, m, &c, err);
+    _cleanup_free_ char *source = NULL;
 
-    if (r >= 0) {
-        slot = xasprintf("%u", c->slot);
-        r = build_mounts_make_slot(w, c->dir, slot, m, err);
-    }
-    if (r < 0)
+    if (build_mounts_take_cache(w, m, id, ms, &source, err) < 0)
         return err_wrap(err, "cache mount '%.200s'", id);
-    source = xasprintf("%s/%s", c->folder, slot);
     build_mounts_add(ms, source, m->target, m->read_only);
     return 0;
 }
 
 /* ---- binds ---- */
 
-struct bind {
+struct bind_copy {
     const char *source, *folder;
     bool from_src;
 };
 
+/* In the child. */
 static int build_mounts_copy_bind(void *arg, int dir, struct err *err)
 {
-    const struct bind *b = arg;
-    _cleanup_close_ int from = -1, to = -1;
+    const struct bind_copy *b = arg;
+    _cleanup_close_ int from = -1, to = -1, source = -1;
     char *const sources[] = {(char *)b->source, NULL};
-    struct copy_job job = {.sources = sources, .dest = "/", .mode = -1};
+    struct copy_job job = {.sources = sources, .mode = -1};
     struct stat st;
-    int fd, r;
+    int r;
 
     r = dir_open(dir, b->from_src ? "src" : "context", &from, err);
-    if (r >= 0)
-        r = dir_open(dir, b->folder, &to, err);
     if (r < 0)
         return r;
+    r = dir_open(dir, b->folder, &to, err);
+    if (r < 0)
+        return r;
+    r = sources_open_path(from, b->source, &source, err);
+    if (r < 0)
+        return r;
+    if (fstat(source, &st) < 0)
+        return err_sys(err, errno, "look at '%.200s'", b->source);
     job.from = from;
     job.to = to;
-    r = sources_open_path(from, b->source, &fd, err);
-    if (r < 0)
-        return r;
-    r = fstat(fd, &st) < 0 ? err_sys(err, errno, "look at '%.200s'", b->source) : 0;
-    fd_close(fd);
-    job.dest = r >= 0 && S_ISDIR(st.st_mode) ? "/all/" : "/";
-    return r < 0 ? r : copy_files(&job, err);
+    job.dest = S_ISDIR(st.st_mode) ? "/all/" : "/";
+    return copy_files(&job, err);
 }
 
-/* What a command may write to, and what lies in several layers, is copied, and goes afterwards. */
-static int build_mounts_bind_copy(struct build_work *w, const struct build_mount *b,
+/* A mount that the command may write to, or whose files are in several layers, is a copy that is
+ * deleted with the workspace. */
+static int build_mounts_bind_copy(struct workspace *w, const struct build_mount *b,
                                   const char *source, char *const *layers, struct mounts *ms,
                                   struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *below = NULL, *path = NULL;
-    struct bind job = {.source = source, .from_src = layers != NULL};
+    struct bind_copy job = {.source = source, .from_src = layers != NULL};
     struct stat st;
-    int r = work_folder(w, 0755, &folder, err);
+    int r = workspace_folder(w, 0755, &folder, err);
 
     if (r < 0)
         return r;
     job.folder = folder;
-    r = work_run(w, &(struct work_job){.from = layers, .fn = build_mounts_copy_bind, .arg = &job},
-                 err);
+    r = workspace_run(
+        w, &(struct workspace_job){.from = layers, .fn = build_mounts_copy_bind, .arg = &job}, err);
     if (r < 0)
         return r;
     below = xasprintf("%s/all", folder);
@@ -163,17 +179,19 @@ static int build_mounts_bind_copy(struct build_work *w, const struct build_mount
     return 0;
 }
 
-/* Straight from the context: the way there without links, as the mount wants it. */
-static int build_mounts_bind_context(struct build_work *w, const struct build_mount *b,
+/* Mounts a path of the context itself. The mount needs the path without links. */
+static int build_mounts_bind_context(struct workspace *w, const struct build_mount *b,
                                      const char *source, struct mounts *ms, struct err *err)
 {
     _cleanup_close_ int context = -1, fd = -1;
     char link[64], real[PATH_MAX], *below;
     ssize_t n;
-    int r = dir_open(w->dir, "context", &context, err);
+    int r;
 
-    if (r >= 0)
-        r = sources_open_path(context, source, &fd, err);
+    r = dir_open(w->dir, "context", &context, err);
+    if (r < 0)
+        return r;
+    r = sources_open_path(context, source, &fd, err);
     if (r < 0)
         return r;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -181,38 +199,37 @@ static int build_mounts_bind_context(struct build_work *w, const struct build_mo
     real[MAX(n, (ssize_t)0)] = '\0';
     below = strstr(real, w->path);
     if (!below)
-        return err_set(err, ERR_SYSTEM, "'%.200s' of the context has no path", source);
+        return err_set(err, ERR_SYSTEM, "'%.200s': cannot find its path in the context", source);
     build_mounts_add(ms, below, b->m.target, true);
     return 0;
 }
 
-static int build_mounts_prepare_bind(struct build_work *w, const struct build_mount *b,
+static int build_mounts_prepare_bind(struct workspace *w, const struct build_mount *b,
                                      mounts_from_fn from, void *arg, struct mounts *ms,
                                      struct err *err)
 {
     const char *source = b->m.source ? b->m.source : "";
     _cleanup_strv_ char **layers = NULL;
-    int r = 0;
+    int r;
 
-    if (b->from.stage >= 0 || b->from.image) {
-        r = from(arg, &b->from, &layers, err);
-        if (r >= 0 && !layers)
-            layers = strv_copy(NULL);
-    }
-    if (r >= 0 && !layers && b->m.read_only)
-        r = build_mounts_bind_context(w, b, source, ms, err);
-    else if (r >= 0)
-        r = build_mounts_bind_copy(w, b, source, layers, ms, err);
-    return r < 0 ? err_wrap(err, "bind mount at '%.200s'", b->m.target) : 0;
+    if (!build_is_from_elsewhere(&b->from))
+        return b->m.read_only ? build_mounts_bind_context(w, b, source, ms, err)
+                              : build_mounts_bind_copy(w, b, source, NULL, ms, err);
+    r = from(arg, &b->from, &layers, err);
+    if (r < 0)
+        return r;
+    if (!layers)
+        layers = strv_copy(NULL);
+    return build_mounts_bind_copy(w, b, source, layers, ms, err);
 }
 
-/* ---- the others ---- */
+/* ---- other kinds ---- */
 
-static int build_mounts_prepare_tmpfs(struct build_work *w, const struct mount *m,
+static int build_mounts_prepare_tmpfs(struct workspace *w, const struct dockerfile_mount *m,
                                       struct mounts *ms, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
-    int r = work_folder(w, 01777, &folder, err);
+    int r = workspace_folder(w, 01777, &folder, err);
 
     if (r < 0)
         return r;
@@ -221,8 +238,8 @@ static int build_mounts_prepare_tmpfs(struct build_work *w, const struct mount *
     return 0;
 }
 
-/* BuildKit's are root's and 0400; ours the step's user's, unless somebody is named. */
-static void build_mounts_own_secret(const struct mount *m, json_t *doc)
+/* Without 'uid' and 'gid' the secret belongs to the step's user; in BuildKit it belongs to root. */
+static void build_mounts_own_secret(const struct dockerfile_mount *m, json_t *doc)
 {
     if (m->uid || m->gid) {
         json_object_set_new(doc, "uid", json_integer(mount_number(m->uid, 10, 0)));
@@ -232,8 +249,9 @@ static void build_mounts_own_secret(const struct mount *m, json_t *doc)
         json_object_set_new(doc, "mode", json_integer(mount_number(m->mode, 8, 0)));
 }
 
-/* Only named here: the daemon has them. */
-static int build_mounts_prepare_secret(const struct mount *m, struct mounts *ms, struct err *err)
+/* Only names: the daemon has the values and mounts them. */
+static int build_mounts_prepare_secret(const struct dockerfile_mount *m, struct mounts *ms,
+                                       struct err *err)
 {
     const char *id = m->id ? m->id : m->source ? m->source : NULL;
     const char *name = m->target ? sources_name(m->target) : NULL;
@@ -242,7 +260,7 @@ static int build_mounts_prepare_secret(const struct mount *m, struct mounts *ms,
     if (!id)
         id = m->env && !m->target ? m->env : name;
     if (!id || !*id)
-        return err_set(err, ERR_INVALID, "--mount: a secret needs an id");
+        return err_set(err, ERR_INVALID, "--mount=type=secret: 'id' is missing");
     doc = json_pack("{s:s, s:b}", "id", id, "required", m->required);
     if (m->env)
         json_object_set_new(doc, "env", json_string(m->env));
@@ -257,7 +275,7 @@ static int build_mounts_prepare_secret(const struct mount *m, struct mounts *ms,
     return 0;
 }
 
-static int build_mounts_prepare_script(struct build_work *w, const struct build_plan_step *s,
+static int build_mounts_prepare_script(struct workspace *w, const struct build_plan_step *s,
                                        struct mounts *ms, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *file = NULL, *path = NULL;
@@ -265,20 +283,22 @@ static int build_mounts_prepare_script(struct build_work *w, const struct build_
 
     if (!s->script.name)
         return 0;
-    r = work_folder(w, 0755, &folder, err);
+    r = workspace_folder(w, 0755, &folder, err);
     if (r < 0)
         return r;
     file = xasprintf("%s/%s", folder, s->script.name);
     path = xasprintf("%s/%s", w->path, folder);
     r = file_replace(w->dir, file, s->script.content, strlen(s->script.content), 0755, false, err);
-    if (r >= 0 && fchmodat(w->dir, file, 0755, 0) < 0)
-        r = err_sys(err, errno, "make the script");
+    if (r < 0)
+        return r;
+    if (fchmodat(w->dir, file, 0755, 0) < 0)
+        return err_sys(err, errno, "make the script");
     build_mounts_add(ms, path, BUILD_SCRIPT_DIR, true);
-    return r;
+    return 0;
 }
 
-/* Without an agent nothing is mounted: the plan has refused those that need one. */
-static int build_mounts_prepare_ssh(struct build_work *w, const struct mount *m,
+/* Without an agent nothing is mounted: the plan has refused a mount that requires one. */
+static int build_mounts_prepare_ssh(struct workspace *w, const struct dockerfile_mount *m,
                                     char *const *agents, struct mounts *ms, struct err *err)
 {
     const char *path = strv_env_get(agents, agent_id(m));
@@ -293,41 +313,48 @@ static int build_mounts_prepare_ssh(struct build_work *w, const struct mount *m,
         return r;
     ms->agents = xreallocarray(ms->agents, ms->n_agents + 1, sizeof(*ms->agents));
     ms->agents[ms->n_agents++] = pid;
-    build_mounts_add(ms, source, m->target,
-                     true); /* a command may connect to it, and change nothing of it */
+    /* Read-only: a command can connect to the socket, but not replace it. */
+    build_mounts_add(ms, source, m->target, true);
     return 0;
 }
 
-int mounts_prepare(struct build_work *w, const struct build_plan_step *s, char *const *agents,
+static int build_mounts_prepare_one(struct workspace *w, const struct build_mount *b,
+                                    char *const *agents, mounts_from_fn from, void *arg,
+                                    struct mounts *ms, struct err *err)
+{
+    int r = 0;
+
+    switch (b->m.type) {
+    case MOUNT_CACHE:
+        return build_mounts_prepare_cache(w, &b->m, ms, err);
+    case MOUNT_BIND:
+        r = build_mounts_prepare_bind(w, b, from, arg, ms, err);
+        return r < 0 ? err_wrap(err, "bind mount at '%.200s'", b->m.target) : 0;
+    case MOUNT_TMPFS:
+        return build_mounts_prepare_tmpfs(w, &b->m, ms, err);
+    case MOUNT_SECRET:
+        return build_mounts_prepare_secret(&b->m, ms, err);
+    case MOUNT_SSH:
+        return build_mounts_prepare_ssh(w, &b->m, agents, ms, err);
+    }
+    return 0;
+}
+
+int mounts_prepare(struct workspace *w, const struct build_plan_step *s, char *const *agents,
                    mounts_from_fn from, void *arg, struct mounts *ret, struct err *err)
 {
-    struct mounts ms = {.list = json_array(), .secrets = json_array()};
-    int r = build_mounts_prepare_script(w, s, &ms, err);
+    _cleanup_(mounts_done) struct mounts ms = {.list = json_array(), .secrets = json_array()};
+    int r;
 
-    for (size_t i = 0; r >= 0 && i < s->n_mounts; i++) {
-        const struct build_mount *b = &s->mounts[i];
-
-        switch (b->m.type) {
-        case MOUNT_CACHE:
-            r = build_mounts_prepare_cache(w, &b->m, &ms, err);
-            break;
-        case MOUNT_BIND:
-            r = build_mounts_prepare_bind(w, b, from, arg, &ms, err);
-            break;
-        case MOUNT_TMPFS:
-            r = build_mounts_prepare_tmpfs(w, &b->m, &ms, err);
-            break;
-        case MOUNT_SECRET:
-            r = build_mounts_prepare_secret(&b->m, &ms, err);
-            break;
-        case MOUNT_SSH:
-            r = build_mounts_prepare_ssh(w, &b->m, agents, &ms, err);
-            break;
-        }
-    }
+    r = build_mounts_prepare_script(w, s, &ms, err);
     if (r < 0)
-        mounts_done(&ms);
-    else
-        *ret = ms;
-    return r;
+        return r;
+    for (size_t i = 0; i < s->n_mounts; i++) {
+        r = build_mounts_prepare_one(w, &s->mounts[i], agents, from, arg, &ms, err);
+        if (r < 0)
+            return r;
+    }
+    *ret = ms;
+    ms = (struct mounts){0};
+    return 0;
 }

@@ -3,11 +3,11 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "image/build/add-source.h"
 #include "image/build/agent.h"
 #include "image/build/copy.h"
 #include "image/build/filter.h"
 #include "image/build/history.h"
-#include "image/build/remote.h"
 #include "image/oci/digest.h"
 #include "image/oci/reference.h"
 #include "lib/base/buf.h"
@@ -23,8 +23,8 @@ struct planner {
     void *arg;
 };
 
-/* One instruction, on its way into the plan. */
-struct turn {
+/* One instruction while it is planned. */
+struct plan_instruction {
     struct planner *p;
     size_t stage;
     const struct dockerfile *df;
@@ -100,23 +100,24 @@ size_t build_stage_total(const struct build_stage *s)
     return s->n_steps + (s->base < 0);
 }
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 
-static int build_plan_refuse_with(const struct turn *t, size_t at, struct err *err,
+static int build_plan_refuse_with(const struct plan_instruction *t, size_t at, struct err *err,
                                   const char *what, const char *hint)
 {
     *t->ret_at = at;
-    err_set(err, ERR_UNSUPPORTED, "the native builder does not know %s", what);
+    err_set(err, ERR_UNSUPPORTED, "%s: not supported by the native builder", what);
     return err_hint(err, "%s", hint);
 }
 
-static int build_plan_refuse(const struct turn *t, size_t at, struct err *err, const char *what)
+static int build_plan_refuse(const struct plan_instruction *t, size_t at, struct err *err,
+                             const char *what)
 {
     return build_plan_refuse_with(t, at, err, what, "Build it with `--engine docker`.");
 }
 
-static int build_plan_expand(const struct turn *t, const char *word, size_t at, char **ret,
-                             struct err *err)
+static int build_plan_expand(const struct plan_instruction *t, const char *word, size_t at,
+                             char **ret, struct err *err)
 {
     *t->ret_at = at;
     return config_expand(t->c, t->df->escape, word, ret, err);
@@ -137,7 +138,7 @@ static bool build_plan_flag_is_on(const struct dockerfile_instruction *in, const
     return value && !STREQ(value, "false");
 }
 
-/* The instruction as people read it: blanks of any kind become one space. */
+/* The instruction for display: each run of blanks becomes one space. */
 static char *build_plan_one_line(const struct dockerfile_instruction *in)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(in->line.len + 64);
@@ -158,7 +159,7 @@ static char *build_plan_one_line(const struct dockerfile_instruction *in)
     return buf_steal(&b);
 }
 
-/* "a/../b", "//", "." put right; a slash at the end stays. */
+/* Resolves "..", "//" and "."; a slash at the end stays. */
 static char *build_plan_absolute(const char *workdir, const char *path)
 {
     _cleanup_free_ char *both = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", workdir, path);
@@ -184,11 +185,11 @@ static const char *build_plan_workdir_of(const struct dockerfile_config *c)
     return c->workdir && *c->workdir ? c->workdir : "/";
 }
 
-/* ---- on the machine's own /usr ---- */
+/* ---- /usr of image `host` ---- */
 
-static const char usr_of_host[] = "files below /usr of what is built on 'host'";
-static const char take_from_host[] = "The machine's files are there for the commands of a stage "
-                                     "that is built FROM host: RUN cp /usr/… /opt/…";
+static const char usr_of_host[] = "files below /usr of a stage or image that is built on 'host'";
+static const char take_from_host[] =
+    "Copy the file with a command in a stage that is built FROM host: RUN cp /usr/… /opt/…";
 
 static bool build_plan_is_usr(const char *path)
 {
@@ -200,10 +201,11 @@ int build_refuse_usr(const char *what, struct err *err)
 {
     err_set(err, ERR_UNSUPPORTED, "%.600s: /usr of 'host' is the machine's own and read-only",
             what);
-    return err_hint(err, "/opt, /srv and /home/agent are the image's own.");
+    return err_hint(err, "Write to /opt, /srv or /home/agent, which belong to the image.");
 }
 
-static int build_plan_check_place(const struct turn *t, const char *path, struct err *err)
+static int build_plan_check_place(const struct plan_instruction *t, const char *path,
+                                  struct err *err)
 {
     _cleanup_free_ char *plain = build_plan_absolute("/", path), *what = NULL;
 
@@ -217,7 +219,7 @@ static int build_plan_check_place(const struct turn *t, const char *path, struct
 
 /* ---- where files come from ---- */
 
-static int build_plan_from(const struct turn *t, const char *from, size_t at,
+static int build_plan_from(const struct plan_instruction *t, const char *from, size_t at,
                            struct build_from *ret, struct err *err)
 {
     struct dockerfile_config unused = {0};
@@ -235,14 +237,15 @@ static int build_plan_from(const struct turn *t, const char *from, size_t at,
     if (STREQ(from, "scratch"))
         return build_plan_refuse_with(
             t, at, err, "files of 'scratch'",
-            "Name a stage, or an image: `ripcord image import` makes one of an archive.");
+            "Name a stage or an image; `ripcord image import` makes an image of an archive.");
     if (reference_is_host(from))
         return build_plan_refuse_with(t, at, err, "files of 'host'", take_from_host);
     r = t->p->image(t->p->arg, from, &unused, &ret->on_host, err);
     config_done(&unused);
-    if (r >= 0)
-        ret->image = xstrdup(from);
-    return r;
+    if (r < 0)
+        return r;
+    ret->image = xstrdup(from);
+    return 0;
 }
 
 /* ---- RUN ---- */
@@ -257,47 +260,39 @@ bool build_is_secrets_place(const char *target)
            parse_secret_name(target + len, NULL) >= 0;
 }
 
-/* The folder is a mount of its own that cannot be written to. */
+/* The folder of secrets is a read-only mount, so nothing else can be mounted below it. */
 static bool build_plan_is_below_secrets(const char *target)
 {
     return strncmp(target, secrets_folder, strlen(secrets_folder)) == 0 &&
            !build_is_secrets_place(target);
 }
 
-static int build_plan_miss_agent(const struct turn *t, const char *id, size_t at, struct err *err)
+static int build_plan_check_mount(const struct plan_instruction *t,
+                                  const struct dockerfile_mount *m, size_t at, struct err *err)
 {
-    *t->ret_at = at;
-    err_set(err, ERR_INVALID, "'--mount=type=ssh' needs ssh agent '%.64s', which was not given",
-            id);
-    return err_hint(err, "Give it with `image build --ssh %.64s`.", id);
-}
-
-/* As COPY --chown has it: a sandbox has no others. */
-static bool build_plan_has_ids(const struct mount *m)
-{
-    return mount_number(m->uid, 10, 0) <= COPY_ID_MAX && mount_number(m->gid, 10, 0) <= COPY_ID_MAX;
-}
-
-static int build_plan_check_mount(const struct turn *t, const struct mount *m, size_t at,
-                                  struct err *err)
-{
-    if (!build_plan_has_ids(m))
+    /* Sandboxes have only these ids; COPY --chown has the same limit. */
+    if (mount_number(m->uid, 10, 0) > COPY_ID_MAX || mount_number(m->gid, 10, 0) > COPY_ID_MAX)
         return build_plan_refuse(t, at, err, "a uid or gid over 65535 in '--mount'");
     if (m->type == MOUNT_SSH && m->source)
-        return err_set(err, ERR_INVALID, "--mount=type=ssh has no source");
-    if (m->type == MOUNT_SSH && m->required && !strv_env_get(t->p->agents, agent_id(m)))
-        return build_plan_miss_agent(t, agent_id(m), at, err);
+        return err_set(err, ERR_INVALID, "--mount=type=ssh: 'source' is not allowed");
+    if (m->type == MOUNT_SSH && m->required && !strv_env_get(t->p->agents, agent_id(m))) {
+        *t->ret_at = at;
+        err_set(err, ERR_INVALID, "'--mount=type=ssh': ssh agent '%.64s' was not given",
+                agent_id(m));
+        return err_hint(err, "Give it with `image build --ssh %.64s`.", agent_id(m));
+    }
     if (m->type == MOUNT_TMPFS && m->size)
         return build_plan_refuse(t, at, err, "the size of a tmpfs in '--mount'");
     if (m->type == MOUNT_CACHE && (m->from || m->source))
         return build_plan_refuse(t, at, err,
-                                 "a cache mount with contents to begin with ('from', 'source')");
+                                 "a cache mount with initial contents ('from', 'source')");
     if (m->type == MOUNT_SECRET && m->target && build_plan_is_below_secrets(m->target))
-        return build_plan_refuse(t, at, err, "such a name of a secret in '/run/secrets'");
+        return build_plan_refuse(t, at, err, "a secret in a subfolder of '/run/secrets'");
     return 0;
 }
 
-static int build_plan_mount(const struct turn *t, const char *value, size_t at, struct err *err)
+static int build_plan_mount(const struct plan_instruction *t, const char *value, size_t at,
+                            struct err *err)
 {
     struct build_plan_step *s = t->step;
     _cleanup_free_ char *plain = NULL;
@@ -317,9 +312,11 @@ static int build_plan_mount(const struct turn *t, const char *value, size_t at, 
     if (r < 0)
         return r;
     r = build_plan_from(t, m->m.from, at, &m->from, err);
-    if (r >= 0 && m->from.on_host && m->m.source && build_plan_is_usr(m->m.source))
-        r = build_plan_refuse_with(t, at, err, usr_of_host, take_from_host);
-    return r;
+    if (r < 0)
+        return r;
+    if (m->from.on_host && m->m.source && build_plan_is_usr(m->m.source))
+        return build_plan_refuse_with(t, at, err, usr_of_host, take_from_host);
+    return 0;
 }
 
 static size_t build_plan_count_ssh(const struct build_plan_step *s)
@@ -331,10 +328,11 @@ static size_t build_plan_count_ssh(const struct build_plan_step *s)
     return n;
 }
 
-/* What stays open after parsing: a target is needed, and which one it is. */
-static int build_plan_place_mount(const struct turn *t, struct build_mount *b, struct err *err)
+/* Sets the default target or makes the given one absolute. */
+static int build_plan_place_mount(const struct plan_instruction *t, struct build_mount *b,
+                                  struct err *err)
 {
-    struct mount *m = &b->m;
+    struct dockerfile_mount *m = &b->m;
     char *target;
 
     if (m->type == MOUNT_SSH && !m->target)
@@ -343,7 +341,7 @@ static int build_plan_place_mount(const struct turn *t, struct build_mount *b, s
     if (m->type == MOUNT_SECRET && !m->target)
         return 0;
     if (!m->target || !*m->target)
-        return err_set(err, ERR_INVALID, "--mount=type=%s needs a target",
+        return err_set(err, ERR_INVALID, "--mount=type=%s: 'target' is missing",
                        mount_type_name(m->type));
     target = build_plan_absolute(build_plan_workdir_of(t->c), m->target);
     free(m->target);
@@ -355,25 +353,26 @@ static int build_plan_place_mount(const struct turn *t, struct build_mount *b, s
     return 0;
 }
 
-static int build_plan_mounts(const struct turn *t, struct err *err)
+static int build_plan_mounts(const struct plan_instruction *t, struct err *err)
 {
-    int r = 0;
-
-    for (size_t i = 0; r >= 0 && i < t->in->n_flags; i++) {
+    for (size_t i = 0; i < t->in->n_flags; i++) {
         const struct dockerfile_flag *f = &t->in->flags[i];
+        int r;
 
         if (!STREQ(f->name, "mount"))
             continue;
         r = build_plan_mount(t, f->value, f->at, err);
-        if (r >= 0)
-            r = build_plan_place_mount(t, &t->step->mounts[t->step->n_mounts - 1], err);
+        if (r < 0)
+            return r;
+        r = build_plan_place_mount(t, &t->step->mounts[t->step->n_mounts - 1], err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* As BuildKit has it: also where no agent was given and nothing is mounted, it says where that
- * would be. */
-static void build_plan_name_agent(struct build_plan_step *s)
+/* Sets SSH_AUTH_SOCK, as BuildKit does, even where no agent was given and nothing is mounted. */
+static void build_plan_set_agent_env(struct build_plan_step *s)
 {
     if (strv_env_get(s->env, "SSH_AUTH_SOCK"))
         return;
@@ -384,7 +383,7 @@ static void build_plan_name_agent(struct build_plan_step *s)
         }
 }
 
-static int build_plan_run_flags(const struct turn *t, struct err *err)
+static int build_plan_run_flags(const struct plan_instruction *t, struct err *err)
 {
     const char *network = dockerfile_flag(t->in, "network");
     const char *security = dockerfile_flag(t->in, "security");
@@ -392,7 +391,7 @@ static int build_plan_run_flags(const struct turn *t, struct err *err)
     if (network && STREQ(network, "host"))
         return build_plan_refuse_with(
             t, build_plan_flag_at(t->in, "network"), err, "'--network=host'",
-            "A step that needs the world has it with `image build --network open`.");
+            "Use `image build --network open` for a step that needs the internet.");
     if (network && STREQ(network, "none"))
         t->step->network = BUILD_NETWORK_NONE;
     if (security && STREQ(security, "insecure"))
@@ -424,12 +423,12 @@ static char *build_plan_without_tabs(const struct dockerfile_heredoc *h)
     return buf_steal(&b);
 }
 
-static bool build_plan_is_only_mark(const char *command)
+static bool build_plan_is_only_heredoc(const char *command)
 {
     return strncmp(command, "<<", 2) == 0 && !strpbrk(command, " \t|;&>");
 }
 
-/* A command with its heredocs behind it, for the shell to take apart. */
+/* A command followed by its heredocs, for the shell to parse. */
 static char *build_plan_with_heredocs(const struct dockerfile_instruction *in)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
@@ -440,8 +439,8 @@ static char *build_plan_with_heredocs(const struct dockerfile_instruction *in)
     return buf_steal(&b);
 }
 
-/* RUN <<EOF is a script: by its own interpreter when it names one, else by the shell. */
-static void build_plan_script(const struct turn *t)
+/* RUN <<EOF is a script: for the interpreter in its "#!" line, or else for the shell. */
+static void build_plan_script(const struct plan_instruction *t)
 {
     const struct dockerfile_heredoc *h = &t->in->heredocs[0];
     _cleanup_free_ char *content = build_plan_without_tabs(h);
@@ -456,7 +455,7 @@ static void build_plan_script(const struct turn *t)
     strv_push(&s->argv, xasprintf(BUILD_SCRIPT_DIR "/%s", h->name));
 }
 
-static int build_plan_run(const struct turn *t, struct err *err)
+static int build_plan_run(const struct plan_instruction *t, struct err *err)
 {
     struct build_plan_step *s = t->step;
     int r = build_plan_run_flags(t, err);
@@ -464,13 +463,13 @@ static int build_plan_run(const struct turn *t, struct err *err)
     if (r < 0)
         return r;
     s->env = strv_copy(t->c->scope);
-    build_plan_name_agent(s);
+    build_plan_set_agent_env(s);
     if (t->in->json) {
         for (size_t i = 0; i < t->in->n_words; i++)
             strv_add(&s->argv, t->in->words[i].text);
-        return s->argv ? 0 : err_set(err, ERR_INVALID, "RUN [] has no command");
+        return s->argv ? 0 : err_set(err, ERR_INVALID, "RUN []: the command is missing");
     }
-    if (t->in->n_heredocs == 1 && build_plan_is_only_mark(t->in->words[0].text)) {
+    if (t->in->n_heredocs == 1 && build_plan_is_only_heredoc(t->in->words[0].text)) {
         build_plan_script(t);
         return 0;
     }
@@ -481,32 +480,28 @@ static int build_plan_run(const struct turn *t, struct err *err)
 
 /* ---- COPY and ADD ---- */
 
-static int build_plan_file(const struct turn *t, const struct dockerfile_heredoc *h,
+static int build_plan_file(const struct plan_instruction *t, const struct dockerfile_heredoc *h,
                            struct err *err)
 {
     struct build_plan_step *s = t->step;
     _cleanup_free_ char *content = build_plan_without_tabs(h), *expanded = NULL;
-    int r = 0;
+    int r;
 
-    if (h->expand)
+    if (h->expand) {
         r = build_plan_expand(t, content, h->at, &expanded, err);
-    if (r < 0)
-        return r;
+        if (r < 0)
+            return r;
+    }
     s->files = xreallocarray(s->files, s->n_files + 1, sizeof(*s->files));
     s->files[s->n_files++] =
         (struct build_file){xstrdup(h->name), expanded ? TAKE_PTR(expanded) : TAKE_PTR(content)};
     return 0;
 }
 
-static bool build_plan_is_heredoc(const struct dockerfile_instruction *in, const char *word)
-{
-    return in->n_heredocs && strncmp(word, "<<", 2) == 0;
-}
-
 static int build_plan_url(struct build_plan_step *s, const char *url, struct err *err)
 {
     char *name;
-    int r = remote_file_name(url, &name, err);
+    int r = add_source_file_name(url, &name, err);
 
     if (r < 0)
         return r;
@@ -515,35 +510,36 @@ static int build_plan_url(struct build_plan_step *s, const char *url, struct err
     return 0;
 }
 
-static int build_plan_source(const struct turn *t, const struct dockerfile_word *w, struct err *err)
+static int build_plan_source(const struct plan_instruction *t, const struct dockerfile_word *w,
+                             struct err *err)
 {
     struct build_plan_step *s = t->step;
-    enum remote_kind kind;
+    enum add_source_kind kind;
     char *source;
     int r;
 
-    if (build_plan_is_heredoc(t->in, w->text))
+    if (t->in->n_heredocs && strncmp(w->text, "<<", 2) == 0)
         return 0;
     r = build_plan_expand(t, w->text, w->at, &source, err);
     if (r < 0)
         return r;
     strv_push(&s->written, source);
-    kind = t->in->kind == DOCKERFILE_ADD ? remote_kind(source) : REMOTE_NOT;
-    if (kind == REMOTE_GIT)
+    kind = t->in->kind == DOCKERFILE_ADD ? add_source_kind(source) : ADD_SOURCE_PATH;
+    if (kind == ADD_SOURCE_GIT)
         return build_plan_refuse_with(
             t, w->at, err, "ADD of git repositories",
-            "Fetch it before the build and COPY it, or in a RUN with `image build "
+            "Clone it before the build and COPY it, or clone it in a RUN with `image build "
             "--network open`, or build with `--engine docker`.");
-    if (kind == REMOTE_NOT && s->from.on_host && build_plan_is_usr(source))
+    if (kind == ADD_SOURCE_PATH && s->from.on_host && build_plan_is_usr(source))
         return build_plan_refuse_with(t, w->at, err, usr_of_host, take_from_host);
-    if (kind == REMOTE_NOT) {
+    if (kind == ADD_SOURCE_PATH) {
         strv_add(&s->sources, source);
         return 0;
     }
     return build_plan_url(s, source, err);
 }
 
-static int build_plan_chmod(const struct turn *t, struct err *err)
+static int build_plan_chmod(const struct plan_instruction *t, struct err *err)
 {
     const char *given = dockerfile_flag(t->in, "chmod");
     struct build_plan_step *s = t->step;
@@ -552,15 +548,16 @@ static int build_plan_chmod(const struct turn *t, struct err *err)
     if (!given)
         return 0;
     r = build_plan_expand(t, given, build_plan_flag_at(t->in, "chmod"), &s->chmod, err);
-    if (r >= 0 &&
-        (!*s->chmod || strspn(s->chmod, "01234567") != strlen(s->chmod) || strlen(s->chmod) > 5))
+    if (r < 0)
+        return r;
+    if (!*s->chmod || strspn(s->chmod, "01234567") != strlen(s->chmod) || strlen(s->chmod) > 5)
         return build_plan_refuse(t, build_plan_flag_at(t->in, "chmod"), err,
                                  "modes that are not octal");
-    return r;
+    return 0;
 }
 
-/* As they are written: BuildKit replaces no variables in them. */
-static int build_plan_excludes(const struct turn *t, struct err *err)
+/* Patterns are not expanded, as in BuildKit. */
+static int build_plan_excludes(const struct plan_instruction *t, struct err *err)
 {
     for (size_t i = 0; i < t->in->n_flags; i++)
         if (STREQ(t->in->flags[i].name, "exclude") && t->in->flags[i].value)
@@ -569,11 +566,11 @@ static int build_plan_excludes(const struct turn *t, struct err *err)
     return filter_check(t->step->exclude, err);
 }
 
-static int build_plan_copy_flags(const struct turn *t, struct err *err)
+static int build_plan_copy_flags(const struct plan_instruction *t, struct err *err)
 {
     static const char *const unknown[] = {"keep-git-dir"};
     const char *chown = dockerfile_flag(t->in, "chown");
-    int r = 0;
+    int r;
 
     for (size_t i = 0; i < ARRAY_SIZE(unknown); i++)
         if (dockerfile_flag(t->in, unknown[i])) {
@@ -581,12 +578,15 @@ static int build_plan_copy_flags(const struct turn *t, struct err *err)
 
             return build_plan_refuse(t, build_plan_flag_at(t->in, unknown[i]), err, flag);
         }
-    if (chown)
+    if (chown) {
         r = build_plan_expand(t, chown, build_plan_flag_at(t->in, "chown"), &t->step->chown, err);
-    if (r >= 0)
-        r = build_plan_chmod(t, err);
-    if (r >= 0)
-        r = build_plan_excludes(t, err);
+        if (r < 0)
+            return r;
+    }
+    r = build_plan_chmod(t, err);
+    if (r < 0)
+        return r;
+    r = build_plan_excludes(t, err);
     if (r < 0)
         return r;
     t->step->parents = build_plan_flag_is_on(t->in, "parents");
@@ -597,8 +597,8 @@ static int build_plan_copy_flags(const struct turn *t, struct err *err)
                            &t->step->from, err);
 }
 
-/* As BuildKit has it: of one thing, and that is fetched. */
-static int build_plan_checksum(const struct turn *t, struct err *err)
+/* As in BuildKit, an ADD with a checksum has exactly one source, a URL. */
+static int build_plan_checksum(const struct plan_instruction *t, struct err *err)
 {
     const char *given = dockerfile_flag(t->in, "checksum");
     struct build_plan_step *s = t->step;
@@ -610,17 +610,19 @@ static int build_plan_checksum(const struct turn *t, struct err *err)
     if (r < 0)
         return r;
     if (strv_len(s->written) + s->n_files != 1 || s->n_urls != 1)
-        return err_set(err, ERR_INVALID, "--checksum is for one file that is fetched by http(s)");
+        return err_set(err, ERR_INVALID,
+                       "--checksum: ADD must have exactly one source, an http(s) URL");
     if (digest_is_valid(s->checksum))
         return 0;
     if (strchr(s->checksum, ':') && strncmp(s->checksum, "sha256:", 7) != 0)
         return build_plan_refuse(t, build_plan_flag_at(t->in, "checksum"), err,
                                  "checksums other than sha256");
-    err_set(err, ERR_INVALID, "'%.100s' is no checksum", s->checksum);
+    err_set(err, ERR_INVALID, "--checksum '%.100s': not a sha256 digest", s->checksum);
     return err_hint(err, "Write 'sha256:' and 64 lower-case hexadecimal digits.");
 }
 
-static int build_plan_check_dest(const struct turn *t, const char *dest, struct err *err)
+static int build_plan_check_dest(const struct plan_instruction *t, const char *dest,
+                                 struct err *err)
 {
     const struct build_plan_step *s = t->step;
 
@@ -632,36 +634,46 @@ static int build_plan_check_dest(const struct turn *t, const char *dest, struct 
     return err_hint(err, "Write '%.200s/'.", dest);
 }
 
-static int build_plan_copy(const struct turn *t, struct err *err)
+static int build_plan_copy(const struct plan_instruction *t, struct err *err)
 {
     const struct dockerfile_word *last = &t->in->words[t->in->n_words - 1];
     _cleanup_free_ char *dest = NULL;
     int r = build_plan_copy_flags(t, err);
 
-    for (size_t i = 0; r >= 0 && i + 1 < t->in->n_words; i++)
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i + 1 < t->in->n_words; i++) {
         r = build_plan_source(t, &t->in->words[i], err);
-    for (size_t i = 0; r >= 0 && i < t->in->n_heredocs; i++)
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < t->in->n_heredocs; i++) {
         r = build_plan_file(t, &t->in->heredocs[i], err);
-    if (r >= 0)
-        r = build_plan_checksum(t, err);
-    if (r >= 0)
-        r = build_plan_expand(t, last->text, last->at, &dest, err);
+        if (r < 0)
+            return r;
+    }
+    r = build_plan_checksum(t, err);
+    if (r < 0)
+        return r;
+    r = build_plan_expand(t, last->text, last->at, &dest, err);
     if (r < 0)
         return r;
     t->step->dest = build_plan_absolute(build_plan_workdir_of(t->c), dest);
     r = build_plan_check_dest(t, dest, err);
-    return r < 0 ? r : build_plan_check_place(t, t->step->dest, err);
+    if (r < 0)
+        return r;
+    return build_plan_check_place(t, t->step->dest, err);
 }
 
 /* ---- the walk ---- */
 
-/* Those of an image's trigger are in a text of its own. */
-static size_t build_plan_place_of(const struct turn *t, size_t at)
+/* Instructions of an ONBUILD trigger are in another text; errors point at the FROM instead. */
+static size_t build_plan_place_of(const struct plan_instruction *t, size_t at)
 {
     return t->df == t->p->df ? at : t->p->df->stages[t->stage].from->at;
 }
 
-static int build_plan_plan_step(const struct turn *t, struct err *err)
+static int build_plan_step(const struct plan_instruction *t, struct err *err)
 {
     struct build_plan_step *s = t->step;
 
@@ -696,8 +708,8 @@ static void build_plan_note_args(struct build_stage *st, const struct dockerfile
     }
 }
 
-/* Where all lines together would be too much the instruction's name must do. */
-static void build_plan_add_note(const struct turn *t)
+/* When the history becomes too long, a line has only the name of its instruction. */
+static void build_plan_add_note(const struct plan_instruction *t)
 {
     struct build_plan *p = t->p->plan;
     struct build_stage *st = &p->stages[t->stage];
@@ -723,7 +735,7 @@ static int build_plan_on_step(void *arg, size_t stage, const struct dockerfile *
 {
     struct planner *p = arg;
     struct build_stage *st = &p->plan->stages[stage];
-    struct turn t = {p, stage, df, in, c, ret_at, NULL};
+    struct plan_instruction t = {p, stage, df, in, c, ret_at, NULL};
     struct build_plan_step step = {0};
     int r;
 
@@ -732,7 +744,7 @@ static int build_plan_on_step(void *arg, size_t stage, const struct dockerfile *
         return 0;
     }
     t.step = &step;
-    r = build_plan_plan_step(&t, err);
+    r = build_plan_step(&t, err);
     if (r < 0) {
         build_plan_step_done(&step);
         return r;
@@ -760,8 +772,9 @@ static int build_plan_on_stage(void *arg, size_t stage, long base, const char *i
         base >= 0 && p->plan->stages[base].args ? strv_copy(p->plan->stages[base].args) : NULL;
     if (platform && !strchr(platform, '$') && !STREQ(platform, "linux/amd64") &&
         !STREQ(platform, "linux")) {
-        err_set(err, ERR_UNSUPPORTED, "the native builder does not know FROM for other platforms");
-        return err_hint(err, "It builds for this machine: linux/amd64.");
+        err_set(err, ERR_UNSUPPORTED, "FROM --platform=%.64s: not supported by the native builder",
+                platform);
+        return err_hint(err, "Use linux/amd64: it builds only for the machine's own platform.");
     }
     return 0;
 }
@@ -786,9 +799,10 @@ int build_plan_make(const struct dockerfile *df, const struct config_inputs *inp
 
     plan.stages = xcalloc(df->n_stages, sizeof(*plan.stages));
     r = config_walk(df, inputs, &visitor, &p, &plan.config, &plan.target, err);
-    if (r < 0)
+    if (r < 0) {
         build_plan_done(&plan);
-    else
-        *ret = plan;
-    return r;
+        return r;
+    }
+    *ret = plan;
+    return 0;
 }

@@ -1,11 +1,10 @@
 /*
- * What is to be done to build a target of a Dockerfile: its stages, those that the target needs,
- * and their steps with every variable replaced. Nothing has been touched when it is made, and what
- * the native builder cannot do has been refused by then, with its place: a build does not fail
- * half-way for something that could have been known.
+ * The plan of a build: the stages of a Dockerfile that the target needs, and their steps with all
+ * variables expanded. Making a plan changes nothing, and refuses with line and column what the
+ * native builder does not support, so that such a build fails before its first step.
  *
- * Instructions that only change the configuration (ENV, LABEL, CMD, …) are no steps; the plan's
- * configuration is what they come to.
+ * Instructions that only change the configuration (ENV, LABEL, CMD, …) are not steps; the plan's
+ * configuration is their result.
  */
 #pragma once
 
@@ -17,31 +16,32 @@
 
 enum build_network { BUILD_NETWORK_DEFAULT, BUILD_NETWORK_NONE };
 
-/* A file that stands in the Dockerfile itself. */
+/* A file whose content is written in the Dockerfile (heredoc). */
 struct build_file {
     char *name, *content; /* owned */
 };
 
-/* A file that is fetched. */
+/* A file that ADD downloads. */
 struct build_url {
-    char *url, *name; /* owned; what it is called in a folder */
+    char *url;  /* owned */
+    char *name; /* owned: the file's name in a folder */
 };
 
 /* Where files come from: an earlier stage, an image of the store, or the context. */
 struct build_from {
-    long stage;   /* -1: none */
-    char *image;  /* owned, or NULL */
-    bool on_host; /* whose /usr is the machine's */
+    long stage;   /* -1: not from a stage */
+    char *image;  /* owned; NULL: not from an image */
+    bool on_host; /* the stage or image is built on `host`, so it does not contain /usr */
 };
 
-/* Not from the context. */
+/* Whether files come from a stage or an image, not from the context. */
 bool build_is_from_elsewhere(const struct build_from *f);
 
-/* Something would be written below /usr of image `host`; what: "COPY to '/usr/x'". */
+/* The error for a write below /usr of image `host`; what: "COPY to '/usr/x'". */
 int build_refuse_usr(const char *what, struct err *err);
 
 struct build_mount {
-    struct mount m; /* owned, expanded */
+    struct dockerfile_mount m; /* owned, expanded */
     struct build_from from;
 };
 
@@ -49,35 +49,35 @@ struct build_plan_step {
     enum dockerfile_kind kind; /* RUN, COPY, ADD or WORKDIR */
     char *text;                /* owned: the instruction on one line */
     unsigned line;
-    struct dockerfile_pos dest_at; /* of COPY, ADD and WORKDIR: where they say where to */
-    char *user;                    /* owned: who it is done by; NULL is root */
-    char *workdir;                 /* owned, absolute; of WORKDIR the folder to be there */
+    struct dockerfile_pos dest_at; /* COPY, ADD, WORKDIR: place of the destination word */
+    char *user;                    /* owned; NULL is root */
+    char *workdir;                 /* owned, absolute; WORKDIR: the folder to make */
 
     /* RUN */
     char **argv, **env;       /* owned */
-    struct build_file script; /* at BUILD_SCRIPT_DIR, or without a name */
+    struct build_file script; /* mounted at BUILD_SCRIPT_DIR; without a name: not used */
     enum build_network network;
     struct build_mount *mounts;
     size_t n_mounts;
 
     /* COPY, ADD */
-    char **written;         /* owned: all that is not in the Dockerfile itself, in their order */
-    char **sources;         /* owned: of those paths and patterns, */
-    struct build_url *urls; /* and addresses */
+    char **written;         /* owned: paths, patterns and URLs in their order, without heredocs */
+    char **sources;         /* owned: only the paths and patterns */
+    struct build_url *urls; /* owned: only the URLs */
     size_t n_urls;
-    char *checksum; /* owned: of the only one; NULL: any will do */
+    char *checksum; /* owned: of the only URL; NULL: not checked */
     char *dest;     /* owned, absolute; ends with '/' where that was written */
     char *chown, *chmod;
-    bool parents;   /* the folders on the way to the sources are made, too */
-    char **exclude; /* owned: patterns of what is left out */
+    bool parents;   /* --parents: keep the folders of the sources' paths */
+    char **exclude; /* owned: patterns of --exclude */
     struct build_from from;
-    struct build_file *files;
+    struct build_file *files; /* owned: heredocs */
     size_t n_files;
-    bool unpack;      /* archives among the sources become what is in them, */
-    bool unpack_urls; /* and those that are fetched */
+    bool unpack;      /* unpack archives among the sources */
+    bool unpack_urls; /* unpack downloaded archives */
 };
 
-/* Whether a secret's target is a file right in the folder that they all are in without one. */
+/* Whether a secret's target is a file directly in the default folder of secrets. */
 bool build_is_secrets_place(const char *target);
 
 #define BUILD_SCRIPT_DIR "/dev/pipes"
@@ -85,15 +85,15 @@ bool build_is_secrets_place(const char *target);
 /* A line of the image's history (history.h). */
 struct build_note {
     char *text; /* owned */
-    long step;  /* whose it is, or -1 */
+    long step;  /* index of the step that the line describes, or -1 */
 };
 
 struct build_stage {
     bool needed;
-    char *name;   /* owned; its number without AS */
-    long base;    /* the stage it is built on, or -1 */
+    char *name;   /* owned; "stage-N" without AS */
+    long base;    /* index of the stage it is built on, or -1 */
     char *image;  /* owned: the image it is built on, or NULL */
-    bool on_host; /* at the bottom is image `host`: /usr is the machine's, and read-only */
+    bool on_host; /* the lowest layer is image `host`: /usr is the machine's, and read-only */
     struct build_plan_step *steps;
     size_t n_steps;
     struct build_note *notes;
@@ -108,15 +108,15 @@ struct build_plan {
     size_t noted;                    /* bytes of all notes */
 };
 
-/* Configurations of images that are no stages; ERR_NOT_FOUND when there is none. */
+/* Reads the configuration of an image that is not a stage. ERR_NOT_FOUND: no such image. */
 typedef int (*build_image_fn)(void *arg, const char *name, struct dockerfile_config *ret,
                               bool *ret_on_host, struct err *err);
 
-/* agents: "ID=…" of those that are there for RUN --mount=type=ssh. */
+/* agents: "ID=…" of the ssh agents that RUN --mount=type=ssh can use. */
 int build_plan_make(const struct dockerfile *df, const struct config_inputs *inputs,
                     char *const *agents, build_image_fn image, void *arg, struct build_plan *ret,
                     struct err *err);
 void build_plan_done(struct build_plan *p);
 
-/* How many steps there are in a stage for people: FROM counts, unless it is another stage. */
+/* The number of steps of a stage as shown to users: FROM of an image counts as a step. */
 size_t build_stage_total(const struct build_stage *s);

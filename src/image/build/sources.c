@@ -21,9 +21,9 @@
 enum { MATCHES_MAX = 1 << 16, OPEN_TRIES = 100000 };
 
 /*
- * The kernel says EAGAIN where ".." is on the way and something, anywhere on the machine, was
- * renamed or mounted meanwhile: it could not tell whether the root was left. It is meant to be
- * asked again.
+ * openat2() fails with EAGAIN when the path has ".." and a rename or mount happens anywhere on the
+ * machine at the same time, because the kernel cannot be sure that the path stays below the root.
+ * The caller is expected to try again.
  */
 int sources_open(int root, const char *path, int flags)
 {
@@ -42,7 +42,7 @@ int sources_open_path(int root, const char *path, int *ret, struct err *err)
     int fd = sources_open(root, path, O_PATH);
 
     if (fd == -ENOENT || fd == -ENOTDIR)
-        return err_set(err, ERR_NOT_FOUND, "'%.200s' is not there", path);
+        return err_set(err, ERR_NOT_FOUND, "'%.200s': no such file or folder", path);
     if (fd < 0)
         return err_sys(err, -fd, "open '%.200s'", path);
     *ret = fd;
@@ -66,7 +66,7 @@ static char *sources_join(const char *folder, const char *name)
     return *folder ? xasprintf("%s/%s", folder, name) : xstrdup(name);
 }
 
-/* What of a folder fits one part of a pattern. A folder that cannot be read has nothing. */
+/* Entries of a folder that match one part of a pattern. A folder that cannot be read has none. */
 static int sources_match_in(int root, const char *folder, const char *part, char ***ret,
                             struct err *err)
 {
@@ -87,21 +87,24 @@ static int sources_match_in(int root, const char *folder, const char *part, char
     return 0;
 }
 
-/* One more part of the path behind each of the folders. */
+/* Extends each of the paths by one part of the pattern. */
 static int sources_step(int root, char ***folders, const char *part, struct err *err)
 {
-    char **next = NULL;
-    int r = 0;
+    _cleanup_strv_ char **next = NULL;
+    int r;
 
-    for (char **f = *folders; r >= 0 && f && *f; f++) {
-        if (sources_is_pattern(part))
-            r = sources_match_in(root, *f, part, &next, err);
-        else
+    for (char **f = *folders; f && *f; f++) {
+        if (!sources_is_pattern(part)) {
             strv_push(&next, sources_join(*f, part));
+            continue;
+        }
+        r = sources_match_in(root, *f, part, &next, err);
+        if (r < 0)
+            return r;
     }
     strv_free(*folders);
-    *folders = next;
-    return r;
+    *folders = TAKE_PTR(next);
+    return 0;
 }
 
 static int sources_compare(const void *a, const void *b)
@@ -109,8 +112,9 @@ static int sources_compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Those that are there; of a plain path it must be. */
-static int sources_keep_real(int root, char *const *found, bool plain, char ***ret, struct err *err)
+/* Keeps the paths that exist. A plain path must exist. */
+static int sources_keep_existing(int root, char *const *found, bool plain, char ***ret,
+                                 struct err *err)
 {
     for (; found && *found; found++) {
         _cleanup_close_ int fd = -1;
@@ -129,19 +133,22 @@ static int sources_keep_real(int root, char *const *found, bool plain, char ***r
 int sources_match(int root, const char *pattern, char ***ret, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(pattern);
-    _cleanup_strv_ char **found = NULL, **real = NULL;
+    _cleanup_strv_ char **found = NULL, **existing = NULL;
     char *rest = copy, *part;
-    int r = 0;
+    int r;
 
     strv_add(&found, "");
-    while (r >= 0 && (part = strsep(&rest, "/")))
-        if (*part && !STREQ(part, "."))
-            r = sources_step(root, &found, part, err);
-    if (r >= 0)
-        r = sources_keep_real(root, found, !sources_is_pattern(pattern), &real, err);
+    while ((part = strsep(&rest, "/"))) {
+        if (!*part || STREQ(part, "."))
+            continue;
+        r = sources_step(root, &found, part, err);
+        if (r < 0)
+            return r;
+    }
+    r = sources_keep_existing(root, found, !sources_is_pattern(pattern), &existing, err);
     if (r < 0)
         return r;
-    *ret = TAKE_PTR(real);
+    *ret = TAKE_PTR(existing);
     return 0;
 }
 

@@ -15,14 +15,14 @@
 
 enum { AT_ONCE_MAX = 16 };
 
-enum stage_progress { WAITING, AT_WORK, ENDED };
+enum stage_progress { STAGE_WAITING, STAGE_RUNNING, STAGE_ENDED };
 
 struct stage_child {
     size_t stage;
     pid_t pid;
     struct json_lines lines; /* owns its descriptor */
-    unsigned step;           /* the one it is at; 0: none */
-    bool asking;
+    unsigned step;           /* number of its current step; 0: between steps */
+    bool asking;             /* waits for an answer of the daemon */
 };
 
 struct stage_run {
@@ -30,7 +30,7 @@ struct stage_run {
     enum stage_progress *progress; /* of the stages */
     struct stage_child children[AT_ONCE_MAX];
     size_t n, at_once;
-    unsigned asked; /* answers that have yet to come */
+    unsigned asked; /* questions to the daemon without an answer so far */
 };
 
 /* ---- children ---- */
@@ -43,8 +43,8 @@ __attribute__((noreturn)) static void build_stages_be_child(const struct stage_r
     json_t *state = NULL;
     int r = x->s->build(x->s->arg, stage, &daemon_conn, &state, &err);
 
-    json_lines_send(&daemon_conn.lines,
-                    r < 0 ? json_from_err(&err) : json_pack("{s:o}", "state", state));
+    json_lines_write_or_exit(&daemon_conn.lines,
+                             r < 0 ? json_from_err(&err) : json_pack("{s:o}", "state", state));
     _exit(r < 0);
 }
 
@@ -73,7 +73,7 @@ static int build_stages_start(struct stage_run *x, size_t stage, struct err *err
     }
     *c = (struct stage_child){
         .stage = stage, .pid = pid, .lines = JSON_LINES_INIT(ends[0], ends[0])};
-    x->progress[stage] = AT_WORK;
+    x->progress[stage] = STAGE_RUNNING;
     x->n++;
     return 0;
 }
@@ -92,37 +92,41 @@ static void build_stages_end_child(struct stage_run *x, size_t i)
 
 static bool build_stages_may_begin(const struct stage_run *x, size_t stage)
 {
-    if (x->progress[stage] != WAITING || !x->s->is_needed(x->s->arg, stage))
+    if (x->progress[stage] != STAGE_WAITING || !x->s->is_needed(x->s->arg, stage))
         return false;
     for (size_t i = 0; i < stage; i++)
-        if (x->progress[i] != ENDED && x->s->waits_for(x->s->arg, stage, i))
+        if (x->progress[i] != STAGE_ENDED && x->s->waits_for(x->s->arg, stage, i))
             return false;
     return true;
 }
 
 static int build_stages_start_ready(struct stage_run *x, struct err *err)
 {
-    int r = 0;
+    int r;
 
-    for (size_t i = 0; r >= 0 && i < x->s->n && x->n < x->at_once; i++)
-        if (build_stages_may_begin(x, i))
-            r = build_stages_start(x, i, err);
-    return r;
+    for (size_t i = 0; i < x->s->n && x->n < x->at_once; i++) {
+        if (!build_stages_may_begin(x, i))
+            continue;
+        r = build_stages_start(x, i, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
-/* 1: it has ended, and is gone from the list. */
+/* Takes the reference to the document. 1: the child has ended and left the list. */
 static int build_stages_on_child_line(struct stage_run *x, size_t i, json_t *doc, struct err *err)
 {
     struct stage_child *c = &x->children[i];
-    struct daemon_conn *f = x->s->daemon_conn;
+    struct daemon_conn *daemon = x->s->daemon_conn;
     const json_t *state = json_object_get(doc, "state");
     int r = 0;
 
     if (state) {
-        r = x->s->took(x->s->arg, c->stage, state, err);
-        x->progress[c->stage] = ENDED;
+        r = x->s->on_result(x->s->arg, c->stage, state, err);
+        x->progress[c->stage] = STAGE_ENDED;
         build_stages_end_child(x, i);
         json_decref(doc);
         return r < 0 ? r : 1;
@@ -132,14 +136,14 @@ static int build_stages_on_child_line(struct stage_run *x, size_t i, json_t *doc
         json_decref(doc);
         return r;
     }
-    daemon_conn_number(f, &c->step, doc);
+    daemon_conn_set_id(daemon, &c->step, doc);
     if (json_object_get(doc, "run") || json_object_get(doc, "fetch")) {
         c->asking = true;
         x->asked++;
     } else if (json_object_get(doc, "end")) {
         c->step = 0;
     }
-    json_lines_send(&f->lines, doc);
+    json_lines_write_or_exit(&daemon->lines, doc);
     return 0;
 }
 
@@ -149,7 +153,7 @@ static int build_stages_on_child(struct stage_run *x, size_t i, struct err *err)
     int r = json_lines_fill(&x->children[i].lines, err);
 
     if (r == 0)
-        return err_set(err, ERR_SYSTEM, "what builds a stage has ended without a word");
+        return err_set(err, ERR_SYSTEM, "the process of a stage has ended without a result");
     while (r > 0 && (r = json_lines_take(&x->children[i].lines, &doc, err)) > 0) {
         r = build_stages_on_child_line(x, i, doc, err);
         if (r > 0)
@@ -166,7 +170,7 @@ static int build_stages_on_answers(struct stage_run *x, struct err *err)
     int r = json_lines_fill(w, err);
 
     if (r == 0)
-        return err_set(err, ERR_ENGINE, "the daemon has gone");
+        return err_set(err, ERR_ENGINE, "the daemon closed its connection to the build");
     while (r > 0 && (r = json_lines_take(w, &doc, err)) > 0) {
         unsigned step = (unsigned)json_integer_value(json_object_get(doc, "id"));
 
@@ -175,7 +179,7 @@ static int build_stages_on_answers(struct stage_run *x, struct err *err)
             if (x->children[i].asking && x->children[i].step == step) {
                 x->children[i].asking = false;
                 (void)json_lines_write(&x->children[i].lines,
-                                       json_incref(doc)); /* its end is seen */
+                                       json_incref(doc)); /* a dead child is noticed in poll() */
             }
         json_decref(doc);
     }
@@ -186,7 +190,7 @@ static int build_stages_await(struct stage_run *x, struct err *err)
 {
     struct pollfd p[AT_ONCE_MAX + 1];
     nfds_t n = x->n;
-    int r = 0;
+    int r;
 
     for (size_t i = 0; i < x->n; i++)
         p[i] = (struct pollfd){.fd = x->children[i].lines.in, .events = POLLIN};
@@ -194,32 +198,42 @@ static int build_stages_await(struct stage_run *x, struct err *err)
     while (poll(p, n + 1, -1) < 0)
         if (errno != EINTR)
             return err_sys(err, errno, "wait for the stages");
-    if (p[n].revents)
+    if (p[n].revents) {
         r = build_stages_on_answers(x, err);
-    /* From behind: one that has ended makes room for the last, which has been looked at then. */
-    for (size_t i = n; r >= 0 && i-- > 0;)
-        if (p[i].revents)
-            r = build_stages_on_child(x, i, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    /* Backwards: the last child, already handled, takes the place of one that ended. */
+    for (size_t i = n; i-- > 0;) {
+        if (!p[i].revents)
+            continue;
+        r = build_stages_on_child(x, i, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- all stages ---- */
 
-/* Nobody is left at work, neither here nor for us; why it came to this has been told. */
+/*
+ * Ends all children and waits for the daemon. After a success there is nothing to do. The error
+ * that caused it is already set.
+ */
 static void build_stages_give_up(struct stage_run *x)
 {
-    struct daemon_conn *f = x->s->daemon_conn;
+    struct daemon_conn *daemon = x->s->daemon_conn;
 
     for (; x->n; build_stages_end_child(x, x->n - 1)) {
         const struct stage_child *c = &x->children[x->n - 1];
 
         if (c->step)
-            json_lines_send(&f->lines,
-                            json_pack("{s:s, s:i}", "end", "cancelled: another step has failed",
-                                      "id", (int)c->step));
+            json_lines_write_or_exit(&daemon->lines, json_pack("{s:s, s:i}", "end",
+                                                               "cancelled: another step failed",
+                                                               "id", (int)c->step));
     }
     if (x->asked)
-        json_lines_send(&f->lines, json_pack("{s:b}", "cancel", 1));
+        json_lines_write_or_exit(&daemon->lines, json_pack("{s:b}", "cancel", 1));
     while (x->asked && build_stages_on_answers(x, NULL) >= 0)
         ;
 }

@@ -3,22 +3,22 @@
 #include <string.h>
 
 #include "image/build/copy.h"
+#include "image/build/mount-placeholders.h"
 #include "image/build/mounts.h"
-#include "image/build/stubs.h"
 #include "image/store/accounts.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-/* What the daemon needs to know: layers bottom first, paths below the store's folder. */
+/* The "run" question to the daemon: layers bottom first, paths below the store's folder. */
 static json_t *step_run_json(const struct builder *b, const struct builder_state *st,
                              const struct build_plan_step *s, unsigned n, const char *user,
                              const struct mounts *m)
 {
     json_t *doc = json_object();
-    _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->work.path, n);
-    _cleanup_free_ char *none = xasprintf("%s/none", b->work.path);
+    _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->workspace.path, n);
+    _cleanup_free_ char *none = xasprintf("%s/none", b->workspace.path);
 
     json_object_set_new(doc, "layers", builder_texts(st->layers));
     json_object_set_new(doc, "none", json_string(none));
@@ -33,35 +33,35 @@ static json_t *step_run_json(const struct builder *b, const struct builder_state
     return doc;
 }
 
-static void step_run_note_stubs(struct stubs *stubs, const struct builder *b,
-                                const struct builder_state *st, const struct build_plan_step *s,
-                                const struct mounts *m)
+static void step_run_note_placeholders(struct mount_placeholders *placeholders,
+                                       const struct builder *b, const struct builder_state *st,
+                                       const struct build_plan_step *s, const struct mounts *m)
 {
     const json_t *mount;
     size_t i;
 
     json_array_foreach (m->list, i, mount)
-        stubs_note(stubs, &b->work, st->layers,
-                   json_string_value(json_object_get(mount, "target")));
+        mount_placeholders_note(placeholders, &b->workspace, st->layers,
+                                json_string_value(json_object_get(mount, "target")));
     if (json_array_size(m->secrets))
-        stubs_note(stubs, &b->work, st->layers, "/run/secrets");
+        mount_placeholders_note(placeholders, &b->workspace, st->layers, "/run/secrets");
     json_array_foreach (m->secrets, i, mount) {
         const char *target = json_string_value(json_object_get(mount, "target"));
 
         if (target)
-            stubs_note(stubs, &b->work, st->layers, target);
+            mount_placeholders_note(placeholders, &b->workspace, st->layers, target);
     }
     if (STREQ(step_network(b, s), "open"))
-        stubs_note(stubs, &b->work, st->layers, "/etc/resolv.conf");
+        mount_placeholders_note(placeholders, &b->workspace, st->layers, "/etc/resolv.conf");
 }
 
-/* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
+/* A uid that the image's /etc/passwd does not list gets group 0, as in BuildKit. */
 static char *step_run_plain_user(const struct builder *b, const struct builder_state *st,
                                  const char *user)
 {
     bool number = user && *user && strspn(user, "0123456789") == strlen(user);
 
-    if (number && !accounts_have_uid(b->work.store, st->layers, user))
+    if (number && !accounts_have_uid(b->workspace.store, st->layers, user))
         return xasprintf("%s:0", user);
     return xstrdup(user ? user : "0");
 }
@@ -71,51 +71,58 @@ static int step_run_find_owner(void *arg, int dir, void *out, struct err *err)
     _cleanup_close_ int root = -1;
     int r = dir_open(dir, "root", &root, err);
 
-    return r < 0 ? r : copy_owner_find(root, arg, out, err);
+    if (r < 0)
+        return r;
+    return copy_owner_find(root, arg, out, err);
 }
 
-/* The supervisor knows names, numbers, and pairs of numbers; a group's name is looked up here. */
+/*
+ * The supervisor accepts a name, a number or a pair of numbers; the name of a group becomes a
+ * number here.
+ */
 static int step_run_find_user(struct builder *b, const struct builder_state *st,
                               const struct build_plan_step *s, unsigned n, char **ret,
                               struct err *err)
 {
     struct copy_owner owner = {0};
-    const struct work_job job = {.n = n,
-                                 .layers = st->layers,
-                                 .mount_root = true,
-                                 .find = step_run_find_owner,
-                                 .arg = s->user,
-                                 .out = &owner,
-                                 .out_len = sizeof(owner)};
+    const struct workspace_job job = {.n = n,
+                                      .layers = st->layers,
+                                      .mount_root = true,
+                                      .find = step_run_find_owner,
+                                      .arg = s->user,
+                                      .out = &owner,
+                                      .out_len = sizeof(owner)};
     int r;
 
     if (!s->user || parse_user(s->user, NULL) >= 0) {
         *ret = step_run_plain_user(b, st, s->user);
         return 0;
     }
-    r = work_run(&b->work, &job, err);
-    if (r >= 0)
-        *ret = xasprintf("%u:%u", owner.uid, owner.gid);
-    return r;
+    r = workspace_run(&b->workspace, &job, err);
+    if (r < 0)
+        return r;
+    *ret = xasprintf("%u:%u", owner.uid, owner.gid);
+    return 0;
 }
 
 int step_run(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
              unsigned n, struct err *err)
 {
     _cleanup_free_ char *user = NULL;
-    struct mounts m = {0};
-    struct stubs stubs = {0};
-    int r = step_run_find_user(b, st, s, n, &user, err);
+    _cleanup_(mounts_done) struct mounts m = {0};
+    _cleanup_(mount_placeholders_done) struct mount_placeholders placeholders = {0};
+    int r;
 
-    if (r >= 0)
-        r = mounts_prepare(&b->work, s, b->ask->agents, builder_layers, b, &m, err);
+    r = step_run_find_user(b, st, s, n, &user, err);
     if (r < 0)
         return r;
-    step_run_note_stubs(&stubs, b, st, s, &m);
+    r = mounts_prepare(&b->workspace, s, b->request->agents, builder_layers, b, &m, err);
+    if (r < 0)
+        return r;
+    step_run_note_placeholders(&placeholders, b, st, s, &m);
     r = daemon_conn_run(b->daemon_conn, step_run_json(b, st, s, n, user, &m), err);
-    if (r >= 0)
-        stubs_remove(&stubs, &b->work, n);
-    stubs_done(&stubs);
-    mounts_done(&m);
-    return r;
+    if (r < 0)
+        return r;
+    mount_placeholders_remove(&placeholders, &b->workspace, n);
+    return 0;
 }

@@ -3,134 +3,140 @@
 #include <errno.h>
 #include <string.h>
 
-#include "image/build/cache.h"
-#include "image/build/fetched.h"
-#include "image/build/key.h"
-#include "image/build/wants.h"
+#include "image/build/add-downloads.h"
+#include "image/build/cache-key.h"
+#include "image/build/missing-files.h"
+#include "image/build/step-cache.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
 const char *step_network(const struct builder *b, const struct build_plan_step *s)
 {
-    return s->network == BUILD_NETWORK_NONE ? "none" : b->ask->network;
+    return s->network == BUILD_NETWORK_NONE ? "none" : b->request->network;
 }
 
 /* ---- keys ---- */
 
-static int step_key_from(struct builder *b, struct build_key *k, const struct build_from *f,
+static int step_key_from(struct builder *b, struct cache_key *k, const struct build_from *f,
                          struct err *err)
 {
     _cleanup_strv_ char **layers = NULL;
     int r = builder_layers(b, f, &layers, err);
 
-    if (r >= 0)
-        key_texts(k, "layers", layers);
-    return r;
+    if (r < 0)
+        return r;
+    cache_key_texts(k, "layers", layers);
+    return 0;
 }
 
-static int step_key_mounts(struct builder *b, struct build_key *k, const struct build_plan_step *s,
+static int step_key_mounts(struct builder *b, struct cache_key *k, const struct build_plan_step *s,
                            struct err *err)
 {
-    int r = 0;
+    for (size_t i = 0; i < s->n_mounts; i++) {
+        const struct dockerfile_mount *m = &s->mounts[i].m;
+        int r;
 
-    for (size_t i = 0; r >= 0 && i < s->n_mounts; i++) {
-        const struct mount *m = &s->mounts[i].m;
-
-        key_text(k, "mount", mount_type_name(m->type));
-        key_text(k, "target", m->target);
-        key_text(k, "id", m->id);
-        key_text(k, "env", m->env);
+        cache_key_text(k, "mount", mount_type_name(m->type));
+        cache_key_text(k, "target", m->target);
+        cache_key_text(k, "id", m->id);
+        cache_key_text(k, "env", m->env);
         if (m->type == MOUNT_SECRET || m->type == MOUNT_SSH) {
-            key_text(k, "uid", m->uid);
-            key_text(k, "gid", m->gid);
-            key_text(k, "mode", m->mode);
+            cache_key_text(k, "uid", m->uid);
+            cache_key_text(k, "gid", m->gid);
+            cache_key_text(k, "mode", m->mode);
         }
         if (m->type != MOUNT_BIND)
             continue;
-        key_text(k, "source", m->source);
-        key_text(k, "access", m->read_only ? "ro" : "rw");
+        cache_key_text(k, "source", m->source);
+        cache_key_text(k, "access", m->read_only ? "ro" : "rw");
         if (build_is_from_elsewhere(&s->mounts[i].from))
             r = step_key_from(b, k, &s->mounts[i].from, err);
         else
-            r = key_source(k, b->work.dir, m->source ? m->source : "", err);
+            r = cache_key_source(k, b->workspace.dir, m->source ? m->source : "", err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-static int step_key_run(struct builder *b, struct build_key *k, const struct build_plan_step *s,
+static int step_key_run(struct builder *b, struct cache_key *k, const struct build_plan_step *s,
                         struct err *err)
 {
-    key_texts(k, "argv", s->argv);
-    key_texts(k, "env", s->env);
-    key_text(k, "user", s->user);
-    key_text(k, "workdir", s->workdir);
-    key_text(k, "network", step_network(b, s));
-    key_text(k, "script", s->script.content);
+    cache_key_texts(k, "argv", s->argv);
+    cache_key_texts(k, "env", s->env);
+    cache_key_text(k, "user", s->user);
+    cache_key_text(k, "workdir", s->workdir);
+    cache_key_text(k, "network", step_network(b, s));
+    cache_key_text(k, "script", s->script.content);
     return step_key_mounts(b, k, s, err);
 }
 
-static int step_key_copy(struct builder *b, struct build_key *k, const struct build_plan_step *s,
-                         const struct fetched *fetched, struct err *err)
+static int step_key_copy(struct builder *b, struct cache_key *k, const struct build_plan_step *s,
+                         const struct add_downloads *downloads, struct err *err)
 {
-    key_text(k, "dest", s->dest);
-    key_text(k, "chown", s->chown);
-    key_text(k, "chmod", s->chmod);
-    key_text(k, "unpack", s->unpack ? "yes" : "no");
+    cache_key_text(k, "dest", s->dest);
+    cache_key_text(k, "chown", s->chown);
+    cache_key_text(k, "chmod", s->chmod);
+    cache_key_text(k, "unpack", s->unpack ? "yes" : "no");
     if (s->parents)
-        key_text(k, "parents", "yes");
+        cache_key_text(k, "parents", "yes");
     if (s->exclude)
-        key_texts(k, "exclude", s->exclude);
+        cache_key_texts(k, "exclude", s->exclude);
     for (size_t i = 0; i < s->n_files; i++) {
-        key_text(k, "file", s->files[i].name);
-        key_text(k, "content", s->files[i].content);
+        cache_key_text(k, "file", s->files[i].name);
+        cache_key_text(k, "content", s->files[i].content);
     }
     if (s->unpack_urls && s->n_urls)
-        key_text(k, "unpack fetched", "yes");
-    fetched_key(fetched, k);
+        cache_key_text(k, "unpack fetched", "yes");
+    add_downloads_key(downloads, k);
     if (build_is_from_elsewhere(&s->from)) {
-        key_texts(k, "sources", s->sources);
+        cache_key_texts(k, "sources", s->sources);
         return step_key_from(b, k, &s->from, err);
     }
-    return key_sources(k, b->work.dir, s, err);
+    return cache_key_sources(k, b->workspace.dir, s, err);
 }
 
 static int step_key(struct builder *b, const struct builder_state *st,
-                    const struct build_plan_step *s, const struct fetched *fetched,
+                    const struct build_plan_step *s, const struct add_downloads *downloads,
                     char ret[static DIGEST_MAX], struct err *err)
 {
-    struct build_key k;
+    struct cache_key k;
     int r = 0;
 
-    key_begin(&k, st->key);
-    key_text(&k, "kind", dockerfile_kind_name(s->kind));
+    cache_key_begin(&k, st->key);
+    cache_key_text(&k, "kind", dockerfile_kind_name(s->kind));
     if (s->kind == DOCKERFILE_RUN)
         r = step_key_run(b, &k, s, err);
     else if (s->kind == DOCKERFILE_WORKDIR)
-        key_text(&k, "workdir", s->workdir);
+        cache_key_text(&k, "workdir", s->workdir);
     else
-        r = step_key_copy(b, &k, s, fetched, err);
+        r = step_key_copy(b, &k, s, downloads, err);
     if (s->kind == DOCKERFILE_WORKDIR)
-        key_text(&k, "user", s->user);
-    key_end(&k, ret);
+        cache_key_text(&k, "user", s->user);
+    cache_key_end(&k, ret);
     return r;
 }
 
 /* ---- steps ---- */
 
-/* What only links lead to is known when it is done. */
+/*
+ * Names /usr of image `host` as the cause, where it is. Plain paths below /usr were refused in the
+ * plan; a path that leads there through links fails only while it is copied.
+ */
 static int step_explain(const struct builder_state *st, const struct build_plan_step *s, int r,
                         struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
     if (r == -ERR_NOT_FOUND && s->from.on_host && !err->hint)
-        return err_hint(err, "/usr is no part of what is built on 'host': RUN cp /usr/… /opt/…");
+        return err_hint(err, "Stages built on 'host' do not contain /usr. Copy the file in such a "
+                             "stage first: RUN cp /usr/… /opt/…");
     if (r >= 0 || !images_begin_with_host(st->layers))
         return r;
     if (err->errnum == EEXIST)
-        return err_hint(err, "It is a link to what is not there, or into /usr of 'host', which is "
-                             "the machine's own and read-only.");
+        return err_hint(err, "Remove the link: its target is missing or below /usr of 'host', "
+                             "which is the machine's own and read-only.");
     if (err->errnum != EROFS)
         return r;
     err_move(&why, err);
@@ -139,18 +145,21 @@ static int step_explain(const struct builder_state *st, const struct build_plan_
 }
 
 static int step_do(struct builder *b, const struct builder_state *st,
-                   const struct build_plan_step *s, const struct fetched *fetched,
-                   struct cache_entry *ret, struct err *err)
+                   const struct build_plan_step *s, const struct add_downloads *downloads,
+                   struct step_cache_entry *ret, struct err *err)
 {
     unsigned n;
-    int r = work_layer(&b->work, &n, err);
+    int r = workspace_new_layer(&b->workspace, &n, err);
 
-    if (r >= 0)
-        r = s->kind == DOCKERFILE_RUN
-                ? step_run(b, st, s, n, err)
-                : step_explain(st, s, step_files(b, st, s, fetched, n, err), err);
-    if (r >= 0)
-        r = work_commit(&b->work, n, ret->layer, err);
+    if (r < 0)
+        return r;
+    if (s->kind == DOCKERFILE_RUN)
+        r = step_run(b, st, s, n, err);
+    else
+        r = step_explain(st, s, step_files(b, st, s, downloads, n, err), err);
+    if (r < 0)
+        return r;
+    r = workspace_commit_layer(&b->workspace, n, ret->layer, err);
     if (r < 0)
         return r;
     if (r == 0)
@@ -159,7 +168,7 @@ static int step_do(struct builder *b, const struct builder_state *st,
     return 0;
 }
 
-static void step_taken(struct builder_state *st, const char *key, struct cache_entry *e)
+static void step_apply(struct builder_state *st, const char *key, struct step_cache_entry *e)
 {
     memcpy(st->key, key, DIGEST_MAX);
     json_array_append_new(st->done,
@@ -170,63 +179,70 @@ static void step_taken(struct builder_state *st, const char *key, struct cache_e
         free(st->created);
         st->created = TAKE_PTR(e->created);
     }
-    free(e->created);
 }
 
-/* With what it needs of the context, and from servers, which may make it another step than it was
- * taken for. */
-static int step_prepare(struct builder *b, const struct builder_state *st,
-                        const struct build_stage *stage, size_t n, struct fetched *fetched,
-                        char key[static DIGEST_MAX], struct err *err)
+/*
+ * Does a step that is not in the cache: its context files and downloads must be here first. A
+ * download may differ from the one that `key` was made for; the key is then made again.
+ */
+static int step_do_and_cache(struct builder *b, const struct builder_state *st,
+                             const struct build_stage *stage, size_t n,
+                             struct add_downloads *downloads, char key[static DIGEST_MAX],
+                             struct step_cache_entry *ret, struct err *err)
 {
-    int r = wants_check(&b->work, stage, n, b->daemon_conn, err);
+    const struct build_plan_step *s = &stage->steps[n];
+    int r;
 
-    if (r >= 0)
-        r = fetched_bring(fetched, err);
-    return r > 0 ? step_key(b, st, fetched->step, fetched, key, err) : r;
+    r = missing_files_check(&b->workspace, stage, n, b->daemon_conn, err);
+    if (r < 0)
+        return r;
+    r = add_downloads_fetch(downloads, err);
+    if (r > 0)
+        r = step_key(b, st, s, downloads, key, err);
+    if (r < 0)
+        return r;
+    r = step_do(b, st, s, downloads, ret, err);
+    if (r < 0)
+        return r;
+    return step_cache_put(b->store, key, ret, err);
 }
 
 static int step_find_or_do(struct builder *b, struct builder_state *st,
-                           const struct build_stage *stage, size_t n, struct fetched *fetched,
-                           struct err *err)
+                           const struct build_stage *stage, size_t n,
+                           struct add_downloads *downloads, struct err *err)
 {
-    const struct build_plan_step *s = &stage->steps[n];
-    struct cache_entry e = {0};
+    _cleanup_(step_cache_entry_done) struct step_cache_entry e = {0};
     char key[DIGEST_MAX];
-    int r = step_key(b, st, s, fetched, key, err);
+    int r;
 
+    r = step_key(b, st, &stage->steps[n], downloads, key, err);
     if (r < 0)
         return r;
-    if (!b->ask->no_cache && cache_get(b->store, key, &e) > 0) {
-        daemon_conn_tell(b->daemon_conn, json_pack("{s:b}", "cached", 1));
+    if (!b->request->no_cache && step_cache_get(b->store, key, &e) > 0) {
+        daemon_conn_send_event(b->daemon_conn, json_pack("{s:b}", "cached", 1));
     } else {
-        r = step_prepare(b, st, stage, n, fetched, key, err);
-        if (r >= 0)
-            r = step_do(b, st, s, fetched, &e, err);
-        if (r >= 0)
-            r = cache_put(b->store, key, &e, err);
+        r = step_do_and_cache(b, st, stage, n, downloads, key, &e, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0)
-        step_taken(st, key, &e);
-    else
-        free(e.created);
-    return r;
+    step_apply(st, key, &e);
+    return 0;
 }
 
 int step_take(struct builder *b, struct builder_state *st, const struct build_stage *stage,
               size_t n, struct err *err)
 {
-    struct fetched fetched = {.step = &stage->steps[n],
-                              .work = &b->work,
-                              .daemon_conn = b->daemon_conn,
-                              .no_cache = b->ask->no_cache};
+    _cleanup_(add_downloads_done) struct add_downloads downloads = {.step = &stage->steps[n],
+                                                                    .workspace = &b->workspace,
+                                                                    .daemon_conn = b->daemon_conn,
+                                                                    .no_cache =
+                                                                        b->request->no_cache};
     int r;
 
     if (strv_len(st->layers) >= IMAGES_LAYERS_MAX)
         return err_set(err, ERR_LIMIT, "the image has over %d layers", IMAGES_LAYERS_MAX);
-    r = fetched_look(&fetched, err);
-    if (r >= 0)
-        r = step_find_or_do(b, st, stage, n, &fetched, err);
-    fetched_done(&fetched);
-    return r;
+    r = add_downloads_identify(&downloads, err);
+    if (r < 0)
+        return r;
+    return step_find_or_do(b, st, stage, n, &downloads, err);
 }

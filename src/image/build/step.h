@@ -1,21 +1,21 @@
 /*
- * One step of a stage: found in the cache by its key, or done. A step's key is made of the key of
- * what it stands on, its own words and what it reads.
+ * One step of a stage: taken from the cache, or done. The cache key of a step is a digest of the
+ * key of the step before it, of its own instruction, and of all files that it reads.
  */
 #pragma once
 
 #include "image/build/builder.h"
 
-struct fetched;
+struct add_downloads;
 
-/* Step n of the stage, found or done; `st` has come a step further then. */
+/* Takes or does step n of the stage, and adds its result to `st`. */
 int step_take(struct builder *b, struct builder_state *st, const struct build_stage *stage,
               size_t n, struct err *err);
 
-/* step-files.c: COPY, ADD and WORKDIR, into layer n. f: what was fetched for it. */
+/* step-files.c: COPY, ADD and WORKDIR, into layer n. downloads: the files of the step's URLs. */
 int step_files(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
-               const struct fetched *f, unsigned n, struct err *err);
-/* step-run.c: RUN, likewise. */
+               const struct add_downloads *downloads, unsigned n, struct err *err);
+/* step-run.c: RUN, into layer n. */
 int step_run(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
              unsigned n, struct err *err);
 

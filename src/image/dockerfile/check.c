@@ -38,7 +38,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* BuildKit reads no flags of these: what looks like one is passed over. */
+/* BuildKit reads no flags of these instructions and skips words that look like flags. */
 static bool check_ignores_flags(const struct dockerfile_instruction *in)
 {
     return in->kind == DOCKERFILE_ARG || in->kind == DOCKERFILE_STOPSIGNAL ||
@@ -62,7 +62,7 @@ static int check_find_flag(const struct dockerfile_instruction *in, const char *
         }
     }
     near = strv_nearest(name, names, n);
-    err_set(err, ERR_INVALID, "%s has no flag '--%s'", of, name);
+    err_set(err, ERR_INVALID, "%s: unknown flag '--%s'", of, name);
     return near ? err_hint(err, "Did you mean '--%s'?", near) : -ERR_INVALID;
 }
 
@@ -72,9 +72,9 @@ static int check_value(const struct dockerfile_flag *f, enum flag_type type, str
         return f->value ? 0 : err_set(err, ERR_INVALID, "'--%s' needs a value", f->name);
     if (!f->value || !strcasecmp(f->value, "true") || !strcasecmp(f->value, "false"))
         return 0;
-    return *f->value
-               ? err_set(err, ERR_INVALID, "'--%s' is true or false, not '%s'", f->name, f->value)
-               : err_set(err, ERR_INVALID, "'--%s=' has no value", f->name);
+    return *f->value ? err_set(err, ERR_INVALID, "'--%s' must be true or false, not '%s'", f->name,
+                               f->value)
+                     : err_set(err, ERR_INVALID, "'--%s=' has no value", f->name);
 }
 
 static int check_flag(const struct dockerfile_instruction *in, size_t i, struct err *err)
@@ -83,10 +83,12 @@ static int check_flag(const struct dockerfile_instruction *in, size_t i, struct 
     enum flag_type type = FLAG_BOOL;
     int r = check_find_flag(in, f->name, &type, err);
 
-    for (size_t k = 0; k < i && r >= 0 && type != FLAG_VALUES; k++)
+    if (r < 0)
+        return r;
+    for (size_t k = 0; k < i && type != FLAG_VALUES; k++)
         if (STREQ(in->flags[k].name, f->name))
             return err_set(err, ERR_INVALID, "'--%s' is given twice", f->name);
-    return r < 0 ? r : check_value(f, type, err);
+    return check_value(f, type, err);
 }
 
 static int check_flags(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
@@ -102,7 +104,7 @@ static int check_flags(const struct dockerfile_instruction *in, size_t *ret_at, 
     return 0;
 }
 
-/* ---- how many arguments ---- */
+/* ---- number of arguments ---- */
 
 /* clang-format off */
 static const struct {
@@ -129,14 +131,14 @@ static int check_count(const struct dockerfile_instruction *in, struct err *err)
                    counts[in->kind].max == 1 ? "exactly one" : "at least one");
 }
 
-/* ---- by kind; *ret_at is the instruction's own place on entry ---- */
+/* ---- by kind; on entry *ret_at is the position of the instruction ---- */
 
 static int check_pairs(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
 {
     for (size_t i = 0; i < in->n_words; i += 2)
         if (!*in->words[i].text) {
             *ret_at = in->words[i].at;
-            return err_set(err, ERR_INVALID, "%s: a name is empty", dockerfile_kind_name(in->kind));
+            return err_set(err, ERR_INVALID, "%s: empty name", dockerfile_kind_name(in->kind));
         }
     return 0;
 }
@@ -146,7 +148,7 @@ static int check_arg(const struct dockerfile_instruction *in, size_t *ret_at, st
     for (size_t i = 0; i < in->n_words; i++)
         if (*in->words[i].text == '=') {
             *ret_at = in->words[i].at;
-            return err_set(err, ERR_INVALID, "ARG: a name is empty");
+            return err_set(err, ERR_INVALID, "ARG: empty name");
         }
     return 0;
 }
@@ -167,14 +169,14 @@ static int check_from(const struct dockerfile_instruction *in, size_t *ret_at, s
         return 0;
     *ret_at = in->words[1].at;
     if (in->n_words != 3 || strcasecmp(in->words[1].text, "as") != 0) {
-        err_set(err, ERR_INVALID, "FROM takes one argument, or three");
+        err_set(err, ERR_INVALID, "FROM takes one or three arguments");
         return err_hint(err, "Write FROM IMAGE, or FROM IMAGE AS NAME.");
     }
     *ret_at = in->words[2].at;
     if (check_stage_name_is_valid(in->words[2].text))
         return 0;
-    err_set(err, ERR_INVALID, "'%.64s' cannot be the name of a stage", in->words[2].text);
-    return err_hint(err, "It begins with a letter; letters, digits and - _ . follow.");
+    err_set(err, ERR_INVALID, "'%.64s' is not a valid stage name", in->words[2].text);
+    return err_hint(err, "Begin with a letter, then use letters, digits, '-', '_' and '.'.");
 }
 
 static int check_copy(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
@@ -196,7 +198,7 @@ static int check_volume(const struct dockerfile_instruction *in, size_t *ret_at,
         word_trim(in->words[i].text, &start, &end);
         if (start == end) {
             *ret_at = in->words[i].at;
-            return err_set(err, ERR_INVALID, "VOLUME: a path is empty");
+            return err_set(err, ERR_INVALID, "VOLUME: empty path");
         }
     }
     return 0;
@@ -221,30 +223,40 @@ static int check_retries(const char *value, struct err *err)
     return parse_u32(digits, 0, 0x7fffffff, &n, err);
 }
 
+static int check_health_flag(const struct dockerfile_flag *f, struct err *err)
+{
+    int64_t ns;
+    int r;
+
+    if (!*f->value)
+        return 0;
+    if (STREQ(f->name, "retries"))
+        return check_retries(f->value, err);
+    r = duration_parse(f->value, &ns, err);
+    if (r < 0)
+        return r;
+    if (ns != 0 && ns < DURATION_MILLISECOND)
+        return err_set(err, ERR_INVALID, "'--%s' must be at least 1ms", f->name);
+    return 0;
+}
+
 static int check_health(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
 {
     const char *type = in->words[0].text;
 
     *ret_at = in->words[0].at;
     if (!strcasecmp(type, "NONE"))
-        return in->n_words == 1 ? 0 : err_set(err, ERR_INVALID, "HEALTHCHECK NONE takes nothing");
+        return in->n_words == 1 ? 0
+                                : err_set(err, ERR_INVALID, "HEALTHCHECK NONE takes no arguments");
     if (strcasecmp(type, "CMD") != 0)
-        return err_set(err, ERR_INVALID, "HEALTHCHECK '%.32s' is neither CMD nor NONE", type);
+        return err_set(err, ERR_INVALID, "HEALTHCHECK must be CMD or NONE, not '%.32s'", type);
     if (in->n_words < 2)
         return err_set(err, ERR_INVALID, "HEALTHCHECK CMD has no command");
     for (size_t i = 0; i < in->n_flags; i++) {
-        const struct dockerfile_flag *f = &in->flags[i];
-        int64_t ns = 0;
-        int r;
+        int r = check_health_flag(&in->flags[i], err);
 
-        if (!*f->value)
-            continue;
-        r = STREQ(f->name, "retries") ? check_retries(f->value, err)
-                                      : duration_parse(f->value, &ns, err);
-        if (r >= 0 && ns != 0 && ns < DURATION_MILLISECOND)
-            r = err_set(err, ERR_INVALID, "'--%s' is less than a millisecond", f->name);
         if (r < 0) {
-            *ret_at = f->at;
+            *ret_at = in->flags[i].at;
             return r;
         }
     }
@@ -259,32 +271,41 @@ static int check_mode(const struct dockerfile_flag *f, const char *const *words,
     return err_set(err, ERR_INVALID, "invalid '--%s=%s'", f->name, f->value);
 }
 
-static int check_run(struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
+static int check_run_flag(struct dockerfile_instruction *in, const struct dockerfile_flag *f,
+                          struct err *err)
 {
     static const char *const networks[] = {"default", "none", "host", NULL};
     static const char *const securities[] = {"sandbox", "insecure", NULL};
-    int r = 0;
+    struct dockerfile_mount *m = &in->mounts[in->n_mounts];
+    int r;
 
+    if (STREQ(f->name, "network"))
+        return check_mode(f, networks, err);
+    if (STREQ(f->name, "security"))
+        return check_mode(f, securities, err);
+    if (!STREQ(f->name, "mount"))
+        return 0;
+    r = mount_parse(f->value, true, m, err);
+    if (r < 0)
+        return r;
+    m->at = f->at;
+    m->end = f->end;
+    in->n_mounts++;
+    return 0;
+}
+
+static int check_run(struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
+{
     in->mounts = in->n_flags ? xcalloc(in->n_flags, sizeof(*in->mounts)) : NULL;
-    for (size_t i = 0; i < in->n_flags && r >= 0; i++) {
-        const struct dockerfile_flag *f = &in->flags[i];
-        struct mount *m = &in->mounts[in->n_mounts];
+    for (size_t i = 0; i < in->n_flags; i++) {
+        int r;
 
-        *ret_at = f->at;
-        if (STREQ(f->name, "mount")) {
-            r = mount_parse(f->value, true, m, err);
-            if (r >= 0) {
-                m->at = f->at;
-                m->end = f->end;
-                in->n_mounts++;
-            }
-        } else if (STREQ(f->name, "network")) {
-            r = check_mode(f, networks, err);
-        } else if (STREQ(f->name, "security")) {
-            r = check_mode(f, securities, err);
-        }
+        *ret_at = in->flags[i].at;
+        r = check_run_flag(in, &in->flags[i], err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static int check_trigger(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
@@ -341,7 +362,10 @@ int check_instruction(struct dockerfile_instruction *in, size_t *ret_at, struct 
 
     *ret_at = in->at;
     r = check_count(in, err);
-    if (r >= 0)
-        r = check_flags(in, ret_at, err);
-    return r < 0 ? r : check_kind(in, ret_at, err);
+    if (r < 0)
+        return r;
+    r = check_flags(in, ret_at, err);
+    if (r < 0)
+        return r;
+    return check_kind(in, ret_at, err);
 }

@@ -1,6 +1,6 @@
 /*
- * What an instruction may hold: the number of its arguments, its flags, and the values that can be
- * judged without knowing any variable. Inside of dockerfile/ only.
+ * Checks an instruction: the number of its arguments, its flags, and the values that can be checked
+ * without the values of variables. Only for dockerfile/.
  */
 #pragma once
 

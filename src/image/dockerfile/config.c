@@ -12,7 +12,7 @@
 #include "lib/base/xalloc.h"
 
 enum {
-    CONFIG_BYTES_MAX = 256 << 10, /* all variables of a stage together; each stage has a copy */
+    CONFIG_BYTES_MAX = 256 << 10, /* of all variables of a stage; each stage has a copy */
     CONFIG_COUNT_MAX = 4096,      /* of variables, labels, ports, volumes */
 };
 
@@ -45,8 +45,7 @@ static char *dockerfile_config_dup_or_null(const char *s)
     return s ? xstrdup(s) : NULL;
 }
 
-/* ARG may have hidden a variable of the same name: a stage that goes on from there sees it again.
- */
+/* ARG can hide an ENV of the same name. A stage that is built on this one sees the ENV again. */
 static char **dockerfile_config_scope_of(const struct dockerfile_config *base)
 {
     char **scope = dockerfile_config_copy_or_null(base->scope);
@@ -107,7 +106,7 @@ int config_expand(const struct dockerfile_config *c, char escape, const char *wo
     return dockerfile_config_expand_in(c->scope, escape, word, ret, err);
 }
 
-/* A Dockerfile can double a value with every line. */
+/* The limit is needed because a Dockerfile can double a value with every line. */
 static int dockerfile_config_check_total(char *const *v, struct err *err)
 {
     size_t total = 0, n = 0;
@@ -115,10 +114,11 @@ static int dockerfile_config_check_total(char *const *v, struct err *err)
     for (; v && v[n]; n++)
         total += strlen(v[n]);
     if (n > CONFIG_COUNT_MAX)
-        return err_set(err, ERR_LIMIT, "over %d variables", CONFIG_COUNT_MAX);
+        return err_set(err, ERR_LIMIT, "too many variables (the limit is %d)", CONFIG_COUNT_MAX);
     return total <= CONFIG_BYTES_MAX
                ? 0
-               : err_set(err, ERR_LIMIT, "all variables together are over %d bytes",
+               : err_set(err, ERR_LIMIT,
+                         "the variables are too long (the limit is %d bytes in total)",
                          CONFIG_BYTES_MAX);
 }
 
@@ -154,7 +154,7 @@ static void dockerfile_config_add_predefined(const struct config_inputs *inputs,
     }
 }
 
-/* NAME or NAME=VALUE: the name, and where the value begins. */
+/* Splits NAME or NAME=VALUE. Returns the name, new; *ret_value is borrowed, or NULL. */
 static char *dockerfile_config_split_arg(const char *word, const char **ret_value)
 {
     const char *equals = strchr(word, '=');
@@ -163,7 +163,7 @@ static char *dockerfile_config_split_arg(const char *word, const char **ret_valu
     return equals ? xstrndup(word, (size_t)(equals - word)) : xstrdup(word);
 }
 
-/* An ARG's value: the one given, else its default, else the global one; NULL when it has none. */
+/* The value of an ARG: the build argument, else its default, else the global ARG, else NULL. */
 static int dockerfile_config_arg_value(const char *name, const char *otherwise, char *const *scope,
                                        char *const *globals, const struct config_inputs *inputs,
                                        char escape, char **ret, struct err *err)
@@ -228,8 +228,8 @@ int config_base(const struct dockerfile *df, size_t stage, char *const *globals,
     if (r < 0)
         return r;
     if (!*base) {
-        err_set(err, ERR_INVALID, "FROM '%.64s' is empty", w->text);
-        return err_hint(err, "Give the ARG a default, or a value with --build-arg.");
+        err_set(err, ERR_INVALID, "FROM: '%.64s' expands to an empty name", w->text);
+        return err_hint(err, "Set a default for the ARG, or pass a value with --build-arg.");
     }
     *ret = TAKE_PTR(base);
     return 0;
@@ -237,7 +237,7 @@ int config_base(const struct dockerfile *df, size_t stage, char *const *globals,
 
 /* ---- instructions ---- */
 
-struct healthcheck_step {
+struct config_step {
     struct dockerfile_config *c;
     const struct dockerfile *df;
     const struct dockerfile_instruction *in;
@@ -246,15 +246,15 @@ struct healthcheck_step {
     size_t *ret_at;
 };
 
-static int dockerfile_config_expand_at(const struct healthcheck_step *s,
-                                       const struct dockerfile_word *w, char **ret, struct err *err)
+static int dockerfile_config_expand_at(const struct config_step *s, const struct dockerfile_word *w,
+                                       char **ret, struct err *err)
 {
     *s->ret_at = w->at;
     return config_expand(s->c, s->df->escape, w->text, ret, err);
 }
 
-/* All words first: what a line sets is not seen by the line itself. */
-static int dockerfile_config_apply_pairs(const struct healthcheck_step *s, struct err *err)
+/* All words are expanded first: an instruction does not see the values that it sets. */
+static int dockerfile_config_apply_pairs(const struct config_step *s, struct err *err)
 {
     _cleanup_strv_ char **words = NULL;
     struct dockerfile_config *c = s->c;
@@ -279,7 +279,7 @@ static int dockerfile_config_apply_pairs(const struct healthcheck_step *s, struc
                                          err);
 }
 
-static int dockerfile_config_apply_arg(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_arg(const struct config_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_words; i++) {
         const char *otherwise;
@@ -297,8 +297,8 @@ static int dockerfile_config_apply_arg(const struct healthcheck_step *s, struct 
     return dockerfile_config_check_total(s->c->scope, err);
 }
 
-/* The exec form as it is; the shell form behind the shell. `from` is the first word of it. */
-static char **dockerfile_config_command_of(const struct healthcheck_step *s, size_t from,
+/* The exec form as written, or the shell form after the shell. from: index of the first word. */
+static char **dockerfile_config_command_of(const struct config_step *s, size_t from,
                                            bool with_shell)
 {
     static char *const standard[] = {(char *)"/bin/sh", (char *)"-c", NULL};
@@ -315,7 +315,7 @@ static char **dockerfile_config_command_of(const struct healthcheck_step *s, siz
     return v;
 }
 
-static int dockerfile_config_apply_command(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_command(const struct config_step *s, struct err *err)
 {
     struct dockerfile_config *c = s->c;
     char **v = dockerfile_config_command_of(s, 0, s->in->kind != DOCKERFILE_SHELL);
@@ -337,7 +337,7 @@ static int dockerfile_config_apply_command(const struct healthcheck_step *s, str
     return 0;
 }
 
-/* path.Join: without . and .. and doubled slashes. */
+/* As Go's path.Join(): without ".", ".." and doubled slashes. */
 static char *dockerfile_config_join_path(const char *base, const char *rel)
 {
     _cleanup_free_ char *both = xasprintf("%s/%s", base, rel);
@@ -395,7 +395,7 @@ static int dockerfile_config_check_signal(const char *name, struct err *err)
     return parse_signal(p, &sig, err);
 }
 
-static int dockerfile_config_apply_string(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_string(const struct config_step *s, struct err *err)
 {
     _cleanup_free_ char *value = NULL;
     struct dockerfile_config *c = s->c;
@@ -421,7 +421,7 @@ static int dockerfile_config_apply_string(const struct healthcheck_step *s, stru
     return 0;
 }
 
-static int dockerfile_config_apply_ports(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_ports(const struct config_step *s, struct err *err)
 {
     struct expand x = {.escape = s->df->escape,
                        .get = dockerfile_config_get_from_strv,
@@ -432,15 +432,18 @@ static int dockerfile_config_apply_ports(const struct healthcheck_step *s, struc
         int r = expand_words(&x, s->in->words[i].text, &specs, err);
 
         *s->ret_at = s->in->words[i].at;
-        for (size_t k = 0; r >= 0 && specs && specs[k]; k++)
-            r = ports_add(specs[k], &s->c->ports, err);
         if (r < 0)
             return r;
+        for (size_t k = 0; specs && specs[k]; k++) {
+            r = ports_add(specs[k], &s->c->ports, err);
+            if (r < 0)
+                return r;
+        }
     }
     return 0;
 }
 
-static int dockerfile_config_apply_volumes(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_volumes(const struct config_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_words; i++) {
         _cleanup_free_ char *path = NULL;
@@ -449,7 +452,8 @@ static int dockerfile_config_apply_volumes(const struct healthcheck_step *s, str
         if (r < 0)
             return r;
         if (!*path)
-            return err_set(err, ERR_INVALID, "VOLUME: '%s' is empty", s->in->words[i].text);
+            return err_set(err, ERR_INVALID, "VOLUME: '%s' expands to an empty path",
+                           s->in->words[i].text);
         if (!strv_contains(s->c->volumes, path))
             strv_add(&s->c->volumes, path);
     }
@@ -463,11 +467,11 @@ static int64_t dockerfile_config_flag_time(const struct dockerfile_instruction *
     int64_t ns = 0;
 
     if (value && *value)
-        (void)!duration_parse(value, &ns, NULL); /* the parser has checked it */
+        (void)!duration_parse(value, &ns, NULL); /* check.c has checked it */
     return ns;
 }
 
-static int dockerfile_config_apply_health(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_health(const struct config_step *s, struct err *err)
 {
     struct config_health *h = &s->c->health;
     const char *retries = dockerfile_flag(s->in, "retries");
@@ -491,22 +495,22 @@ static int dockerfile_config_apply_health(const struct healthcheck_step *s, stru
     return 0;
 }
 
-static int dockerfile_config_apply_trigger(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_trigger(const struct config_step *s, struct err *err)
 {
-    const struct line *l = &s->in->trigger->line;
+    const struct dockerfile_line *l = &s->in->trigger->line;
     _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
     int r = buf_append(&b, l->text, l->len);
 
     for (size_t i = 0; i < s->in->n_heredocs && r >= 0; i++)
         r = buf_appendf(&b, "\n%s%s", s->in->heredocs[i].content, s->in->heredocs[i].name);
     if (r < 0)
-        return err_set(err, ERR_LIMIT, "ONBUILD is too long");
+        return err_set(err, ERR_LIMIT, "the ONBUILD instruction is too long");
     strv_push(&s->c->triggers, buf_steal(&b));
     return 0;
 }
 
-/* COPY and ADD: the words and the flags that take variables. */
-static int dockerfile_config_check_files(const struct healthcheck_step *s, struct err *err)
+/* Expands the words of COPY and ADD and the flags that take variables, to find errors. */
+static int dockerfile_config_check_files(const struct config_step *s, struct err *err)
 {
     static const char *const names[] = {"chown", "chmod", "checksum"};
 
@@ -528,21 +532,21 @@ static int dockerfile_config_check_files(const struct healthcheck_step *s, struc
     return 0;
 }
 
-static int dockerfile_config_check_mounts(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_check_mounts(const struct config_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_flags; i++) {
         const struct dockerfile_flag *f = &s->in->flags[i];
+        _cleanup_(mount_done) struct dockerfile_mount m = {0};
         _cleanup_free_ char *value = NULL;
-        struct mount m = {0};
         int r;
 
         if (!STREQ(f->name, "mount") || !strchr(f->value, '$'))
             continue;
         *s->ret_at = f->at;
         r = config_expand(s->c, s->df->escape, f->value, &value, err);
-        if (r >= 0)
-            r = mount_parse(value, false, &m, err);
-        mount_done(&m);
+        if (r < 0)
+            return r;
+        r = mount_parse(value, false, &m, err);
         if (r < 0)
             return r;
     }
@@ -553,7 +557,7 @@ int config_apply(struct dockerfile_config *c, const struct dockerfile *df,
                  const struct dockerfile_instruction *in, const struct config_inputs *inputs,
                  char *const *globals, size_t *ret_at, struct err *err)
 {
-    const struct healthcheck_step s = {c, df, in, inputs, globals, ret_at};
+    const struct config_step s = {c, df, in, inputs, globals, ret_at};
 
     *ret_at = in->at;
     switch (in->kind) {

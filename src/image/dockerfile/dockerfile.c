@@ -1,5 +1,5 @@
 /*
- * From the text to the tree: lines, instructions, heredocs, stages.
+ * Parses the text to the tree: lines, instructions, heredocs, stages.
  */
 #include "image/dockerfile/dockerfile.h"
 
@@ -29,7 +29,7 @@ void dockerfile_free(struct dockerfile *df)
     free(df);
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 static void dockerfile_find_lines(struct dockerfile *df)
 {
@@ -91,13 +91,13 @@ static char *dockerfile_lower(const char *s)
     return copy;
 }
 
-/* The first FROM ends the global ARGs; another begins a new stage. */
+/* Each FROM begins a stage; the first one ends the global ARGs. */
 static int dockerfile_add_stage(struct dockerfile *df, size_t i, struct err *err)
 {
     const struct dockerfile_instruction *from = &df->instructions[i];
 
     if (df->n_stages == DOCKERFILE_STAGES_MAX)
-        return err_set(err, ERR_LIMIT, "over %d stages", DOCKERFILE_STAGES_MAX);
+        return err_set(err, ERR_LIMIT, "too many stages (the limit is %d)", DOCKERFILE_STAGES_MAX);
     if (!(df->n_stages & (df->n_stages - 1)))
         df->stages =
             xreallocarray(df->stages, df->n_stages ? df->n_stages * 2 : 1, sizeof(*df->stages));
@@ -118,12 +118,12 @@ static int dockerfile_place_instruction(struct dockerfile *df, size_t i, struct 
         df->n_globals++;
         return 0;
     }
-    err_set(err, ERR_INVALID, "%s stands before the first FROM", dockerfile_kind_name(kind));
-    return err_hint(err, "Only ARG may.");
+    err_set(err, ERR_INVALID, "%s before the first FROM", dockerfile_kind_name(kind));
+    return err_hint(err, "Move it behind FROM. Only ARG can come before FROM.");
 }
 
 static struct dockerfile_instruction *dockerfile_new_instruction(struct dockerfile *df,
-                                                                 struct line *line)
+                                                                 struct dockerfile_line *line)
 {
     struct dockerfile_instruction *in;
     size_t n = df->n_instructions;
@@ -141,7 +141,7 @@ static int dockerfile_read_instruction(struct dockerfile *df, struct line_reader
                                        struct err *err)
 {
     struct dockerfile_instruction *in;
-    struct line line;
+    struct dockerfile_line line;
     int rc = line_read(r, &line, ret_at, err);
 
     if (rc <= 0)
@@ -149,21 +149,23 @@ static int dockerfile_read_instruction(struct dockerfile *df, struct line_reader
     *ret_at = line.at;
     if (df->n_instructions == DOCKERFILE_INSTRUCTIONS_MAX) {
         line_done(&line);
-        return err_set(err, ERR_LIMIT, "over %d instructions", DOCKERFILE_INSTRUCTIONS_MAX);
+        return err_set(err, ERR_LIMIT, "too many instructions (the limit is %d)",
+                       DOCKERFILE_INSTRUCTIONS_MAX);
     }
     in = dockerfile_new_instruction(df, &line);
     rc = parse_instruction(in, r->escape, ret_at, err);
-    if (rc >= 0)
-        rc = heredoc_read(in, r, ret_at, err);
-    if (rc >= 0) {
-        *ret_at = in->at;
-        rc = dockerfile_place_instruction(df, df->n_instructions - 1, err);
-    }
+    if (rc < 0)
+        return rc;
+    rc = heredoc_read(in, r, ret_at, err);
+    if (rc < 0)
+        return rc;
+    *ret_at = in->at;
+    rc = dockerfile_place_instruction(df, df->n_instructions - 1, err);
     return rc < 0 ? rc : 1;
 }
 
-/* The instructions no longer move: stages may point to them. */
-static void dockerfile_tie_stages(struct dockerfile *df)
+/* Sets the pointers of stages, after the array of instructions has its final place. */
+static void dockerfile_link_stages(struct dockerfile *df)
 {
     for (size_t i = 0; i < df->n_stages; i++) {
         df->stages[i].from = &df->instructions[df->stages[i].first - 1];
@@ -187,11 +189,11 @@ static int dockerfile_read_all(struct dockerfile *df, size_t *ret_at, struct err
     line_reader_done(&r);
     if (rc < 0)
         return rc;
-    dockerfile_tie_stages(df);
+    dockerfile_link_stages(df);
     *ret_at = df->len;
     if (!df->n_instructions)
-        return err_set(err, ERR_INVALID, "there is no instruction in it");
-    return df->n_stages ? 0 : err_set(err, ERR_INVALID, "there is no FROM in it");
+        return err_set(err, ERR_INVALID, "the Dockerfile has no instructions");
+    return df->n_stages ? 0 : err_set(err, ERR_INVALID, "the Dockerfile has no FROM");
 }
 
 int dockerfile_parse(const char *text, size_t len, struct dockerfile **ret, size_t *ret_at,
@@ -203,7 +205,7 @@ int dockerfile_parse(const char *text, size_t len, struct dockerfile **ret, size
     int r;
 
     if (len > DOCKERFILE_SIZE_MAX)
-        return err_set(err, ERR_LIMIT, "a Dockerfile of %zu bytes; %d are allowed", len,
+        return err_set(err, ERR_LIMIT, "the Dockerfile has %zu bytes (the limit is %d)", len,
                        DOCKERFILE_SIZE_MAX);
     df->text = xmalloc(len + 1);
     memcpy(df->text, text, len);

@@ -1,11 +1,11 @@
 /*
- * The Dockerfile language, as BuildKit's frontend reads it: text in, a tree out, and the place in
- * the text of everything. Nothing is executed and nothing is expanded here: config.h does that for
- * a chosen target.
+ * The Dockerfile language, as BuildKit's frontend reads it. The parser makes a tree from the text,
+ * with the position of every part. It runs nothing and expands nothing: config.h evaluates the tree
+ * for a target.
  *
- * All positions are offsets into the source text, so that a tool can edit what it has found;
- * dockerfile_pos() makes lines and columns of them. The text is untrusted: sizes are limited before
- * anything is allocated, and an error always has a position.
+ * All positions are offsets into the source text, so that a tool can edit the text;
+ * dockerfile_pos() converts an offset to line and column. The text is untrusted: sizes are limited
+ * before memory is allocated, and every error has a position.
  */
 #pragma once
 
@@ -49,7 +49,7 @@ struct dockerfile_pos {
     unsigned line, column; /* from 1; columns count bytes */
 };
 
-/* A piece of an instruction's arguments: its value, and from where to where it stands. */
+/* One argument of an instruction: its value and its position. */
 struct dockerfile_word {
     char *text;     /* owned */
     size_t at, end; /* in the source */
@@ -62,15 +62,15 @@ struct dockerfile_flag {
 };
 
 struct dockerfile_heredoc {
-    char *name;     /* owned: the word that ends it */
-    char *content;  /* owned, as it stands in the file */
-    bool expand;    /* variables in it are replaced: no part of the word was quoted */
-    bool chomp;     /* <<-: leading tabs go */
+    char *name;     /* owned: the word that terminates it */
+    char *content;  /* owned: as written in the file */
+    bool expand;    /* variables in it are expanded: the name was not quoted */
+    bool chomp;     /* <<-: leading tabs are removed */
     size_t at, end; /* of the content */
 };
 
 /*
- * words holds, by kind:
+ * `words` contains, by kind:
  *   ADD COPY           sources, and the destination last
  *   ARG                NAME or NAME=VALUE, each
  *   ENV LABEL          key, value, key, value, …, with their quotes
@@ -83,8 +83,8 @@ struct dockerfile_heredoc {
 struct dockerfile_instruction {
     enum dockerfile_kind kind;
     size_t at, end; /* from its first letter to the end of its last line, heredocs included */
-    size_t lead;    /* where the comment lines right before it begin; at, without any */
-    struct line line;
+    size_t lead; /* start of the comment lines right before it; without comments, the same as at */
+    struct dockerfile_line line;
     bool json;   /* the exec form */
     bool legacy; /* ENV NAME VALUE: without '=' */
     struct dockerfile_flag *flags;
@@ -93,7 +93,7 @@ struct dockerfile_instruction {
     size_t n_words;
     struct dockerfile_heredoc *heredocs;
     size_t n_heredocs;
-    struct mount *mounts; /* of RUN */
+    struct dockerfile_mount *mounts; /* of RUN */
     size_t n_mounts;
     struct dockerfile_instruction *trigger; /* of ONBUILD; owned */
 };
@@ -101,33 +101,33 @@ struct dockerfile_instruction {
 struct dockerfile_stage {
     const struct dockerfile_instruction *from; /* borrowed from the instructions */
     char *name;                                /* owned, lower case; NULL without AS */
-    size_t first, last;                        /* its instructions behind FROM: first <= i < last */
+    size_t first, last;                        /* its instructions after FROM: first <= i < last */
 };
 
 struct dockerfile {
     char *text; /* owned: the source, NUL-terminated */
     size_t len;
-    size_t *lines; /* where each line begins */
+    size_t *lines; /* owned: the offset of each line */
     size_t n_lines;
     char escape;          /* '\\' or '`' */
     char *syntax, *check; /* owned: the parser directives' values, or NULL */
     struct dockerfile_instruction *instructions;
     size_t n_instructions;
-    size_t n_globals; /* the first so many are ARGs before the first FROM */
+    size_t n_globals; /* number of ARGs before the first FROM; they come first */
     struct dockerfile_stage *stages;
     size_t n_stages;
 };
 
-/* Takes a copy of the text. On failure *ret_at is the offset of what is wrong, and the message
- * begins "line L, column C: "; ret_at may be NULL. */
+/* Copies the text. On failure *ret_at is the offset of the error, and the message begins with
+ * "line L, column C: "; ret_at can be NULL. */
 int dockerfile_parse(const char *text, size_t len, struct dockerfile **ret, size_t *ret_at,
                      struct err *err);
-void dockerfile_free(struct dockerfile *df); /* NULL is fine */
+void dockerfile_free(struct dockerfile *df); /* df can be NULL */
 DEFINE_CLEANUP(struct dockerfile *, dockerfile_free);
 
 struct dockerfile_pos dockerfile_pos(const struct dockerfile *df, size_t at);
 const char *dockerfile_kind_name(enum dockerfile_kind kind); /* "RUN" */
-/* The last value given, "" for a flag without one, NULL when it is absent. */
+/* The last value of a flag; "" for a flag without a value, NULL if the flag is absent. */
 const char *dockerfile_flag(const struct dockerfile_instruction *in, const char *name);
-/* The stage of that name or index that stands before stage `before`; -1 when there is none. */
+/* The stage with this name or index before stage `before`; -1: no such stage. */
 long dockerfile_find_stage(const struct dockerfile *df, const char *name, size_t before);

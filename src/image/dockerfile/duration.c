@@ -20,7 +20,7 @@ static int64_t duration_unit_of(const char **s)
     for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
         size_t n = strlen(units[i].name);
 
-        /* The unit is all up to the next digit, so that "1mx" is none. */
+        /* The unit ends at the next digit, so that "1mx" is invalid. */
         if (!strncmp(*s, units[i].name, n) && (!(*s)[n] || strchr(".0123456789", (*s)[n]))) {
             *s += n;
             return units[i].ns;
@@ -29,7 +29,7 @@ static int64_t duration_unit_of(const char **s)
     return 0;
 }
 
-/* One number and its unit; *s moves behind it. */
+/* Reads one number with its unit; *s moves after it. */
 static bool duration_read_part(const char **s, int64_t *total)
 {
     double value = 0, scale = 1;
@@ -59,7 +59,7 @@ int duration_parse(const char *s, int64_t *ret_ns, struct err *err)
     }
     do {
         if (!duration_read_part(&p, &total)) {
-            err_set(err, ERR_INVALID, "'%.64s' is not a time", s);
+            err_set(err, ERR_INVALID, "'%.64s' is not a valid duration", s);
             return err_hint(err, "Write a number with its unit: 30s, 1m30s, 500ms.");
         }
     } while (*p);

@@ -1,6 +1,6 @@
 /*
- * Times as Go writes them: "1h30m", "1.5s", "300ms"; unlike parse_duration() a unit is a must, and
- * ns and µs are units. HEALTHCHECK's flags are such.
+ * Durations in the form of Go, for the flags of HEALTHCHECK: "1h30m", "1.5s", "300ms". Unlike
+ * parse_duration(), a unit is required, and ns and µs are units.
  */
 #pragma once
 

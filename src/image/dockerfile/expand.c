@@ -1,7 +1,7 @@
 /*
- * One pass over the text. The result is kept twice: as a whole, and as the words between blanks
- * that were not quoted, which only expand_words() looks at. Both are needed because heredocs are
- * found among the words of a line that must otherwise stay as it is.
+ * Reads the text in one pass. The result is stored twice: as a whole, and as words between unquoted
+ * blanks, which only expand_words() returns. Both are needed because heredocs are found among the
+ * words of a line that must otherwise stay as written.
  */
 #include "image/dockerfile/expand.h"
 
@@ -16,18 +16,18 @@
 #include "lib/base/text.h"
 #include "lib/base/xalloc.h"
 
-struct lexer {
+struct expand_lexer {
     const struct expand *x;
-    const char *s; /* borrowed, NUL-terminated: what is left */
+    const char *s; /* borrowed, NUL-terminated: the rest of the text */
     unsigned depth;
     bool raw_escapes;
 };
 
-/* What a run of the lexer yields. */
+/* The result of the lexer. */
 struct expand_result {
     struct buf text;
-    struct buf word; /* the word that is being read … */
-    bool in_word;    /* … if one is: a quoted nothing is none, as in BuildKit */
+    struct buf word; /* the current word */
+    bool in_word;    /* there is a current word; empty quotes make none, as in BuildKit */
     char **words;    /* owned */
 };
 
@@ -45,7 +45,7 @@ static void expand_result_done(struct expand_result *r)
 
 static int expand_too_long(struct err *err)
 {
-    return err_set(err, ERR_LIMIT, "the expansion of a word is over %d bytes", EXPAND_RESULT_MAX);
+    return err_set(err, ERR_LIMIT, "an expanded word is longer than %d bytes", EXPAND_RESULT_MAX);
 }
 
 static void expand_end_word(struct expand_result *r)
@@ -55,7 +55,7 @@ static void expand_end_word(struct expand_result *r)
     r->in_word = false;
 }
 
-/* n bytes that belong to a word whatever they are. */
+/* Adds n bytes to the current word; blanks among them do not end it. */
 static int expand_add_raw(struct expand_result *r, const char *s, size_t n, struct err *err)
 {
     r->in_word = true;
@@ -64,7 +64,7 @@ static int expand_add_raw(struct expand_result *r, const char *s, size_t n, stru
     return 0;
 }
 
-/* Bytes whose blanks end words. */
+/* Adds n bytes; blanks among them end words. */
 static int expand_add(struct expand_result *r, const char *s, size_t n, struct err *err)
 {
     for (size_t i = 0, len; i < n; i += len) {
@@ -92,41 +92,42 @@ static size_t expand_char_len(const char *s)
     return n ? n : 1;
 }
 
-static bool expand_has(const struct lexer *lx, unsigned flag)
+static bool expand_has(const struct expand_lexer *lx, unsigned flag)
 {
     return lx->x->flags & flag;
 }
 
-static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+static int expand_read_until(struct expand_lexer *lx, char stop, bool raw_escapes, bool pattern,
                              struct expand_result *ret, struct err *err);
-static int expand_read_dollar(struct lexer *lx, struct buf *ret, struct err *err);
+static int expand_read_dollar(struct expand_lexer *lx, struct buf *ret, struct err *err);
 
 /* ---- quotes ---- */
 
-/* Escape characters in quotes are doubled where a pattern is to be read from the result. */
-static int expand_read_single(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
+/* pattern: the result is read as a pattern, so escape characters in quotes are doubled. */
+static int expand_read_single(struct expand_lexer *lx, bool pattern, struct buf *ret,
+                              struct err *err)
 {
     const char *end = strchr(lx->s + 1, '\'');
-    int r = 0;
+    bool raw = expand_has(lx, EXPAND_RAW_QUOTES);
 
     if (!end)
         return err_set(err, ERR_INVALID, "a single quote (') is not closed");
-    if (expand_has(lx, EXPAND_RAW_QUOTES))
-        r = buf_append_c(ret, '\'');
-    for (const char *p = lx->s + 1; p < end && r >= 0; p++) {
-        if (pattern && *p == lx->x->escape)
-            r = buf_append_c(ret, *p);
-        if (r >= 0)
-            r = buf_append_c(ret, *p);
+    if (raw && buf_append_c(ret, '\'') < 0)
+        return expand_too_long(err);
+    for (const char *p = lx->s + 1; p < end; p++) {
+        if (pattern && *p == lx->x->escape && buf_append_c(ret, *p) < 0)
+            return expand_too_long(err);
+        if (buf_append_c(ret, *p) < 0)
+            return expand_too_long(err);
     }
-    if (r >= 0 && expand_has(lx, EXPAND_RAW_QUOTES))
-        r = buf_append_c(ret, '\'');
+    if (raw && buf_append_c(ret, '\'') < 0)
+        return expand_too_long(err);
     lx->s = end + 1;
-    return r < 0 ? expand_too_long(err) : 0;
+    return 0;
 }
 
 /* The escape character at lx->s, in double quotes: it escapes the quote, the dollar and itself. */
-static int expand_read_escaped(struct lexer *lx, bool pattern, struct buf *ret)
+static int expand_read_escaped(struct expand_lexer *lx, bool pattern, struct buf *ret)
 {
     char escape = *lx->s++;
     int r = 0;
@@ -143,34 +144,39 @@ static int expand_read_escaped(struct lexer *lx, bool pattern, struct buf *ret)
     return r < 0 ? r : buf_append_c(ret, escape);
 }
 
-static int expand_read_double(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
+static int expand_read_double(struct expand_lexer *lx, bool pattern, struct buf *ret,
+                              struct err *err)
 {
-    int r = expand_has(lx, EXPAND_RAW_QUOTES) ? buf_append_c(ret, '"') : 0;
+    bool raw = expand_has(lx, EXPAND_RAW_QUOTES);
+    int r;
 
+    if (raw && buf_append_c(ret, '"') < 0)
+        return expand_too_long(err);
     lx->s++;
-    while (r >= 0 && *lx->s && *lx->s != '"') {
+    while (*lx->s && *lx->s != '"') {
         if (*lx->s == '$') {
             r = expand_read_dollar(lx, ret, err);
             if (r < 0)
                 return r;
-        } else if (*lx->s == lx->x->escape) {
-            r = expand_read_escaped(lx, pattern, ret);
-        } else {
-            r = buf_append_c(ret, *lx->s++);
+            continue;
         }
+        r = *lx->s == lx->x->escape ? expand_read_escaped(lx, pattern, ret)
+                                    : buf_append_c(ret, *lx->s++);
+        if (r < 0)
+            return expand_too_long(err);
     }
-    if (r >= 0 && !*lx->s)
+    if (!*lx->s)
         return err_set(err, ERR_INVALID, "a double quote (\") is not closed");
     lx->s++;
-    if (r >= 0 && expand_has(lx, EXPAND_RAW_QUOTES))
-        r = buf_append_c(ret, '"');
-    return r < 0 ? expand_too_long(err) : 0;
+    if (raw && buf_append_c(ret, '"') < 0)
+        return expand_too_long(err);
+    return 0;
 }
 
 /* ---- variables ---- */
 
-/* A name, a number, or one special parameter of a shell; "" when there is none. */
-static char *expand_read_name(struct lexer *lx)
+/* Reads a name, a number, or one special parameter of a shell; "" if there is none. New. */
+static char *expand_read_name(struct expand_lexer *lx)
 {
     const char *start = lx->s;
 
@@ -186,8 +192,8 @@ static char *expand_read_name(struct lexer *lx)
     return xstrndup(start, (size_t)(lx->s - start));
 }
 
-/* What stands before `stop`, with its own variables replaced. */
-static int expand_read_operand(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+/* Reads the text before `stop` and expands its variables. */
+static int expand_read_operand(struct expand_lexer *lx, char stop, bool raw_escapes, bool pattern,
                                char **ret, struct err *err)
 {
     _cleanup_(expand_result_done) struct expand_result word = RESULT_INIT;
@@ -195,7 +201,7 @@ static int expand_read_operand(struct lexer *lx, char stop, bool raw_escapes, bo
 
     if (r < 0 && !*lx->s && err->code == ERR_INVALID) {
         err_done(err);
-        return err_set(err, ERR_INVALID, "'%c' is missing behind '${'", stop);
+        return err_set(err, ERR_INVALID, "'%c' is missing after '${'", stop);
     }
     if (r < 0)
         return r;
@@ -215,7 +221,7 @@ static int expand_put(struct buf *ret, const char *s, struct err *err)
     return buf_append_str(ret, s) < 0 ? expand_too_long(err) : 0;
 }
 
-/* ${name-word} and its kin; `op` is - + or ?. */
+/* ${name-word}, ${name+word}, ${name?word}, also with a colon; op is '-', '+' or '?'. */
 static int expand_apply_default(const char *name, const char *value, char op, bool colon,
                                 const char *word, struct buf *ret, struct err *err)
 {
@@ -239,14 +245,14 @@ static int expand_apply_trim(const char *value, char op, const char *word, struc
                      : pattern_trim_suffix(word, value ? value : "", greedy, ret, err);
 }
 
-/* Puts back what was written: a variable without a value, where such stay. */
-static int expand_put_back(const char *start, const struct lexer *lx, struct buf *ret,
+/* Copies the text from `start` unchanged: EXPAND_SKIP_UNSET keeps variables without a value. */
+static int expand_put_back(const char *start, const struct expand_lexer *lx, struct buf *ret,
                            struct err *err)
 {
     return buf_append(ret, start, (size_t)(lx->s - start)) < 0 ? expand_too_long(err) : 0;
 }
 
-static int expand_read_replace(struct lexer *lx, const char *start, const char *name,
+static int expand_read_replace(struct expand_lexer *lx, const char *start, const char *name,
                                struct buf *ret, struct err *err)
 {
     _cleanup_free_ char *pattern = NULL, *with = NULL;
@@ -256,8 +262,9 @@ static int expand_read_replace(struct lexer *lx, const char *start, const char *
 
     lx->s += all;
     r = expand_read_operand(lx, '/', true, true, &pattern, err);
-    if (r >= 0)
-        r = expand_read_operand(lx, '}', true, false, &with, err);
+    if (r < 0)
+        return r;
+    r = expand_read_operand(lx, '}', true, false, &with, err);
     if (r < 0)
         return r;
     if (!value && expand_has(lx, EXPAND_SKIP_UNSET))
@@ -270,8 +277,8 @@ static int expand_unsupported(const char *op, size_t len, struct err *err)
     return err_set(err, ERR_INVALID, "unsupported modifier (%.*s) in substitution", (int)len, op);
 }
 
-/* Behind ${name: the operator and what it works with. `start` is the dollar. */
-static int expand_read_operator(struct lexer *lx, const char *start, const char *name,
+/* Reads the operator and its operand after ${name. `start` is the dollar. */
+static int expand_read_operator(struct expand_lexer *lx, const char *start, const char *name,
                                 struct buf *ret, struct err *err)
 {
     const char *value = lx->x->get(lx->x->userdata, name), *op = lx->s;
@@ -288,7 +295,7 @@ static int expand_read_operator(struct lexer *lx, const char *start, const char 
     if (!c || !strchr("-+?#%", c) || (trims && colon))
         return c || colon
                    ? expand_unsupported(op, colon + (c ? expand_char_len(op + colon) : 0), err)
-                   : err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+                   : err_set(err, ERR_INVALID, "'}' is missing after '${'");
     lx->s += colon + 1;
     r = expand_read_operand(lx, '}', trims, trims, &word, err);
     if (r < 0)
@@ -299,15 +306,16 @@ static int expand_read_operator(struct lexer *lx, const char *start, const char 
                  : expand_apply_default(name, value, c, colon, word, ret, err);
 }
 
-static int expand_read_braces(struct lexer *lx, const char *start, struct buf *ret, struct err *err)
+static int expand_read_braces(struct expand_lexer *lx, const char *start, struct buf *ret,
+                              struct err *err)
 {
     _cleanup_free_ char *name = NULL;
     const char *value;
 
     if (!*lx->s)
-        return err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+        return err_set(err, ERR_INVALID, "'}' is missing after '${'");
     if (strchr("{}:", *lx->s))
-        return err_set(err, ERR_INVALID, "bad substitution: there is no name behind '${'");
+        return err_set(err, ERR_INVALID, "bad substitution: a name is missing after '${'");
     name = expand_read_name(lx);
     if (*lx->s != '}')
         return expand_read_operator(lx, start, name, ret, err);
@@ -318,8 +326,8 @@ static int expand_read_braces(struct lexer *lx, const char *start, struct buf *r
     return expand_put(ret, value ? value : "", err);
 }
 
-/* The dollar at lx->s and what belongs to it. */
-static int expand_read_dollar(struct lexer *lx, struct buf *ret, struct err *err)
+/* Reads the variable that begins with the dollar at lx->s. */
+static int expand_read_dollar(struct expand_lexer *lx, struct buf *ret, struct err *err)
 {
     _cleanup_free_ char *name = NULL;
     const char *start = lx->s++, *value;
@@ -339,8 +347,8 @@ static int expand_read_dollar(struct lexer *lx, struct buf *ret, struct err *err
 
 /* ---- the text ---- */
 
-/* A heredoc's mark may have blanks behind it that do not end the word. */
-static int expand_read_less(struct lexer *lx, struct expand_result *ret, struct err *err)
+/* Blanks between << and the name of a heredoc do not end the word. */
+static int expand_read_less(struct expand_lexer *lx, struct expand_result *ret, struct err *err)
 {
     size_t n = 1;
 
@@ -350,7 +358,7 @@ static int expand_read_less(struct lexer *lx, struct expand_result *ret, struct 
     return expand_add_raw(ret, lx->s - n, n, err);
 }
 
-static int expand_read_special(struct lexer *lx, bool pattern, struct expand_result *ret,
+static int expand_read_special(struct expand_lexer *lx, bool pattern, struct expand_result *ret,
                                struct err *err)
 {
     _cleanup_buf_ struct buf piece = BUF_INIT(EXPAND_RESULT_MAX);
@@ -368,8 +376,8 @@ static int expand_read_special(struct lexer *lx, bool pattern, struct expand_res
                     : expand_add_raw(ret, buf_data(&piece), piece.len, err);
 }
 
-/* An ordinary character, or the escape character with what it escapes. */
-static int expand_read_plain(struct lexer *lx, struct expand_result *ret, struct err *err)
+/* Reads an ordinary character, or the escape character and the escaped one. */
+static int expand_read_plain(struct expand_lexer *lx, struct expand_result *ret, struct err *err)
 {
     size_t n = expand_char_len(lx->s);
     int r = 0;
@@ -388,21 +396,23 @@ static int expand_read_plain(struct lexer *lx, struct expand_result *ret, struct
     return expand_add_raw(ret, lx->s - n, n, err);
 }
 
-static bool expand_is_special(const struct lexer *lx)
+static bool expand_is_special(const struct expand_lexer *lx)
 {
     return *lx->s == '$' || *lx->s == '<' ||
            (!expand_has(lx, EXPAND_SKIP_QUOTES) && (*lx->s == '\'' || *lx->s == '"'));
 }
 
-/* stop: the character that ends it, or 0 for the end of the text. */
-static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+/* Reads up to `stop`; 0: up to the end of the text. */
+static int expand_read_until(struct expand_lexer *lx, char stop, bool raw_escapes, bool pattern,
                              struct expand_result *ret, struct err *err)
 {
     bool outer = lx->raw_escapes;
     int r = 0;
 
     if (++lx->depth > EXPAND_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "substitutions are nested over %d deep", EXPAND_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT,
+                       "substitutions are nested too deeply (the limit is %d levels)",
+                       EXPAND_DEPTH_MAX);
     lx->raw_escapes = raw_escapes;
     while (r >= 0 && *lx->s && *lx->s != stop)
         r = expand_is_special(lx) ? expand_read_special(lx, pattern, ret, err)
@@ -421,7 +431,7 @@ static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool
 static int expand_run(const struct expand *x, const char *text, struct expand_result *ret,
                       struct err *err)
 {
-    struct lexer lx = {.x = x, .s = text};
+    struct expand_lexer lx = {.x = x, .s = text};
     struct err local = ERR_INIT; /* expand_read_operand() looks at the code */
     int r = expand_read_until(&lx, 0, x->flags & EXPAND_RAW_ESCAPES, false, ret, &local);
 

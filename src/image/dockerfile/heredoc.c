@@ -25,7 +25,7 @@ static size_t heredoc_count_quotes(const char *s)
     return n;
 }
 
-/* The one word of `text`, or NULL when there are several, none, or an open quote. */
+/* The only word of `text`, new; NULL: several words, no word, or an open quote. */
 static char *heredoc_single_word(const char *text, unsigned flags, int *ret_r, struct err *err)
 {
     struct expand x = {
@@ -36,8 +36,8 @@ static char *heredoc_single_word(const char *text, unsigned flags, int *ret_r, s
     return *ret_r >= 0 && strv_len(words) == 1 ? xstrdup(words[0]) : NULL;
 }
 
-/* [digits]<<[-]NAME. 1 and *ret when the word is a mark. A quote in the name keeps the variables of
- * the content as they are. */
+/* [digits]<<[-]NAME. 1: the word is a mark, and *ret is filled. A quote in the name prevents the
+ * expansion of variables in the content. */
 static int heredoc_read_mark(const char *word, struct dockerfile_heredoc *ret, struct err *err)
 {
     _cleanup_free_ char *name = NULL, *raw = NULL;
@@ -105,9 +105,9 @@ static int heredoc_read_content(struct dockerfile_instruction *in, struct docker
         h->content = xstrndup(r->text + from, start - from);
         return strlen(h->content) == start - from
                    ? 0
-                   : err_set(err, ERR_INVALID, "heredoc '%s' holds a NUL byte", h->name);
+                   : err_set(err, ERR_INVALID, "heredoc '%s' contains a NUL byte", h->name);
     }
-    return rc < 0 ? rc : err_set(err, ERR_INVALID, "heredoc '%s' is not ended", h->name);
+    return rc < 0 ? rc : err_set(err, ERR_INVALID, "heredoc '%s' is not terminated", h->name);
 }
 
 static bool heredoc_may_have_some(const struct dockerfile_instruction *in)
@@ -118,8 +118,8 @@ static bool heredoc_may_have_some(const struct dockerfile_instruction *in)
                          in->kind == DOCKERFILE_RUN);
 }
 
-/* The words of the whole line, as a shell would see them: a mark in quotes is none. An open quote
- * hides all marks, as in BuildKit. */
+/* The words of the whole line, as a shell splits them: a mark in quotes does not count. An open
+ * quote hides all marks, as in BuildKit. */
 static char **heredoc_line_words(const struct dockerfile_instruction *in)
 {
     struct expand x = {.escape = '\\', .get = heredoc_no_variable};

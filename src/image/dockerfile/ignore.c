@@ -1,6 +1,6 @@
 /*
- * A pattern becomes a row of tokens, and matching keeps the set of tokens that could come next: the
- * cost is the length of the pattern times that of the path, whatever the pattern is.
+ * A pattern becomes a list of tokens. Matching keeps the set of tokens that can come next, so the
+ * cost is the length of the pattern times the length of the path, for every pattern.
  */
 #include "image/dockerfile/ignore.h"
 
@@ -18,7 +18,7 @@ enum ignore_token_type {
     TOKEN_ANY,    /* ?: not a slash */
     TOKEN_CLASS,  /* [a-z] */
     TOKEN_STAR,   /* *: no slashes */
-    TOKEN_DEEP,   /* at the beginning of a `**` with more behind it: nothing, or … */
+    TOKEN_DEEP,   /* begins a `**` that is followed by more: matches nothing, or … */
     TOKEN_INSIDE, /* … anything that ends with a slash */
     TOKEN_REST,   /* ** at the end, or right before text: anything */
 };
@@ -26,10 +26,10 @@ enum ignore_token_type {
 struct ignore_token {
     enum ignore_token_type type;
     unsigned c;        /* of TOKEN_CHAR */
-    const char *class; /* of TOKEN_CLASS: behind the bracket; borrowed from the pattern */
+    const char *class; /* of TOKEN_CLASS: the text after the bracket; borrowed from the pattern */
 };
 
-struct pattern {
+struct ignore_pattern {
     char *text; /* owned */
     bool exception;
     struct ignore_token *tokens; /* owned */
@@ -37,7 +37,7 @@ struct pattern {
 };
 
 struct ignore {
-    struct pattern *patterns;
+    struct ignore_pattern *patterns;
     size_t n;
     bool exceptions;
 };
@@ -59,7 +59,7 @@ bool ignore_has_exceptions(const struct ignore *ig)
     return ig->exceptions;
 }
 
-/* The character at s; bytes that are no UTF-8 stand for themselves, above all characters. */
+/* The character at s. A byte that is not UTF-8 becomes a value above all characters. */
 static size_t ignore_next_char(const char *s, unsigned *ret)
 {
     size_t n = text_utf8_next(s, strnlen(s, 4), ret);
@@ -72,7 +72,7 @@ static size_t ignore_next_char(const char *s, unsigned *ret)
 
 /* ---- reading patterns ---- */
 
-/* Behind the bracket that closes the class at s, or NULL when it is not well-formed. */
+/* The text after the bracket that closes the class at s; NULL: the class is malformed. */
 static const char *ignore_class_end(const char *s)
 {
     unsigned c;
@@ -96,14 +96,14 @@ static const char *ignore_class_end(const char *s)
     return *s == ']' ? s + 1 : NULL;
 }
 
-static void ignore_push(struct pattern *p, enum ignore_token_type type, unsigned c,
+static void ignore_push(struct ignore_pattern *p, enum ignore_token_type type, unsigned c,
                         const char *class)
 {
     p->tokens[p->n++] = (struct ignore_token){type, c, class};
 }
 
-/* The stars at s; behind them. */
-static const char *ignore_read_stars(struct pattern *p, const char *s)
+/* Reads the stars at s. Returns the text after them. */
+static const char *ignore_read_stars(struct ignore_pattern *p, const char *s)
 {
     bool first = s == p->text;
 
@@ -112,7 +112,7 @@ static const char *ignore_read_stars(struct pattern *p, const char *s)
         return s + 1;
     }
     s += 2;
-    /* "**x" at the very beginning is any path that ends in x, slash or not. */
+    /* "**x" at the beginning matches every path that ends in x, with or without a slash. */
     if (!*s || (first && *s != '/')) {
         ignore_push(p, TOKEN_REST, 0, NULL);
         return s;
@@ -127,7 +127,7 @@ static const char *ignore_read_stars(struct pattern *p, const char *s)
     return s;
 }
 
-static bool ignore_compile(struct pattern *p)
+static bool ignore_compile(struct ignore_pattern *p)
 {
     const char *s = p->text, *end;
     unsigned c;
@@ -159,7 +159,7 @@ static bool ignore_compile(struct pattern *p)
     return true;
 }
 
-/* Without ".", ".." and doubled slashes, and relative to the context. */
+/* The pattern without ".", ".." and doubled slashes, relative to the context; new. */
 static char *ignore_clean(const char *s, size_t len)
 {
     _cleanup_strv_ char **parts = NULL;
@@ -181,7 +181,7 @@ static char *ignore_clean(const char *s, size_t len)
 static int ignore_add_pattern(struct ignore *ig, const char *s, size_t start, size_t end,
                               struct err *err)
 {
-    struct pattern *p;
+    struct ignore_pattern *p;
     bool exception;
 
     word_trim(s, &start, &end);
@@ -191,15 +191,18 @@ static int ignore_add_pattern(struct ignore *ig, const char *s, size_t start, si
     if (start == end)
         return exception ? err_set(err, ERR_INVALID, "'!' without a pattern") : 0;
     if (ig->n == IGNORE_PATTERNS_MAX || end - start > IGNORE_PATTERN_MAX)
-        return err_set(err, ERR_LIMIT, "over %d patterns, or one over %d bytes",
-                       IGNORE_PATTERNS_MAX, IGNORE_PATTERN_MAX);
+        return err_set(
+            err, ERR_LIMIT,
+            "too many patterns, or a pattern is too long (the limits are %d patterns of %d bytes)",
+            IGNORE_PATTERNS_MAX, IGNORE_PATTERN_MAX);
     if (!(ig->n & (ig->n - 1)))
         ig->patterns = xreallocarray(ig->patterns, ig->n ? ig->n * 2 : 1, sizeof(*ig->patterns));
     p = &ig->patterns[ig->n++];
-    *p = (struct pattern){.text = ignore_clean(s + start, end - start), .exception = exception};
+    *p = (struct ignore_pattern){.text = ignore_clean(s + start, end - start),
+                                 .exception = exception};
     ig->exceptions |= exception;
     if (!ignore_compile(p))
-        return err_set(err, ERR_INVALID, "'%.64s' is not a pattern", p->text);
+        return err_set(err, ERR_INVALID, "'%.64s' is not a valid pattern", p->text);
     return 0;
 }
 
@@ -223,9 +226,10 @@ int ignore_parse(const char *text, size_t len, struct ignore **ret, struct err *
     unsigned line = 1;
 
     if (len > IGNORE_SIZE_MAX)
-        return err_set(err, ERR_LIMIT, "%zu bytes; %d are allowed", len, IGNORE_SIZE_MAX);
+        return err_set(err, ERR_LIMIT, "the file has %zu bytes (the limit is %d)", len,
+                       IGNORE_SIZE_MAX);
     if (memchr(text, 0, len))
-        return err_set(err, ERR_INVALID, "it holds a NUL byte");
+        return err_set(err, ERR_INVALID, "the file contains a NUL byte");
     for (size_t i = len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; i < len; line++) {
         const char *newline = memchr(text + i, '\n', len - i);
         size_t end = newline ? (size_t)(newline - text) : len;
@@ -260,8 +264,8 @@ static bool ignore_in_class(const char *s, unsigned c)
     return found != negated;
 }
 
-/* Tokens that may be passed without a character. */
-static void ignore_reach(const struct pattern *p, uint8_t *set, size_t i)
+/* Adds token i, and the tokens that can be reached from it without a character. */
+static void ignore_reach(const struct ignore_pattern *p, uint8_t *set, size_t i)
 {
     while (i <= p->n && !set[i]) {
         set[i] = 1;
@@ -276,7 +280,7 @@ static void ignore_reach(const struct pattern *p, uint8_t *set, size_t i)
     }
 }
 
-static void ignore_step(const struct pattern *p, size_t i, unsigned c, uint8_t *next)
+static void ignore_step(const struct ignore_pattern *p, size_t i, unsigned c, uint8_t *next)
 {
     const struct ignore_token *t = &p->tokens[i];
 
@@ -309,7 +313,8 @@ static void ignore_step(const struct pattern *p, size_t i, unsigned c, uint8_t *
     }
 }
 
-static bool ignore_fits(const struct pattern *p, const char *path, uint8_t *now, uint8_t *next)
+static bool ignore_fits(const struct ignore_pattern *p, const char *path, uint8_t *now,
+                        uint8_t *next)
 {
     unsigned c;
 
@@ -318,7 +323,7 @@ static bool ignore_fits(const struct pattern *p, const char *path, uint8_t *now,
     for (const char *s = path; *s;) {
         uint8_t *swap = now;
 
-        /* A parent that fits is enough. */
+        /* A parent folder that matches is enough. */
         if (*s == '/' && s > path && now[p->n])
             return true;
         s += ignore_next_char(s, &c);
@@ -338,7 +343,7 @@ bool ignore_matches(const struct ignore *ig, const char *path)
     bool matched = false;
 
     for (size_t i = 0; i < ig->n; i++) {
-        const struct pattern *p = &ig->patterns[i];
+        const struct ignore_pattern *p = &ig->patterns[i];
 
         if (p->exception == matched &&
             ignore_fits(p, path, sets, sets + IGNORE_PATTERN_MAX * 2 + 2))

@@ -1,6 +1,6 @@
 /*
- * .dockerignore: which files of a build context are left out. The last pattern that fits a path or
- * one of its parents decides; `!` takes a path back in.
+ * .dockerignore: the files of a build context that are left out. The last pattern that matches a path
+ * or one of its parents decides; a pattern with `!` includes the path again.
  *
  *   *    any text without '/'      **   any number of folders      ?  one character
  *   [a-z] one of these             \x   x itself                   #  a comment, first on its line
@@ -18,17 +18,17 @@ struct ignore;
 enum {
     IGNORE_SIZE_MAX = 1 << 20,
     IGNORE_PATTERNS_MAX = 10000,
-    IGNORE_PATTERN_MAX = 4096, /* bytes of one */
+    IGNORE_PATTERN_MAX = 4096, /* bytes of one pattern */
 };
 
 /* The error names the line. */
 int ignore_parse(const char *text, size_t len, struct ignore **ret, struct err *err);
-/* One pattern each; '#' is nothing special here. The error names the pattern. */
+/* One pattern per entry; '#' begins no comment here. The error names the pattern. */
 int ignore_from_list(char *const *patterns, struct ignore **ret, struct err *err);
 void ignore_free(struct ignore *ig);
 DEFINE_CLEANUP(struct ignore *, ignore_free);
 
-/* path: relative to the context, with '/' between its parts and none around it. */
+/* path: relative to the context, without '/' at its start and end. */
 bool ignore_matches(const struct ignore *ig, const char *path);
-/* Whether a folder that matches can be left out whole: no `!` could take something in it back. */
+/* False: a folder that matches can be skipped, because no `!` pattern includes a file in it. */
 bool ignore_has_exceptions(const struct ignore *ig);

@@ -72,7 +72,7 @@ static void json_list_put_utf8(struct buf *b, unsigned c)
     (void)!buf_append(b, out, n); /* never longer than the text it came from */
 }
 
-/* \uXXXX, and the second half of a pair; halves alone become U+FFFD. */
+/* Reads \uXXXX and the second half of a pair; a half alone becomes U+FFFD. */
 static bool json_list_read_unicode(struct json_list_reader *r, struct buf *b)
 {
     unsigned c, low;
@@ -109,7 +109,7 @@ static bool json_list_read_escape(struct json_list_reader *r, struct buf *b)
     return true;
 }
 
-/* Behind the opening quote. Bytes that are no UTF-8 become U+FFFD, as everywhere in Go. */
+/* Reads a string after its opening quote. A byte that is not UTF-8 becomes U+FFFD, as in Go. */
 static bool json_list_read_string(struct json_list_reader *r, char **ret)
 {
     struct buf b = BUF_INIT((r->end - r->pos) * 3 + 4);
@@ -139,7 +139,7 @@ static bool json_list_read_string(struct json_list_reader *r, char **ret)
     return good;
 }
 
-/* ---- other values, only to know whether it is JSON ---- */
+/* ---- other values: only to check that they are JSON ---- */
 
 static bool json_list_skip_digits(struct json_list_reader *r)
 {
@@ -177,7 +177,7 @@ static bool json_list_skip_literal(struct json_list_reader *r, const char *word)
 
 static bool json_list_skip_value(struct json_list_reader *r, unsigned depth);
 
-/* Behind the opening bracket; an object's members have names. */
+/* Skips the rest of an array or object after its opening bracket. */
 static bool json_list_skip_members(struct json_list_reader *r, char close, unsigned depth)
 {
     json_list_skip_blanks(r);

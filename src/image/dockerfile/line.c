@@ -1,8 +1,8 @@
 /*
- * A line that ends in the escape character goes on in the next one, unless the escape character is
- * itself escaped. Comment lines among continuation lines vanish, and so do empty ones, which
- * BuildKit takes with a warning. The first lines may be directives: comments of the form `#
- * name=value`; the first line that is none ends them.
+ * A line that ends in the escape character continues in the next line, unless the escape character
+ * is itself escaped. Comment lines between continuation lines are dropped, and so are empty ones,
+ * which BuildKit accepts with a warning. The first lines can be directives: comments of the form
+ * `# name=value`. The first line that is not a directive ends them.
  */
 #include "image/dockerfile/line.h"
 
@@ -30,14 +30,14 @@ void line_reader_done(struct line_reader *r)
     *r = (struct line_reader){0};
 }
 
-void line_done(struct line *l)
+void line_done(struct dockerfile_line *l)
 {
     free(l->text);
     free(l->parts);
-    *l = (struct line){0};
+    *l = (struct dockerfile_line){0};
 }
 
-size_t line_source(const struct line *l, size_t off)
+size_t line_source(const struct dockerfile_line *l, size_t off)
 {
     size_t lo = 0, hi = l->n_parts;
 
@@ -52,11 +52,11 @@ size_t line_source(const struct line *l, size_t off)
     return l->n_parts ? l->parts[lo].src + (off - l->parts[lo].off) : l->at;
 }
 
-void line_tail(const struct line *l, size_t off, struct line *ret)
+void line_tail(const struct dockerfile_line *l, size_t off, struct dockerfile_line *ret)
 {
     size_t first = 0;
 
-    *ret = (struct line){.at = line_source(l, off), .end = l->end, .lead = l->lead};
+    *ret = (struct dockerfile_line){.at = line_source(l, off), .end = l->end, .lead = l->lead};
     ret->len = l->len - off;
     ret->text = xmemdup(l->text + off, ret->len + 1);
     while (first + 1 < l->n_parts && l->parts[first + 1].off <= off)
@@ -83,7 +83,7 @@ int line_read_raw(struct line_reader *r, size_t *ret_start, size_t *ret_end, siz
     *ret_end = newline ? (size_t)(newline - r->text) + 1 : r->len;
     if (*ret_end - *ret_start > LINE_MAX_BYTES) {
         *ret_at = r->pos;
-        return err_set(err, ERR_LIMIT, "this line has %zu bytes; %d are allowed",
+        return err_set(err, ERR_LIMIT, "this line has %zu bytes (the limit is %d)",
                        *ret_end - *ret_start, LINE_MAX_BYTES);
     }
     r->pos = *ret_end;
@@ -92,12 +92,12 @@ int line_read_raw(struct line_reader *r, size_t *ret_start, size_t *ret_end, siz
 
 /* ---- directives ---- */
 
-struct directive {
+struct line_directive {
     size_t name, name_len, value, value_len; /* in the text */
 };
 
 /* `# name = value` between start and end. */
-static bool line_find_directive(const char *s, size_t start, size_t end, struct directive *ret)
+static bool line_find_directive(const char *s, size_t start, size_t end, struct line_directive *ret)
 {
     size_t i = start + 1;
 
@@ -121,12 +121,12 @@ static bool line_find_directive(const char *s, size_t start, size_t end, struct 
     return i < end;
 }
 
-static bool line_is_named(const char *s, const struct directive *d, const char *name)
+static bool line_is_named(const char *s, const struct line_directive *d, const char *name)
 {
     return d->name_len == strlen(name) && !strncasecmp(s + d->name, name, d->name_len);
 }
 
-static int line_set_escape(struct line_reader *r, const struct directive *d, size_t *ret_at,
+static int line_set_escape(struct line_reader *r, const struct line_directive *d, size_t *ret_at,
                            struct err *err)
 {
     const char *v = r->text + d->value;
@@ -136,12 +136,12 @@ static int line_set_escape(struct line_reader *r, const struct directive *d, siz
         return 0;
     }
     *ret_at = d->value;
-    return err_set(err, ERR_INVALID, "escape '%.*s' is neither \\ nor `",
+    return err_set(err, ERR_INVALID, "the escape directive must be \\ or `, not '%.*s'",
                    (int)MIN(d->value_len, 32), v);
 }
 
 /* A second directive of the same name is refused by BuildKit, too. */
-static int line_set_once(struct line_reader *r, const struct directive *d, char **slot,
+static int line_set_once(struct line_reader *r, const struct line_directive *d, char **slot,
                          size_t *ret_at, struct err *err)
 {
     if (*slot) {
@@ -156,7 +156,7 @@ static int line_set_once(struct line_reader *r, const struct directive *d, char 
 static int line_take_directive(struct line_reader *r, size_t start, size_t end, char **escape_seen,
                                size_t *ret_at, struct err *err)
 {
-    struct directive d;
+    struct line_directive d;
     int rc;
 
     if (!line_find_directive(r->text, start, end, &d)) {
@@ -209,7 +209,8 @@ static bool line_is_comment(const char *s, size_t start, size_t end)
     return start < stop && s[start] == '#';
 }
 
-/* Without the newline; *ret_more when the line goes on, and then without the escape character. */
+/* The end of a line without its newline. *ret_more: the line continues; the end is then before the
+ * escape character. */
 static size_t line_content_end(const struct line_reader *r, size_t start, size_t end,
                                bool *ret_more)
 {
@@ -224,7 +225,8 @@ static size_t line_content_end(const struct line_reader *r, size_t start, size_t
     return *ret_more ? i - 1 : end;
 }
 
-static int line_add_part(struct line *l, struct buf *b, const char *s, size_t start, size_t end)
+static int line_add_part(struct dockerfile_line *l, struct buf *b, const char *s, size_t start,
+                         size_t end)
 {
     if (start == end)
         return 0;
@@ -234,16 +236,16 @@ static int line_add_part(struct line *l, struct buf *b, const char *s, size_t st
     return buf_append(b, s + start, end - start);
 }
 
-static void line_note_gap(struct line *l, size_t at)
+static void line_note_gap(struct dockerfile_line *l, size_t at)
 {
     if (!l->gap)
         l->gap_at = at;
     l->gap = true;
 }
 
-/* What follows a line that goes on. */
-static int line_join(struct line_reader *r, struct line *l, struct buf *b, size_t *ret_at,
-                     struct err *err)
+/* Appends the continuation lines. */
+static int line_join(struct line_reader *r, struct dockerfile_line *l, struct buf *b,
+                     size_t *ret_at, struct err *err)
 {
     size_t start, end, stop, from;
     bool more = true;
@@ -261,14 +263,14 @@ static int line_join(struct line_reader *r, struct line *l, struct buf *b, size_
             continue;
         }
         stop = line_content_end(r, start, end, &more);
-        (void)!line_add_part(l, b, r->text, start,
-                             stop); /* the buffer is as large as the file may be */
+        /* Cannot fail: the buffer can hold the whole file. */
+        (void)!line_add_part(l, b, r->text, start, stop);
     }
     return rc < 0 ? rc : 0;
 }
 
-/* The next line with something in it; its leading comments are noted. */
-static int line_find_start(struct line_reader *r, struct line *l, size_t *ret_start,
+/* Finds the next line that is not empty, and notes the comments before it. */
+static int line_find_start(struct line_reader *r, struct dockerfile_line *l, size_t *ret_start,
                            size_t *ret_end, size_t *ret_at, struct err *err)
 {
     bool lead = false;
@@ -295,16 +297,17 @@ static int line_find_start(struct line_reader *r, struct line *l, size_t *ret_st
     return rc;
 }
 
-int line_read(struct line_reader *r, struct line *ret, size_t *ret_at, struct err *err)
+int line_read(struct line_reader *r, struct dockerfile_line *ret, size_t *ret_at, struct err *err)
 {
     struct buf b = BUF_INIT(r->len + 1);
-    struct line l = {0};
+    struct dockerfile_line l = {0};
     size_t start, end;
     bool more;
     int rc = r->directives_done ? 0 : line_read_directives(r, ret_at, err);
 
-    if (rc >= 0)
-        rc = line_find_start(r, &l, &start, &end, ret_at, err);
+    if (rc < 0)
+        return rc;
+    rc = line_find_start(r, &l, &start, &end, ret_at, err);
     if (rc <= 0)
         return rc;
     end = line_content_end(r, start, end, &more);

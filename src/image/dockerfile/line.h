@@ -1,6 +1,6 @@
 /*
- * Lines of a Dockerfile: continuation lines joined to one, comments between them left out, and for
- * each byte of the result the place it came from.
+ * Logical lines of a Dockerfile: joins continuation lines, drops comments between them, and maps
+ * each byte of the result to its offset in the source.
  */
 #pragma once
 
@@ -9,20 +9,20 @@
 
 #include "lib/base/err.h"
 
-enum { LINE_MAX_BYTES = 65535 }; /* of one physical line, as BuildKit's scanner has it */
+enum { LINE_MAX_BYTES = 65535 }; /* of one physical line: the limit of BuildKit */
 
 struct line_part {
-    size_t off; /* from here on in the joined text … */
-    size_t src; /* … bytes stand here in the source */
+    size_t off; /* the bytes from this offset of the joined text … */
+    size_t src; /* … come from this offset of the source */
 };
 
-struct line {
-    char *text; /* owned, NUL-terminated; may hold NUL bytes */
+struct dockerfile_line {
+    char *text; /* owned, NUL-terminated; can contain NUL bytes */
     size_t len;
     struct line_part *parts; /* owned, ascending */
     size_t n_parts;
-    size_t at, end; /* in the source; end is behind its last line's newline */
-    size_t lead;    /* where the comments right before it begin */
+    size_t at, end; /* in the source; end is after the last newline */
+    size_t lead;    /* start of the comments right before it */
     bool gap;       /* there is an empty line among the continuation lines … */
     size_t gap_at;  /* … here */
 };
@@ -38,15 +38,15 @@ struct line_reader {
 void line_reader_init(struct line_reader *r, const char *text, size_t len);
 void line_reader_done(struct line_reader *r);
 
-/* 1 and the next line that is neither empty nor a comment; 0 at the end. On failure *ret_at is the
- * place. */
-int line_read(struct line_reader *r, struct line *ret, size_t *ret_at, struct err *err);
-/* The next physical line with its newline, as heredocs need it; 0 at the end. */
+/* 1: *ret is the next line that is neither empty nor a comment; 0: end of the file. On failure
+ * *ret_at is the offset of the error. */
+int line_read(struct line_reader *r, struct dockerfile_line *ret, size_t *ret_at, struct err *err);
+/* 1: the next physical line with its newline, for heredocs; 0: end of the file. */
 int line_read_raw(struct line_reader *r, size_t *ret_start, size_t *ret_end, size_t *ret_at,
                   struct err *err);
 
-void line_done(struct line *l);
-/* Where the byte at `off` stands in the source; for off == len, the place behind the last one. */
-size_t line_source(const struct line *l, size_t off);
-/* A line of its own from `off` on. */
-void line_tail(const struct line *l, size_t off, struct line *ret);
+void line_done(struct dockerfile_line *l);
+/* The source offset of the byte at `off`. For off == len, the offset after the last byte. */
+size_t line_source(const struct dockerfile_line *l, size_t off);
+/* A copy of the line from `off` on. */
+void line_tail(const struct dockerfile_line *l, size_t off, struct dockerfile_line *ret);

@@ -20,14 +20,14 @@ const char *mount_type_name(enum mount_type type)
     return type_names[type];
 }
 
-void mount_done(struct mount *m)
+void mount_done(struct dockerfile_mount *m)
 {
     char *const owned[] = {m->from, m->source, m->target, m->id,   m->sharing,
                            m->mode, m->uid,    m->gid,    m->size, m->env};
 
     for (size_t i = 0; i < ARRAY_SIZE(owned); i++)
         free(owned[i]);
-    *m = (struct mount){0};
+    *m = (struct dockerfile_mount){0};
 }
 
 uint32_t mount_number(const char *text, int base, uint32_t otherwise)
@@ -37,7 +37,7 @@ uint32_t mount_number(const char *text, int base, uint32_t otherwise)
 
 /* ---- one field of comma-separated values ---- */
 
-/* "a,""b""" in quotes, or plain up to the comma. *s moves behind the field and its comma. */
+/* A field: plain up to the comma, or in quotes, as in "a,""b""". *s moves to the comma or the end. */
 static int dockerfile_mount_read_field(const char **s, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(strlen(*s) + 1);
@@ -47,7 +47,7 @@ static int dockerfile_mount_read_field(const char **s, char **ret, struct err *e
         size_t n = strcspn(p, ",");
 
         if (memchr(p, '"', n))
-            return err_set(err, ERR_INVALID, "--mount: a quote (\") within '%.*s'", (int)n, p);
+            return err_set(err, ERR_INVALID, "--mount: unexpected quote (\") in '%.*s'", (int)n, p);
         *ret = xstrndup(p, n);
         *s = p + n;
         return 0;
@@ -94,9 +94,10 @@ static const struct {
 /* clang-format on */
 
 struct mount_state {
-    struct mount *m;
+    struct dockerfile_mount *m;
     bool defer, access_given;
-    bool deferred; /* something was left for later: what goes together is not known yet */
+    bool
+        deferred; /* a value was not checked yet, so the combination of options cannot be checked */
 };
 
 static int dockerfile_mount_find_key(const char *field, size_t len, enum mount_key *ret,
@@ -112,7 +113,7 @@ static int dockerfile_mount_find_key(const char *field, size_t len, enum mount_k
             return 0;
         }
     }
-    err_set(err, ERR_INVALID, "--mount has no option '%s'", name);
+    err_set(err, ERR_INVALID, "--mount: unknown option '%s'", name);
     near = strv_nearest(name, names, ARRAY_SIZE(names));
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
@@ -138,7 +139,7 @@ static void dockerfile_mount_replace(char **slot, const char *value)
     *slot = xstrdup(value);
 }
 
-/* The words that Go's ParseBool takes. */
+/* Accepts the words of Go's ParseBool(). */
 static int dockerfile_mount_read_bool(const char *value, bool *ret, struct err *err)
 {
     static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"};
@@ -149,7 +150,7 @@ static int dockerfile_mount_read_bool(const char *value, bool *ret, struct err *
             *ret = STREQ(yes[i], value);
             return 0;
         }
-    return err_set(err, ERR_INVALID, "--mount: '%s' is neither true nor false", value);
+    return err_set(err, ERR_INVALID, "--mount: expected true or false, not '%s'", value);
 }
 
 static int dockerfile_mount_check_mode(const char *value, struct err *err)
@@ -159,17 +160,20 @@ static int dockerfile_mount_check_mode(const char *value, struct err *err)
     return err_set(err, ERR_INVALID, "--mount: invalid mode '%s'", value);
 }
 
-static bool dockerfile_mount_is_one_of(const struct mount *m, enum mount_type a, enum mount_type b)
+static bool dockerfile_mount_is_one_of(const struct dockerfile_mount *m, enum mount_type a,
+                                       enum mount_type b)
 {
     return m->type == a || m->type == b;
 }
 
-static int dockerfile_mount_not_for(const struct mount *m, const char *what, struct err *err)
+static int dockerfile_mount_not_for(const struct dockerfile_mount *m, const char *what,
+                                    struct err *err)
 {
-    return err_set(err, ERR_INVALID, "--mount: '%s' is not for type %s", what, type_names[m->type]);
+    return err_set(err, ERR_INVALID, "--mount: '%s' is not allowed for type %s", what,
+                   type_names[m->type]);
 }
 
-/* The one above the last is no user's: whoever gives something to it leaves it as it is. */
+/* UINT32_MAX is not a user: chown() to it leaves the owner unchanged. */
 static int dockerfile_mount_check_id(const char *what, const char *value, struct err *err)
 {
     uint32_t id;
@@ -177,11 +181,11 @@ static int dockerfile_mount_check_id(const char *what, const char *value, struct
     if (parse_u32(value, 0, UINT32_MAX - 1, &id, NULL) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "--mount: invalid %s '%s'", what, value);
-    return err_hint(err, "It is a number from 0 to %u.", UINT32_MAX - 1);
+    return err_hint(err, "Use a number between 0 and %u.", UINT32_MAX - 1);
 }
 
-static int dockerfile_mount_set_numbers(struct mount *m, enum mount_key key, const char *value,
-                                        struct err *err)
+static int dockerfile_mount_set_numbers(struct dockerfile_mount *m, enum mount_key key,
+                                        const char *value, struct err *err)
 {
     const char *what = key == KEY_MODE ? "mode" : key == KEY_UID ? "uid" : "gid";
     int r = key == KEY_MODE ? dockerfile_mount_check_mode(value, err)
@@ -202,15 +206,17 @@ static int dockerfile_mount_set_access(struct mount_state *st, enum mount_key ke
     bool on = true;
     int r = value ? dockerfile_mount_read_bool(value, &on, err) : 0;
 
+    if (r < 0)
+        return r;
     st->m->read_only = key == KEY_READONLY ? on : !on;
     st->access_given = true;
-    return r;
+    return 0;
 }
 
 static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key key,
                                         const char *value, struct err *err)
 {
-    struct mount *m = st->m;
+    struct dockerfile_mount *m = st->m;
     uint64_t bytes;
     size_t found = 0;
     int r;
@@ -219,15 +225,17 @@ static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key k
     case KEY_TYPE:
         r = dockerfile_mount_find_word("type", value, type_names, ARRAY_SIZE(type_names), &found,
                                        err);
-        if (r >= 0)
-            m->type = (enum mount_type)found;
-        return r;
+        if (r < 0)
+            return r;
+        m->type = (enum mount_type)found;
+        return 0;
     case KEY_SHARING:
         r = dockerfile_mount_find_word("sharing", value, sharing_names, ARRAY_SIZE(sharing_names),
                                        &found, err);
-        if (r >= 0)
-            dockerfile_mount_replace(&m->sharing, sharing_names[found]);
-        return r;
+        if (r < 0)
+            return r;
+        dockerfile_mount_replace(&m->sharing, sharing_names[found]);
+        return 0;
     case KEY_REQUIRED:
         if (!dockerfile_mount_is_one_of(m, MOUNT_SECRET, MOUNT_SSH))
             return dockerfile_mount_not_for(m, "required", err);
@@ -245,7 +253,7 @@ static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key k
 static int dockerfile_mount_set_key(struct mount_state *st, enum mount_key key, const char *value,
                                     struct err *err)
 {
-    struct mount *m = st->m;
+    struct dockerfile_mount *m = st->m;
 
     switch (key) {
     case KEY_FROM:
@@ -278,7 +286,7 @@ static int dockerfile_mount_set_key(struct mount_state *st, enum mount_key key, 
     return 0;
 }
 
-/* A word without '=': the keys that are switches. */
+/* A word without '=': only the boolean keys. */
 static int dockerfile_mount_set_switch(struct mount_state *st, const char *field, struct err *err)
 {
     enum mount_key key;
@@ -290,7 +298,7 @@ static int dockerfile_mount_set_switch(struct mount_state *st, const char *field
         return dockerfile_mount_set_access(st, key, NULL, err);
     if (key == KEY_REQUIRED)
         return dockerfile_mount_set_checked(st, key, "true", err);
-    return err_set(err, ERR_INVALID, "--mount: '%s' must be %s=VALUE", field, field);
+    return err_set(err, ERR_INVALID, "--mount: '%s' needs a value, as in %s=VALUE", field, field);
 }
 
 static int dockerfile_mount_set_field(struct mount_state *st, const char *field, struct err *err)
@@ -305,10 +313,10 @@ static int dockerfile_mount_set_field(struct mount_state *st, const char *field,
     if (r < 0)
         return r;
     if (st->defer && strchr(equals + 1, '$')) {
-        if (key == KEY_FROM)
-            return err_set(err, ERR_INVALID,
-                           "--mount: 'from' cannot hold variables; give the stage a name with FROM "
-                           "… AS");
+        if (key == KEY_FROM) {
+            err_set(err, ERR_INVALID, "--mount: 'from' cannot contain variables");
+            return err_hint(err, "Name the image with FROM … AS, where global ARGs are allowed.");
+        }
         if (key != KEY_TARGET && key != KEY_SOURCE && key != KEY_ID) {
             st->deferred = true;
             return 0;
@@ -317,20 +325,21 @@ static int dockerfile_mount_set_field(struct mount_state *st, const char *field,
     return dockerfile_mount_set_key(st, key, equals + 1, err);
 }
 
-/* ---- what may go together ---- */
+/* ---- combinations ---- */
 
-static int dockerfile_mount_check_secret(const struct mount *m, struct err *err)
+static int dockerfile_mount_check_secret(const struct dockerfile_mount *m, struct err *err)
 {
     if (m->from)
         return dockerfile_mount_not_for(m, "from", err);
     if (!m->source && !m->target && !m->id && !m->env)
         return err_set(err, ERR_INVALID, "--mount: a secret needs id, source or target");
     if (m->source && m->id)
-        return err_set(err, ERR_INVALID, "--mount: a secret has id or source, not both");
+        return err_set(err, ERR_INVALID, "--mount: a secret takes id or source, not both");
     return 0;
 }
 
-static int dockerfile_mount_check(struct mount *m, const struct mount_state *st, struct err *err)
+static int dockerfile_mount_check(struct dockerfile_mount *m, const struct mount_state *st,
+                                  struct err *err)
 {
     bool owned = m->type == MOUNT_SECRET || m->type == MOUNT_SSH || m->type == MOUNT_CACHE;
 
@@ -345,24 +354,30 @@ static int dockerfile_mount_check(struct mount *m, const struct mount_state *st,
     return m->type == MOUNT_SECRET ? dockerfile_mount_check_secret(m, err) : 0;
 }
 
-int mount_parse(const char *value, bool defer, struct mount *ret, struct err *err)
+static int dockerfile_mount_set_all(struct mount_state *st, const char *value, struct err *err)
 {
-    struct mount m = {.type = MOUNT_BIND};
-    struct mount_state st = {.m = &m, .defer = defer};
-    int r = *value ? 0 : err_set(err, ERR_INVALID, "--mount has no options");
-
-    while (r >= 0) {
+    if (!*value)
+        return err_set(err, ERR_INVALID, "--mount has no options");
+    for (;; value++) {
         _cleanup_free_ char *field = NULL;
+        int r = dockerfile_mount_read_field(&value, &field, err);
 
-        r = dockerfile_mount_read_field(&value, &field, err);
-        if (r >= 0)
-            r = dockerfile_mount_set_field(&st, field, err);
-        if (r < 0 || !*value)
-            break;
-        value++;
+        if (r < 0)
+            return r;
+        r = dockerfile_mount_set_field(st, field, err);
+        if (r < 0)
+            return r;
+        if (!*value)
+            return st->deferred ? 0 : dockerfile_mount_check(st->m, st, err);
     }
-    if (r >= 0 && !st.deferred)
-        r = dockerfile_mount_check(&m, &st, err);
+}
+
+int mount_parse(const char *value, bool defer, struct dockerfile_mount *ret, struct err *err)
+{
+    struct dockerfile_mount m = {.type = MOUNT_BIND};
+    struct mount_state st = {.m = &m, .defer = defer};
+    int r = dockerfile_mount_set_all(&st, value, err);
+
     if (r < 0) {
         mount_done(&m);
         return r;

@@ -1,6 +1,6 @@
 /*
- * The table at the top says what each instruction takes; the forms below read it. What the
- * words may be is check.c's.
+ * The table at the top names the form of each instruction's arguments; the functions below read the
+ * forms. check.c checks the words.
  */
 #include "image/dockerfile/parse.h"
 
@@ -15,23 +15,23 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-struct parser {
+struct parse_state {
     struct dockerfile_instruction *in;
     char escape;
-    size_t start, end; /* the arguments behind the flags, in the joined line */
-    size_t at;         /* the place of an error, in the source */
+    size_t start, end; /* the arguments after the flags, in the joined line */
+    size_t at;         /* position of an error, in the source */
 };
 
-typedef int (*form_fn)(struct parser *p, struct err *err);
+typedef int (*form_fn)(struct parse_state *p, struct err *err);
 
-static int dockerfile_parse_form_words(struct parser *p, struct err *err);
-static int dockerfile_parse_form_quoted(struct parser *p, struct err *err);
-static int dockerfile_parse_form_pairs(struct parser *p, struct err *err);
-static int dockerfile_parse_form_string(struct parser *p, struct err *err);
-static int dockerfile_parse_form_command(struct parser *p, struct err *err);
-static int dockerfile_parse_form_paths(struct parser *p, struct err *err);
-static int dockerfile_parse_form_health(struct parser *p, struct err *err);
-static int dockerfile_parse_form_trigger(struct parser *p, struct err *err);
+static int dockerfile_parse_form_words(struct parse_state *p, struct err *err);
+static int dockerfile_parse_form_quoted(struct parse_state *p, struct err *err);
+static int dockerfile_parse_form_pairs(struct parse_state *p, struct err *err);
+static int dockerfile_parse_form_string(struct parse_state *p, struct err *err);
+static int dockerfile_parse_form_command(struct parse_state *p, struct err *err);
+static int dockerfile_parse_form_paths(struct parse_state *p, struct err *err);
+static int dockerfile_parse_form_health(struct parse_state *p, struct err *err);
+static int dockerfile_parse_form_trigger(struct parse_state *p, struct err *err);
 
 /* clang-format off */
 static const struct {
@@ -91,7 +91,7 @@ void instruction_done(struct dockerfile_instruction *in)
 
 /* ---- words ---- */
 
-static void dockerfile_parse_add_word(struct parser *p, char *owned, size_t start, size_t end)
+static void dockerfile_parse_add_word(struct parse_state *p, char *owned, size_t start, size_t end)
 {
     struct dockerfile_instruction *in = p->in;
 
@@ -102,12 +102,12 @@ static void dockerfile_parse_add_word(struct parser *p, char *owned, size_t star
         end > start ? line_source(&in->line, end - 1) + 1 : line_source(&in->line, start)};
 }
 
-static void dockerfile_parse_add_span(struct parser *p, size_t start, size_t end)
+static void dockerfile_parse_add_span(struct parse_state *p, size_t start, size_t end)
 {
     dockerfile_parse_add_word(p, xstrndup(p->in->line.text + start, end - start), start, end);
 }
 
-static int dockerfile_parse_form_words(struct parser *p, struct err *err)
+static int dockerfile_parse_form_words(struct parse_state *p, struct err *err)
 {
     size_t n;
     struct word_span *v = word_split(p->in->line.text, p->start, p->end, &n);
@@ -119,7 +119,7 @@ static int dockerfile_parse_form_words(struct parser *p, struct err *err)
     return 0;
 }
 
-static int dockerfile_parse_form_quoted(struct parser *p, struct err *err)
+static int dockerfile_parse_form_quoted(struct parse_state *p, struct err *err)
 {
     size_t n;
     struct word_span *v = word_split_quoted(p->in->line.text, p->start, p->end, p->escape, &n);
@@ -131,7 +131,7 @@ static int dockerfile_parse_form_quoted(struct parser *p, struct err *err)
     return 0;
 }
 
-static int dockerfile_parse_form_string(struct parser *p, struct err *err)
+static int dockerfile_parse_form_string(struct parse_state *p, struct err *err)
 {
     (void)err;
     if (p->start < p->end)
@@ -141,8 +141,8 @@ static int dockerfile_parse_form_string(struct parser *p, struct err *err)
 
 /* ---- ENV and LABEL ---- */
 
-/* NAME VALUE, where the value is all the rest. */
-static int dockerfile_parse_old_pair(struct parser *p, struct err *err)
+/* NAME VALUE: the value is the whole rest of the line. */
+static int dockerfile_parse_old_pair(struct parse_state *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t i = p->start;
@@ -163,7 +163,8 @@ static int dockerfile_parse_old_pair(struct parser *p, struct err *err)
     return 0;
 }
 
-static int dockerfile_parse_new_pair(struct parser *p, const struct word_span *w, struct err *err)
+static int dockerfile_parse_new_pair(struct parse_state *p, const struct word_span *w,
+                                     struct err *err)
 {
     const char *s = p->in->line.text, *equals = memchr(s + w->start, '=', w->end - w->start);
     size_t at;
@@ -172,7 +173,7 @@ static int dockerfile_parse_new_pair(struct parser *p, const struct word_span *w
         p->at = line_source(&p->in->line, w->start);
         err_set(err, ERR_INVALID, "'%.*s' has no '='", (int)MIN(w->end - w->start, 64),
                 s + w->start);
-        return err_hint(err, "All of an %s are NAME=VALUE; a value with blanks needs quotes.",
+        return err_hint(err, "Write each %s entry as NAME=VALUE. A value with blanks needs quotes.",
                         kinds[p->in->kind].name);
     }
     at = (size_t)(equals - s);
@@ -181,26 +182,27 @@ static int dockerfile_parse_new_pair(struct parser *p, const struct word_span *w
     return 0;
 }
 
-static int dockerfile_parse_form_pairs(struct parser *p, struct err *err)
+static int dockerfile_parse_form_pairs(struct parse_state *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t n;
-    struct word_span *v = word_split_quoted(s, p->start, p->end, p->escape, &n);
-    int r = 0;
+    _cleanup_free_ struct word_span *v = word_split_quoted(s, p->start, p->end, p->escape, &n);
 
     if (n && !memchr(s + v[0].start, '=', v[0].end - v[0].start))
-        r = dockerfile_parse_old_pair(p, err);
-    else
-        for (size_t i = 0; i < n && r >= 0; i++)
-            r = dockerfile_parse_new_pair(p, &v[i], err);
-    free(v);
-    return r;
+        return dockerfile_parse_old_pair(p, err);
+    for (size_t i = 0; i < n; i++) {
+        int r = dockerfile_parse_new_pair(p, &v[i], err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- exec and shell forms ---- */
 
-/* 1 when it is the exec form. */
-static int dockerfile_parse_try_json(struct parser *p, struct err *err)
+/* 1: it is the exec form. */
+static int dockerfile_parse_try_json(struct parse_state *p, struct err *err)
 {
     struct json_list_item *items;
     size_t n;
@@ -211,7 +213,7 @@ static int dockerfile_parse_try_json(struct parser *p, struct err *err)
     if (found == JSON_LIST_MIXED) {
         p->at = line_source(&p->in->line, items[n - 1].start);
         json_list_free(items, n);
-        return err_set(err, ERR_INVALID, "an array may only hold strings here");
+        return err_set(err, ERR_INVALID, "an array can contain only strings here");
     }
     for (size_t i = 0; i < n; i++) {
         dockerfile_parse_add_word(p, items[i].text, items[i].start, items[i].end);
@@ -222,21 +224,21 @@ static int dockerfile_parse_try_json(struct parser *p, struct err *err)
     return 1;
 }
 
-static int dockerfile_parse_form_command(struct parser *p, struct err *err)
+static int dockerfile_parse_form_command(struct parse_state *p, struct err *err)
 {
     int r = dockerfile_parse_try_json(p, err);
 
     return r ? MIN(r, 0) : dockerfile_parse_form_string(p, err);
 }
 
-static int dockerfile_parse_form_paths(struct parser *p, struct err *err)
+static int dockerfile_parse_form_paths(struct parse_state *p, struct err *err)
 {
     int r = dockerfile_parse_try_json(p, err);
 
     return r ? MIN(r, 0) : dockerfile_parse_form_words(p, err);
 }
 
-static int dockerfile_parse_form_health(struct parser *p, struct err *err)
+static int dockerfile_parse_form_health(struct parse_state *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t i = p->start;
@@ -253,7 +255,7 @@ static int dockerfile_parse_form_health(struct parser *p, struct err *err)
 
 /* ---- ONBUILD ---- */
 
-static int dockerfile_parse_form_trigger(struct parser *p, struct err *err)
+static int dockerfile_parse_form_trigger(struct parse_state *p, struct err *err)
 {
     struct dockerfile_instruction *t;
 
@@ -269,7 +271,7 @@ static int dockerfile_parse_form_trigger(struct parser *p, struct err *err)
 
 /* ---- flags ---- */
 
-static void dockerfile_parse_add_flag(struct parser *p, const struct buf *word, size_t start,
+static void dockerfile_parse_add_flag(struct parse_state *p, const struct buf *word, size_t start,
                                       size_t end)
 {
     struct dockerfile_instruction *in = p->in;
@@ -285,8 +287,8 @@ static void dockerfile_parse_add_flag(struct parser *p, const struct buf *word, 
     };
 }
 
-/* One word that begins with "--": without its quotes. Behind it. */
-static size_t dockerfile_parse_read_flag(const struct parser *p, size_t i, struct buf *word)
+/* Reads a word that begins with "--", without its quotes. Returns the offset after it. */
+static size_t dockerfile_parse_read_flag(const struct parse_state *p, size_t i, struct buf *word)
 {
     const char *s = p->in->line.text;
     char quote = 0;
@@ -303,8 +305,8 @@ static size_t dockerfile_parse_read_flag(const struct parser *p, size_t i, struc
     return i;
 }
 
-/* Flags stand between the name and the arguments; "--" alone ends them. */
-static void dockerfile_parse_read_flags(struct parser *p)
+/* Flags come between the name and the arguments; "--" alone ends them. */
+static void dockerfile_parse_read_flags(struct parse_state *p)
 {
     const char *s = p->in->line.text;
     _cleanup_buf_ struct buf word = BUF_INIT(p->in->line.len + 1);
@@ -341,7 +343,7 @@ static int dockerfile_parse_unknown(const char *word, size_t len, struct err *er
     return near ? err_hint(err, "Did you mean %s?", near) : -ERR_INVALID;
 }
 
-static int dockerfile_parse_find_kind(struct parser *p, struct err *err)
+static int dockerfile_parse_find_kind(struct parse_state *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t start = p->start, i;
@@ -363,19 +365,21 @@ static int dockerfile_parse_find_kind(struct parser *p, struct err *err)
 int parse_instruction(struct dockerfile_instruction *in, char escape, size_t *ret_at,
                       struct err *err)
 {
-    struct parser p = {.in = in, .escape = escape, .end = in->line.len, .at = in->line.at};
+    struct parse_state p = {.in = in, .escape = escape, .end = in->line.len, .at = in->line.at};
     int r;
 
     if (memchr(in->line.text, 0, in->line.len)) {
         *ret_at = in->line.at;
-        return err_set(err, ERR_INVALID, "this line holds a NUL byte");
+        return err_set(err, ERR_INVALID, "this line contains a NUL byte");
     }
     word_trim(in->line.text, &p.start, &p.end);
     r = dockerfile_parse_find_kind(&p, err);
-    if (r >= 0) {
-        dockerfile_parse_read_flags(&p);
-        r = kinds[in->kind].form(&p, err);
+    if (r < 0) {
+        *ret_at = p.at;
+        return r;
     }
+    dockerfile_parse_read_flags(&p);
+    r = kinds[in->kind].form(&p, err);
     if (r < 0) {
         *ret_at = p.at;
         return r;

@@ -1,7 +1,7 @@
 /*
- * Pattern and value become arrays of characters, which may be turned round: the suffix of a value
- * is the prefix of its mirror image. The matcher remembers where it has failed, so that no pattern
- * costs more than its length times that of the value.
+ * Pattern and value become arrays of characters. To match a suffix, both arrays are reversed and
+ * matched as a prefix. The matcher remembers the positions at which it has failed, so that the cost
+ * is at most the length of the pattern times the length of the value.
  */
 #include "image/dockerfile/pattern.h"
 
@@ -24,12 +24,12 @@ struct pattern_token {
     size_t len;
 };
 
-struct tokens {
+struct pattern_tokens {
     struct pattern_token *v; /* owned */
     size_t n;
 };
 
-static void pattern_tokens_done(struct tokens *t)
+static void pattern_tokens_done(struct pattern_tokens *t)
 {
     free(t->v);
 }
@@ -42,14 +42,15 @@ static size_t pattern_char_len(const char *s)
     return n ? n : 1;
 }
 
-static void pattern_push(struct tokens *t, enum pattern_token_type type, const char *s, size_t len)
+static void pattern_push(struct pattern_tokens *t, enum pattern_token_type type, const char *s,
+                         size_t len)
 {
     if (!(t->n & (t->n - 1)))
         t->v = xreallocarray(t->v, t->n ? t->n * 2 : 1, sizeof(*t->v));
     t->v[t->n++] = (struct pattern_token){type, s, len};
 }
 
-static void pattern_read_value(const char *s, struct tokens *ret)
+static void pattern_read_value(const char *s, struct pattern_tokens *ret)
 {
     for (size_t len; *s; s += len) {
         len = pattern_char_len(s);
@@ -57,12 +58,12 @@ static void pattern_read_value(const char *s, struct tokens *ret)
     }
 }
 
-static int pattern_read(const char *s, struct tokens *ret, struct err *err)
+static int pattern_read(const char *s, struct pattern_tokens *ret, struct err *err)
 {
     for (size_t len; *s; s += len) {
         len = 1;
         if (*s == '\\') {
-            if (s[1] == '}' || s[1] == '/') /* only escaped because of the ${} around it */
+            if (s[1] == '}' || s[1] == '/') /* escaped only because of the ${} around it */
                 continue;
             if (!s[1] || !strchr("*?\\", s[1]))
                 return err_set(err, ERR_INVALID, "invalid escape '\\%.*s' in a pattern",
@@ -80,12 +81,12 @@ static int pattern_read(const char *s, struct tokens *ret, struct err *err)
         }
     }
     if (ret->n > PATTERN_TOKENS_MAX)
-        return err_set(err, ERR_LIMIT, "a pattern has %zu characters; %d are allowed", ret->n,
+        return err_set(err, ERR_LIMIT, "a pattern has %zu characters (the limit is %d)", ret->n,
                        PATTERN_TOKENS_MAX);
     return 0;
 }
 
-static void pattern_turn(struct tokens *t)
+static void pattern_reverse(struct pattern_tokens *t)
 {
     for (size_t i = 0; i < t->n / 2; i++) {
         struct pattern_token swap = t->v[i];
@@ -95,25 +96,25 @@ static void pattern_turn(struct tokens *t)
     }
 }
 
-struct matcher {
-    struct tokens pattern, value;
+struct pattern_matcher {
+    struct pattern_tokens pattern, value;
     bool greedy;
-    unsigned char *failed; /* owned: a bit for each pair of places */
+    unsigned char *failed; /* owned: a bit for each pair of positions */
 };
 
-static void pattern_matcher_done(struct matcher *m)
+static void pattern_matcher_done(struct pattern_matcher *m)
 {
     pattern_tokens_done(&m->pattern);
     pattern_tokens_done(&m->value);
     free(m->failed);
 }
 
-static int pattern_matcher_init(struct matcher *m, const char *pattern, const char *value,
+static int pattern_matcher_init(struct pattern_matcher *m, const char *pattern, const char *value,
                                 bool greedy, struct err *err)
 {
     int r;
 
-    *m = (struct matcher){.greedy = greedy};
+    *m = (struct pattern_matcher){.greedy = greedy};
     r = pattern_read(pattern, &m->pattern, err);
     if (r < 0)
         return r;
@@ -137,28 +138,28 @@ static bool pattern_fits(const struct pattern_token *pattern, const struct patte
     return pattern->len == c->len && !memcmp(pattern->s, c->s, c->len);
 }
 
-static bool pattern_has_failed(const struct matcher *m, size_t p, size_t v)
+static bool pattern_has_failed(const struct pattern_matcher *m, size_t p, size_t v)
 {
     size_t cell = p * (m->value.n + 1) + v;
 
     return m->failed[cell / 8] & (1 << cell % 8);
 }
 
-static void pattern_set_failed(struct matcher *m, size_t p, size_t v)
+static void pattern_set_failed(struct pattern_matcher *m, size_t p, size_t v)
 {
     size_t cell = p * (m->value.n + 1) + v;
 
     m->failed[cell / 8] |= (unsigned char)(1 << cell % 8);
 }
 
-static bool pattern_match_from(struct matcher *m, size_t p, size_t v, size_t *ret_end);
+static bool pattern_match_from(struct pattern_matcher *m, size_t p, size_t v, size_t *ret_end);
 
 /*
- * The star at p: as many characters as it can take, tried in the order that is asked for. A star
- * that has failed at a place has failed at all later ones, so only those before the first known
- * failure are tried, and all that were tried become known: each place costs once.
+ * Tries the star at p with each possible number of characters, the longest or the shortest first. A
+ * star that has failed at a position also fails at all later ones. So only the positions before the
+ * first known failure are tried, and each position is tried once.
  */
-static bool pattern_match_star(struct matcher *m, size_t p, size_t v, size_t *ret_end)
+static bool pattern_match_star(struct pattern_matcher *m, size_t p, size_t v, size_t *ret_end)
 {
     size_t n = 0;
 
@@ -175,7 +176,7 @@ static bool pattern_match_star(struct matcher *m, size_t p, size_t v, size_t *re
     return false;
 }
 
-static bool pattern_match_from(struct matcher *m, size_t p, size_t v, size_t *ret_end)
+static bool pattern_match_from(struct pattern_matcher *m, size_t p, size_t v, size_t *ret_end)
 {
     size_t p0 = p, v0 = v;
     bool found;
@@ -197,7 +198,8 @@ static bool pattern_match_from(struct matcher *m, size_t p, size_t v, size_t *re
     return found;
 }
 
-static int pattern_append_chars(struct buf *b, const struct tokens *value, size_t from, size_t to)
+static int pattern_append_chars(struct buf *b, const struct pattern_tokens *value, size_t from,
+                                size_t to)
 {
     for (size_t i = from; i < to; i++)
         if (buf_append(b, value->v[i].s, value->v[i].len) < 0)
@@ -213,7 +215,7 @@ static int pattern_too_long(int r, struct err *err)
 int pattern_trim_prefix(const char *pattern, const char *value, bool greedy, struct buf *ret,
                         struct err *err)
 {
-    _cleanup_(pattern_matcher_done) struct matcher m;
+    _cleanup_(pattern_matcher_done) struct pattern_matcher m;
     size_t end = 0;
     int r = pattern_matcher_init(&m, pattern, value, greedy, err);
 
@@ -227,44 +229,41 @@ int pattern_trim_prefix(const char *pattern, const char *value, bool greedy, str
 int pattern_trim_suffix(const char *pattern, const char *value, bool greedy, struct buf *ret,
                         struct err *err)
 {
-    _cleanup_(pattern_matcher_done) struct matcher m;
+    _cleanup_(pattern_matcher_done) struct pattern_matcher m;
     size_t end = 0;
     int r = pattern_matcher_init(&m, pattern, value, greedy, err);
 
     if (r < 0)
         return r;
-    pattern_turn(&m.pattern);
-    pattern_turn(&m.value);
+    pattern_reverse(&m.pattern);
+    pattern_reverse(&m.value);
     if (!pattern_match_from(&m, 0, 0, &end))
         end = 0;
-    pattern_turn(&m.value);
+    pattern_reverse(&m.value);
     return pattern_too_long(pattern_append_chars(ret, &m.value, 0, m.value.n - end), err);
 }
 
-/* A match of nothing right behind another match does not count, as in Go's regular expressions. */
+/* An empty match right after another match does not count, as in Go's regular expressions. */
 int pattern_replace(const char *pattern, const char *value, const char *with, bool all,
                     struct buf *ret, struct err *err)
 {
-    _cleanup_(pattern_matcher_done) struct matcher m;
+    _cleanup_(pattern_matcher_done) struct pattern_matcher m;
     size_t at = 0, copied = 0, end, last = (size_t)-1;
     int r = pattern_matcher_init(&m, pattern, value, true, err);
 
     if (r < 0)
         return r;
-    while (at <= m.value.n && r >= 0) {
+    while (at <= m.value.n) {
         if (!pattern_match_from(&m, 0, at, &end) || (end == at && at == last)) {
             at++;
             continue;
         }
-        r = pattern_append_chars(ret, &m.value, copied, at);
-        if (r >= 0)
-            r = buf_append_str(ret, with);
+        if (pattern_append_chars(ret, &m.value, copied, at) < 0 || buf_append_str(ret, with) < 0)
+            return pattern_too_long(-ERR_LIMIT, err);
         copied = last = end;
         at = end > at ? end : at + 1;
         if (!all)
             break;
     }
-    if (r >= 0)
-        r = pattern_append_chars(ret, &m.value, copied, m.value.n);
-    return pattern_too_long(r, err);
+    return pattern_too_long(pattern_append_chars(ret, &m.value, copied, m.value.n), err);
 }

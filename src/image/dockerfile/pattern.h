@@ -1,6 +1,6 @@
 /*
  * Patterns of ${name#pattern}, ${name%pattern} and ${name/pattern/text}: `*` is any text within a
- * line, `?` one character, a backslash takes the meaning from *, ? and itself.
+ * line, `?` one character, a backslash escapes *, ? and itself.
  */
 #pragma once
 

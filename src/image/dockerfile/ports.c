@@ -11,18 +11,18 @@
 
 enum { PORTS_MAX = 4096 };
 
-struct range {
+struct port_range {
     uint32_t first, last;
 };
 
 static int dockerfile_ports_bad(const char *spec, struct err *err)
 {
-    err_set(err, ERR_INVALID, "'%.64s' is not a port", spec);
-    return err_hint(err,
-                    "A port is a number up to 65535, or two with '-', and /tcp, /udp or /sctp.");
+    err_set(err, ERR_INVALID, "'%.64s' is not a valid port", spec);
+    return err_hint(err, "Write a number up to 65535, or a range as in 8000-8010, then optionally "
+                         "/tcp, /udp or /sctp.");
 }
 
-static int dockerfile_ports_read_range(char *s, struct range *ret)
+static int dockerfile_ports_read_range(char *s, struct port_range *ret)
 {
     char *dash = strchr(s, '-');
     int r;
@@ -30,10 +30,10 @@ static int dockerfile_ports_read_range(char *s, struct range *ret)
     if (dash)
         *dash = 0;
     r = parse_u32(s, 0, 65535, &ret->first, NULL);
+    if (r < 0)
+        return r;
     ret->last = ret->first;
-    if (r >= 0 && dash)
-        r = parse_u32(dash + 1, ret->first, 65535, &ret->last, NULL);
-    return r;
+    return dash ? parse_u32(dash + 1, ret->first, 65535, &ret->last, NULL) : 0;
 }
 
 static bool dockerfile_ports_is_address(char *s)
@@ -48,11 +48,11 @@ static bool dockerfile_ports_is_address(char *s)
     return !*s || inet_pton(AF_INET, s, out) == 1 || inet_pton(AF_INET6, s, out) == 1;
 }
 
-/* [[ADDRESS:]HOST:]: only looked at; `s` ends before the last colon. */
-static bool dockerfile_ports_host_is_valid(char *s, const struct range *inner)
+/* [[ADDRESS:]HOST:] is checked and not used. `s` ends before the last colon. */
+static bool dockerfile_ports_host_is_valid(char *s, const struct port_range *inner)
 {
     char *colon = strrchr(s, ':');
-    struct range host;
+    struct port_range host;
     char *port = colon ? colon + 1 : s;
 
     if (colon) {
@@ -89,7 +89,7 @@ int ports_add(const char *spec, char ***ports, struct err *err)
     _cleanup_free_ char *copy = xstrdup(spec);
     char *colon = strrchr(copy, ':'), *inner = colon ? colon + 1 : copy;
     const char *protocol = dockerfile_ports_protocol_of(inner);
-    struct range r;
+    struct port_range r;
 
     if (!protocol || dockerfile_ports_read_range(inner, &r) < 0)
         return dockerfile_ports_bad(spec, err);
@@ -99,7 +99,7 @@ int ports_add(const char *spec, char ***ports, struct err *err)
             return dockerfile_ports_bad(spec, err);
     }
     if (r.last - r.first + strv_len(*ports) >= PORTS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d ports", PORTS_MAX);
+        return err_set(err, ERR_LIMIT, "too many ports (the limit is %d)", PORTS_MAX);
     for (uint32_t port = r.first; port <= r.last; port++) {
         _cleanup_free_ char *text = xasprintf("%u/%s", port, protocol);
 

@@ -1,7 +1,7 @@
 /*
- * From stages to the target's configuration. A stage is only built on earlier ones and copies only
- * from earlier ones, so one walk backward finds what the target needs, and one forward evaluates
- * it.
+ * Evaluates the stages of a Dockerfile up to the target. A stage is built only on earlier stages and
+ * copies only from earlier stages. So one walk backward finds the stages that the target needs, and
+ * one walk forward evaluates them.
  */
 #include <string.h>
 
@@ -13,20 +13,20 @@
 
 enum { BASE_IMAGE = -1, BASE_EMPTY = -2 }; /* in place of a stage */
 
-struct evaluation {
+struct stages_evaluation {
     const struct dockerfile *df;
     const struct config_inputs *inputs;
     char **globals;                 /* owned */
     struct dockerfile_config *made; /* owned: one for each stage */
-    long *bases;                    /* owned: the stage each is built on, or a BASE_ */
+    long *bases;                    /* owned: the stage that each is built on, or a BASE_ */
     bool *needed;                   /* owned */
-    char **images; /* owned: what it is built on as it is written, of those without a stage */
+    char **images; /* owned: the base image of each stage with BASE_IMAGE; else NULL */
     size_t *ret_at;
     const struct config_visitor *visitor;
     void *arg;
 };
 
-static void dockerfile_stages_evaluation_done(struct evaluation *ev)
+static void dockerfile_stages_done(struct stages_evaluation *ev)
 {
     for (size_t i = 0; ev->made && i < ev->df->n_stages; i++)
         config_done(&ev->made[i]);
@@ -55,52 +55,65 @@ static int dockerfile_stages_check_literal(const struct dockerfile *df, const ch
 
     if (r < 0 || STREQ(plain, from))
         return r;
-    err_set(err, ERR_INVALID, "'--from=%s' cannot hold variables", from);
-    return err_hint(err, "Give the image a name with FROM … AS, where global ARGs count.");
+    err_set(err, ERR_INVALID, "'--from=%s' cannot contain variables", from);
+    return err_hint(err, "Name the image with FROM … AS, where global ARGs are allowed.");
 }
 
-/* The stage that --from means, or -1 for an image. A later stage cannot be meant. */
-static int dockerfile_stages_find_source(const struct evaluation *ev, size_t stage,
+/* The stage that --from names, or -1 for an image. A later stage is an error. */
+static int dockerfile_stages_find_source(const struct stages_evaluation *ev, size_t stage,
                                          const char *from, long *ret, struct err *err)
 {
     long found = dockerfile_find_stage(ev->df, from, ev->df->n_stages);
     uint32_t index;
 
     if (found < 0 && parse_u32(from, 0, UINT32_MAX, &index, NULL) >= 0)
-        return err_set(err, ERR_INVALID, "there is no stage %u", index);
+        return err_set(err, ERR_INVALID, "no such stage: %u", index);
     *ret = dockerfile_find_stage(ev->df, from, stage);
     if (*ret < 0 && found >= 0)
-        return err_set(err, ERR_INVALID, "stage '%s' does not stand before this one", from);
+        return err_set(err, ERR_INVALID, "stage '%s' must come before this stage", from);
     return 0;
 }
 
-static int dockerfile_stages_need_sources(struct evaluation *ev, size_t stage,
+static int dockerfile_stages_need_source(struct stages_evaluation *ev, size_t stage,
+                                         const char *from, struct err *err)
+{
+    long found = -1;
+    int r = dockerfile_stages_find_source(ev, stage, from, &found, err);
+
+    if (r < 0)
+        return r;
+    if (found >= 0)
+        ev->needed[found] = true;
+    return 0;
+}
+
+static int dockerfile_stages_need_sources(struct stages_evaluation *ev, size_t stage,
                                           const struct dockerfile_instruction *in, struct err *err)
 {
     const char *from = in->kind == DOCKERFILE_COPY ? dockerfile_flag(in, "from") : NULL;
-    long found = -1;
-    int r = 0;
+    int r;
 
     *ev->ret_at = in->at;
     if (from && *from) {
         r = dockerfile_stages_check_literal(ev->df, from, err);
-        if (r >= 0)
-            r = dockerfile_stages_find_source(ev, stage, from, &found, err);
+        if (r < 0)
+            return r;
+        r = dockerfile_stages_need_source(ev, stage, from, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0 && found >= 0)
-        ev->needed[found] = true;
-    for (size_t i = 0; i < in->n_mounts && r >= 0; i++) {
+    for (size_t i = 0; i < in->n_mounts; i++) {
         if (!in->mounts[i].from)
             continue;
         *ev->ret_at = in->mounts[i].at;
-        r = dockerfile_stages_find_source(ev, stage, in->mounts[i].from, &found, err);
-        if (r >= 0 && found >= 0)
-            ev->needed[found] = true;
+        r = dockerfile_stages_need_source(ev, stage, in->mounts[i].from, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-static int dockerfile_stages_find_target(struct evaluation *ev, size_t *ret, struct err *err)
+static int dockerfile_stages_find_target(struct stages_evaluation *ev, size_t *ret, struct err *err)
 {
     const struct dockerfile *df = ev->df;
     const char *target = ev->inputs->target;
@@ -110,12 +123,12 @@ static int dockerfile_stages_find_target(struct evaluation *ev, size_t *ret, str
     if (target)
         found = dockerfile_find_stage(df, target, df->n_stages);
     if (found < 0)
-        return err_set(err, ERR_NOT_FOUND, "there is no stage '%s'", target);
+        return err_set(err, ERR_NOT_FOUND, "no such stage: '%s'", target);
     *ret = (size_t)found;
     return 0;
 }
 
-static int dockerfile_stages_find_bases(struct evaluation *ev, struct err *err)
+static int dockerfile_stages_find_bases(struct stages_evaluation *ev, struct err *err)
 {
     for (size_t i = 0; i < ev->df->n_stages; i++) {
         _cleanup_free_ char *base = NULL;
@@ -135,7 +148,8 @@ static int dockerfile_stages_find_bases(struct evaluation *ev, struct err *err)
     return 0;
 }
 
-static int dockerfile_stages_find_needed(struct evaluation *ev, size_t target, struct err *err)
+static int dockerfile_stages_find_needed(struct stages_evaluation *ev, size_t target,
+                                         struct err *err)
 {
     ev->needed[target] = true;
     for (size_t i = target + 1; i-- > 0;) {
@@ -155,7 +169,7 @@ static int dockerfile_stages_find_needed(struct evaluation *ev, size_t target, s
     return 0;
 }
 
-/* What BuildKit gives an image that begins with nothing. */
+/* The values that BuildKit sets for `FROM scratch`. */
 static void dockerfile_stages_begin_empty(struct dockerfile_config *c)
 {
     static const char path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -165,7 +179,8 @@ static void dockerfile_stages_begin_empty(struct dockerfile_config *c)
     c->workdir = xstrdup("/");
 }
 
-static int dockerfile_stages_apply(struct evaluation *ev, size_t i, const struct dockerfile *df,
+static int dockerfile_stages_apply(struct stages_evaluation *ev, size_t i,
+                                   const struct dockerfile *df,
                                    const struct dockerfile_instruction *in, struct err *err)
 {
     struct dockerfile_config *c = &ev->made[i];
@@ -177,103 +192,122 @@ static int dockerfile_stages_apply(struct evaluation *ev, size_t i, const struct
     return ev->visitor->step(ev->arg, i, df, in, c, ev->ret_at, err);
 }
 
-/* ONBUILD of the stage that this one is built on. Their variables are this stage's. */
-static int dockerfile_stages_apply_triggers(struct evaluation *ev, size_t i, struct err *err)
+/* Applies ONBUILD of the base stage, with the variables of this stage. */
+static int dockerfile_stages_apply_triggers(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     const struct dockerfile_stage *base = &ev->df->stages[ev->bases[i]];
-    int r = 0;
 
-    for (size_t k = base->first; k < base->last && r >= 0; k++) {
+    for (size_t k = base->first; k < base->last; k++) {
         const struct dockerfile_instruction *in = &ev->df->instructions[k];
+        int r;
 
-        if (in->kind == DOCKERFILE_ONBUILD)
-            r = dockerfile_stages_apply(ev, i, ev->df, in->trigger, err);
+        if (in->kind != DOCKERFILE_ONBUILD)
+            continue;
+        r = dockerfile_stages_apply(ev, i, ev->df, in->trigger, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* ONBUILD of an image: text, which another Dockerfile left. Its places say nothing here: errors are
- * at FROM. */
-static int dockerfile_stages_apply_trigger_text(struct evaluation *ev, size_t i, const char *text,
-                                                struct err *err)
+/* Applies an ONBUILD text of a base image. Positions in that text mean nothing here: errors are
+ * reported at FROM. */
+static int dockerfile_stages_apply_trigger_text(struct stages_evaluation *ev, size_t i,
+                                                const char *text, struct err *err)
 {
     _cleanup_free_ char *whole = xasprintf("FROM scratch\n%s\n", text);
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
     int r = dockerfile_parse(whole, strlen(whole), &df, NULL, err);
 
-    if (r >= 0 && (df->n_stages != 1 || df->stages[0].last - df->stages[0].first != 1))
-        r = err_set(err, ERR_INVALID, "it is not one instruction");
-    if (r >= 0)
-        r = dockerfile_stages_apply(ev, i, df, &df->instructions[df->stages[0].first], err);
-    *ev->ret_at = ev->df->stages[i].from->at;
-    return r < 0 ? err_wrap(err, "ONBUILD '%.64s' of image '%.200s'", text, ev->images[i]) : 0;
+    if (r < 0)
+        return r;
+    if (df->n_stages != 1 || df->stages[0].last - df->stages[0].first != 1)
+        return err_set(err, ERR_INVALID, "it must be exactly one instruction");
+    return dockerfile_stages_apply(ev, i, df, &df->instructions[df->stages[0].first], err);
 }
 
-static int dockerfile_stages_begin_image(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_begin_image(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     struct dockerfile_config *c = &ev->made[i];
-    char **triggers = NULL;
+    _cleanup_strv_ char **triggers = NULL;
     int r;
 
     if (!ev->visitor->image)
         return 0;
     r = ev->visitor->image(ev->arg, i, ev->images[i], c, err);
+    if (r < 0)
+        return r;
     triggers = TAKE_PTR(c->triggers); /* they are not inherited */
-    for (char **t = triggers; r >= 0 && t && *t; t++)
+    for (char **t = triggers; t && *t; t++) {
         r = dockerfile_stages_apply_trigger_text(ev, i, *t, err);
-    strv_free(triggers);
-    return r;
+        *ev->ret_at = ev->df->stages[i].from->at;
+        if (r < 0)
+            return err_wrap(err, "ONBUILD '%.64s' of image '%.200s'", *t, ev->images[i]);
+    }
+    return 0;
 }
 
-static int dockerfile_stages_begin_stage(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_begin_stage(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     long base = ev->bases[i];
-    int r = 0;
 
     *ev->ret_at = ev->df->stages[i].from->at;
-    if (ev->visitor->stage)
-        r = ev->visitor->stage(ev->arg, i, base < 0 ? -1 : base, ev->images[i], err);
+    if (ev->visitor->stage) {
+        int r = ev->visitor->stage(ev->arg, i, base < 0 ? -1 : base, ev->images[i], err);
+
+        if (r < 0)
+            return r;
+    }
     config_begin(&ev->made[i], base >= 0 ? &ev->made[base] : NULL);
-    if (r >= 0 && base == BASE_EMPTY)
-        dockerfile_stages_begin_empty(&ev->made[i]);
-    else if (r >= 0 && base == BASE_IMAGE)
-        r = dockerfile_stages_begin_image(ev, i, err);
-    else if (r >= 0)
-        r = dockerfile_stages_apply_triggers(ev, i, err);
-    return r;
+    if (base == BASE_IMAGE)
+        return dockerfile_stages_begin_image(ev, i, err);
+    if (base >= 0)
+        return dockerfile_stages_apply_triggers(ev, i, err);
+    dockerfile_stages_begin_empty(&ev->made[i]);
+    return 0;
 }
 
-static int dockerfile_stages_evaluate_stage(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_evaluate_stage(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     const struct dockerfile_stage *st = &ev->df->stages[i];
     int r = dockerfile_stages_begin_stage(ev, i, err);
 
-    for (size_t k = st->first; k < st->last && r >= 0; k++)
+    if (r < 0)
+        return r;
+    for (size_t k = st->first; k < st->last; k++) {
         r = dockerfile_stages_apply(ev, i, ev->df, &ev->df->instructions[k], err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-static int dockerfile_stages_evaluate(struct evaluation *ev, struct dockerfile_config *ret,
+static int dockerfile_stages_evaluate(struct stages_evaluation *ev, struct dockerfile_config *ret,
                                       size_t *ret_target, struct err *err)
 {
     size_t target = 0, n = ev->df->n_stages;
     int r = config_globals(ev->df, ev->inputs, &ev->globals, ev->ret_at, err);
 
+    if (r < 0)
+        return r;
     ev->made = xcalloc(n, sizeof(*ev->made));
     ev->bases = xcalloc(n, sizeof(*ev->bases));
     ev->images = xcalloc(n, sizeof(*ev->images));
     ev->needed = xcalloc(n, sizeof(*ev->needed));
-    if (r >= 0)
-        r = dockerfile_stages_find_bases(ev, err);
-    if (r >= 0)
-        r = dockerfile_stages_find_target(ev, &target, err);
-    if (r >= 0)
-        r = dockerfile_stages_find_needed(ev, target, err);
-    for (size_t i = 0; r >= 0 && i <= target; i++)
-        if (ev->needed[i])
-            r = dockerfile_stages_evaluate_stage(ev, i, err);
+    r = dockerfile_stages_find_bases(ev, err);
     if (r < 0)
         return r;
+    r = dockerfile_stages_find_target(ev, &target, err);
+    if (r < 0)
+        return r;
+    r = dockerfile_stages_find_needed(ev, target, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i <= target; i++) {
+        r = ev->needed[i] ? dockerfile_stages_evaluate_stage(ev, i, err) : 0;
+        if (r < 0)
+            return r;
+    }
     *ret = ev->made[target];
     ev->made[target] = (struct dockerfile_config){0};
     if (ret_target)
@@ -281,13 +315,13 @@ static int dockerfile_stages_evaluate(struct evaluation *ev, struct dockerfile_c
     return 0;
 }
 
-static int dockerfile_stages_walk(struct evaluation *ev, struct dockerfile_config *ret,
+static int dockerfile_stages_walk(struct stages_evaluation *ev, struct dockerfile_config *ret,
                                   size_t *ret_target, struct err *err)
 {
     struct dockerfile_pos pos;
     int r = dockerfile_stages_evaluate(ev, ret, ret_target, err);
 
-    dockerfile_stages_evaluation_done(ev);
+    dockerfile_stages_done(ev);
     if (r >= 0)
         return r;
     pos = dockerfile_pos(ev->df, *ev->ret_at);
@@ -300,7 +334,7 @@ int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
                 size_t *ret_target, struct err *err)
 {
     size_t at = 0;
-    struct evaluation ev = {
+    struct stages_evaluation ev = {
         .df = df, .inputs = inputs, .ret_at = &at, .visitor = visitor, .arg = arg};
 
     return dockerfile_stages_walk(&ev, ret, ret_target, err);
@@ -311,7 +345,7 @@ int config_evaluate(const struct dockerfile *df, const struct config_inputs *inp
 {
     static const struct config_visitor nobody = {0};
     size_t at = 0;
-    struct evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at, .visitor = &nobody};
+    struct stages_evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at, .visitor = &nobody};
     int r = dockerfile_stages_walk(&ev, ret, NULL, err);
 
     if (r < 0 && ret_at)

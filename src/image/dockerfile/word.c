@@ -80,14 +80,14 @@ struct word_span *word_split(const char *s, size_t start, size_t end, size_t *n)
     return v;
 }
 
-/* Behind the word that begins at i. */
+/* The offset after the word that begins at i. */
 static size_t word_end(const char *s, size_t i, size_t end, char escape)
 {
     char quote = 0;
 
     while (i < end && (quote || !word_space(s + i, end - i))) {
         if (s[i] == escape && quote != '\'')
-            i++; /* whatever follows belongs to the word */
+            i++; /* the next character belongs to the word */
         else if (quote && s[i] == quote)
             quote = 0;
         else if (!quote && (s[i] == '\'' || s[i] == '"'))

@@ -1,24 +1,25 @@
 /*
- * Blanks and words, as the language splits them.
+ * Blanks and words, as BuildKit splits them.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of the white-space character at s, or 0; Unicode's blanks count. */
+/* Length of the white-space character at s, or 0. Includes the blanks of Unicode. */
 size_t word_space(const char *s, size_t len);
-/* What regular expressions of the language call white space: no newline. */
+/* White space of BuildKit's regular expressions: without the newline. */
 bool word_blank(char c);
-/* Narrows [*start, *end) of s by the white space on both sides. */
+/* Removes the white space on both sides of [*start, *end). */
 void word_trim(const char *s, size_t *start, size_t *end);
 
 struct word_span {
     size_t start, end;
 };
 
-/* Spans of the words between blanks. *n is their number; the array is owned by the caller. */
+/* Spans of the words between blanks; *n is their number. New. */
 struct word_span *word_split(const char *s, size_t start, size_t end, size_t *n);
-/* The same where quotes and the escape character keep blanks together; they stay in the words. */
+/* The same, but blanks in quotes or after the escape character do not split. Quotes and escape
+ * characters stay in the words. */
 struct word_span *word_split_quoted(const char *s, size_t start, size_t end, char escape,
                                     size_t *n);

@@ -13,27 +13,27 @@
 
 /* clang-format off */
 const struct lint_rule lint_rules[] = {
-    [RULE_SYNTAX] = {"syntax", LINT_ERROR, "it is not a Dockerfile"},
-    [RULE_CACHE_DEFEATED] = {"cache-defeated", LINT_ERROR, "a cache mount is contradicted on the same RUN"},
+    [RULE_SYNTAX] = {"syntax", LINT_ERROR, "the file is not a valid Dockerfile"},
+    [RULE_CACHE_DEFEATED] = {"cache-defeated", LINT_ERROR, "a RUN mounts a cache and switches it off or empties it"},
     [RULE_CACHE_DOCKER_CLEAN] = {"cache-docker-clean", LINT_WARNING, "Debian's docker-clean hook empties a cache mount"},
-    [RULE_CACHE_OWNER] = {"cache-owner", LINT_WARNING, "a cache mount belongs to another user than the RUN's"},
-    [RULE_CACHE_UNUSED] = {"cache-unused", LINT_WARNING, "a cache mount lies where its tool does not look"},
-    [RULE_NO_CACHE] = {"no-cache", LINT_WARNING, "packages are installed without any cache"},
+    [RULE_CACHE_OWNER] = {"cache-owner", LINT_WARNING, "the user of the RUN does not own the cache mount"},
+    [RULE_CACHE_UNUSED] = {"cache-unused", LINT_WARNING, "the tool does not use the folder of the cache mount"},
+    [RULE_NO_CACHE] = {"no-cache", LINT_WARNING, "packages are installed without a cache mount"},
     [RULE_UNPINNED_BASE] = {"unpinned-base", LINT_WARNING, "the base image has no version"},
     [RULE_UNPINNED_PIP] = {"unpinned-pip", LINT_WARNING, "a Python package has no version"},
     [RULE_UNPINNED_NPM] = {"unpinned-npm", LINT_WARNING, "an npm package has no version"},
     [RULE_UNPINNED_APT] = {"unpinned-apt", LINT_INFO, "a Debian package has no version"},
-    [RULE_SECRET_VARIABLE] = {"secret-variable", LINT_ERROR, "a secret in ENV or ARG"},
-    [RULE_SECRET_FILE] = {"secret-file", LINT_ERROR, "a secret in COPY or ADD"},
+    [RULE_SECRET_VARIABLE] = {"secret-variable", LINT_ERROR, "ENV or ARG contains a secret"},
+    [RULE_SECRET_FILE] = {"secret-file", LINT_ERROR, "COPY or ADD copies a secret"},
     [RULE_PIPE_TO_SHELL] = {"pipe-to-shell", LINT_WARNING, "a download is piped into a shell"},
-    [RULE_ADD_URL] = {"add-url", LINT_WARNING, "ADD of a URL without a checksum"},
+    [RULE_ADD_URL] = {"add-url", LINT_WARNING, "ADD downloads a URL without a checksum"},
     [RULE_ROOT_USER] = {"root-user", LINT_WARNING, "the image runs as root"},
-    [RULE_COPY_BEFORE_INSTALL] = {"copy-before-install", LINT_WARNING, "copying everything before an install spoils the layer cache"},
-    [RULE_NO_PIPEFAIL] = {"no-pipefail", LINT_WARNING, "a failure in a pipe is lost"},
+    [RULE_COPY_BEFORE_INSTALL] = {"copy-before-install", LINT_WARNING, "everything is copied before packages are installed"},
+    [RULE_NO_PIPEFAIL] = {"no-pipefail", LINT_WARNING, "a failure in a pipe is ignored"},
     [RULE_NO_DOCKERIGNORE] = {"no-dockerignore", LINT_WARNING, "the whole folder is copied without a .dockerignore"},
     [RULE_DEPRECATED_MAINTAINER] = {"deprecated-maintainer", LINT_WARNING, "MAINTAINER is deprecated"},
     [RULE_DEPRECATED_KEY_VALUE] = {"deprecated-key-value", LINT_WARNING, "ENV NAME VALUE is deprecated"},
-    [RULE_EMPTY_CONTINUATION] = {"empty-continuation", LINT_WARNING, "an empty line within an instruction"},
+    [RULE_EMPTY_CONTINUATION] = {"empty-continuation", LINT_WARNING, "there is an empty line inside an instruction"},
 };
 /* clang-format on */
 
@@ -76,8 +76,8 @@ int lint_worst(const struct lint_report *r)
 
 /* ---- findings ---- */
 
-static struct lint_finding *lint_add(struct lint_report *out, enum rule rule, size_t at, size_t end,
-                                     char *owned)
+static struct lint_finding *lint_add(struct lint_report *out, enum lint_rule_id rule, size_t at,
+                                     size_t end, char *owned)
 {
     struct lint_finding *f;
 
@@ -91,8 +91,8 @@ static struct lint_finding *lint_add(struct lint_report *out, enum rule rule, si
     return f;
 }
 
-struct lint_finding *report(const struct lint_walk *w, enum rule rule, size_t at, size_t end,
-                            const char *fmt, ...)
+struct lint_finding *lint_find(const struct lint_walk *w, enum lint_rule_id rule, size_t at,
+                               size_t end, const char *fmt, ...)
 {
     va_list ap;
     char *text;
@@ -103,7 +103,7 @@ struct lint_finding *report(const struct lint_walk *w, enum rule rule, size_t at
     return lint_add(w->out, rule, at, end, text);
 }
 
-void report_fix(struct lint_finding *f, const char *fmt, ...)
+void lint_set_fix(struct lint_finding *f, const char *fmt, ...)
 {
     va_list ap;
 
@@ -112,7 +112,7 @@ void report_fix(struct lint_finding *f, const char *fmt, ...)
     va_end(ap);
 }
 
-void report_edit(struct lint_finding *f, size_t at, size_t end, char *text)
+void lint_set_edit(struct lint_finding *f, size_t at, size_t end, char *text)
 {
     f->edit = xnew0(struct lint_edit);
     *f->edit = (struct lint_edit){at, end, text};

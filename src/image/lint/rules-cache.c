@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 
 /* The target with its variables replaced; owned. */
-static char *rules_cache_target_of(const struct lint_walk *w, const struct mount *m)
+static char *rules_cache_target_of(const struct lint_walk *w, const struct dockerfile_mount *m)
 {
     char *target = NULL;
 
@@ -18,18 +18,18 @@ static char *rules_cache_target_of(const struct lint_walk *w, const struct mount
     return target;
 }
 
-static bool rules_cache_is_cache(const struct mount *m)
+static bool rules_cache_is_cache(const struct dockerfile_mount *m)
 {
     return m->type == MOUNT_CACHE;
 }
 
 /* The cache mount of this RUN that holds the tool's cache, or seems meant to. */
-static const struct mount *rules_cache_mount_for(const struct lint_walk *w,
-                                                 const struct lint_tool *t,
-                                                 const struct shell_command *c)
+static const struct dockerfile_mount *rules_cache_mount_for(const struct lint_walk *w,
+                                                            const struct lint_tool *t,
+                                                            const struct shell_command *c)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
-        const struct mount *m = &w->in->mounts[i];
+        const struct dockerfile_mount *m = &w->in->mounts[i];
         _cleanup_free_ char *target = rules_cache_target_of(w, m);
 
         if (rules_cache_is_cache(m) && *target &&
@@ -56,9 +56,9 @@ static void rules_cache_edit_out_word(struct lint_finding *f, const struct shell
     size_t i = (size_t)(word - c->words);
 
     if (i > 0)
-        report_edit(f, c->words[i - 1].end, word->end, xstrdup(""));
+        lint_set_edit(f, c->words[i - 1].end, word->end, xstrdup(""));
     else if (c->n > 1)
-        report_edit(f, word->at, c->words[1].at, xstrdup(""));
+        lint_set_edit(f, word->at, c->words[1].at, xstrdup(""));
 }
 
 /* Takes out a command and the && before it. */
@@ -69,11 +69,12 @@ static void rules_cache_edit_out_command(const struct lint_walk *w, struct lint_
     const struct shell_command *prev = i ? c - 1 : NULL;
 
     if (prev && c->chained && !c->to_pipe && prev->n)
-        report_edit(f, prev->words[prev->n - 1].end, c->words[c->n - 1].end, xstrdup(""));
+        lint_set_edit(f, prev->words[prev->n - 1].end, c->words[c->n - 1].end, xstrdup(""));
 }
 
 static void rules_cache_check_off_flags(const struct lint_walk *w, const struct lint_tool *t,
-                                        const struct shell_command *c, const struct mount *m)
+                                        const struct shell_command *c,
+                                        const struct dockerfile_mount *m)
 {
     for (size_t i = c->first + 1; i < c->n; i++) {
         const struct shell_word *word = &c->words[i];
@@ -82,9 +83,9 @@ static void rules_cache_check_off_flags(const struct lint_walk *w, const struct 
 
         if (*name != '-' || !tool_has_word(t->off, name))
             continue;
-        f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
-                   "'%s' makes %s ignore the cache mounted at '%s'", name, t->name, m->target);
-        report_fix(f, "Take '%s' out: the mount is not part of the image.", name);
+        f = lint_find(w, RULE_CACHE_DEFEATED, word->at, word->end,
+                      "'%s' makes %s ignore the cache mounted at '%s'", name, t->name, m->target);
+        lint_set_fix(f, "Remove '%s'. The cache mount is not part of the image.", name);
         rules_cache_edit_out_word(f, c, word);
     }
 }
@@ -96,33 +97,35 @@ static bool rules_cache_means_no(const char *value)
 }
 
 static void rules_cache_check_off_variable(const struct lint_walk *w, const struct lint_tool *t,
-                                           const struct shell_command *c, const struct mount *m)
+                                           const struct shell_command *c,
+                                           const struct dockerfile_mount *m)
 {
     const struct shell_word *word = NULL;
     const char *value = t->off_variable ? shell_assigned(c, t->off_variable, &word) : NULL;
     struct lint_finding *f;
 
     if (value && !rules_cache_means_no(value)) {
-        f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
-                   "%s makes %s ignore the cache mounted at '%s'", t->off_variable, t->name,
-                   m->target);
-        report_fix(f, "Take it out.");
+        f = lint_find(w, RULE_CACHE_DEFEATED, word->at, word->end,
+                      "%s makes %s ignore the cache mounted at '%s'", t->off_variable, t->name,
+                      m->target);
+        lint_set_fix(f, "Remove %s.", t->off_variable);
         if (word + 1 < c->words + c->n)
-            report_edit(f, word->at, word[1].at, xstrdup(""));
+            lint_set_edit(f, word->at, word[1].at, xstrdup(""));
         return;
     }
     value = !value && t->off_variable ? config_get(w->at, t->off_variable) : NULL;
     if (!value || rules_cache_means_no(value))
         return;
-    f = report(w, RULE_CACHE_DEFEATED, m->at, m->end,
-               "the variable %s, set above, makes %s ignore the cache mounted at '%s'",
-               t->off_variable, t->name, m->target);
-    report_fix(f, "Take %s out, or set it to 0 on this command.", t->off_variable);
+    f = lint_find(w, RULE_CACHE_DEFEATED, m->at, m->end,
+                  "%s is set above and makes %s ignore the cache mounted at '%s'", t->off_variable,
+                  t->name, m->target);
+    lint_set_fix(f, "Remove %s, or set it to 0 for this command.", t->off_variable);
 }
 
 /* npm --cache /elsewhere */
 static void rules_cache_check_other_folder(const struct lint_walk *w, const struct lint_tool *t,
-                                           const struct shell_command *c, const struct mount *m)
+                                           const struct shell_command *c,
+                                           const struct dockerfile_mount *m)
 {
     const struct shell_word *option = t->option ? shell_flag(c, t->option) : NULL;
     const char *equals = option ? strchr(option->text, '=') : NULL;
@@ -134,9 +137,10 @@ static void rules_cache_check_other_folder(const struct lint_walk *w, const stru
     folder = equals ? equals + 1 : option[1].text;
     if (strchr(folder, '$') || tool_paths_meet(folder, target))
         return;
-    report_fix(report(w, RULE_CACHE_DEFEATED, option->at, equals ? option->end : option[1].end,
-                      "%s caches in '%s', but the mount is at '%s'", t->name, folder, m->target),
-               "Mount the cache there, or take '%s' out.", t->option);
+    lint_set_fix(lint_find(w, RULE_CACHE_DEFEATED, option->at, equals ? option->end : option[1].end,
+                           "%s caches in '%s', but the mount is at '%s'", t->name, folder,
+                           m->target),
+                 "Mount the cache at '%s', or remove '%s'.", folder, t->option);
 }
 
 /* apt keeps packages and lists apart: `clean` touches only the packages. */
@@ -146,7 +150,7 @@ static bool rules_cache_cleans_mount(const struct lint_tool *t, const char *targ
 }
 
 static void rules_cache_check_clean(const struct lint_walk *w, size_t i, const struct lint_tool *t,
-                                    const struct mount *m)
+                                    const struct dockerfile_mount *m)
 {
     const struct shell_command *c = &w->script->commands[i];
     _cleanup_free_ char *target = rules_cache_target_of(w, m);
@@ -154,9 +158,9 @@ static void rules_cache_check_clean(const struct lint_walk *w, size_t i, const s
 
     if (!rules_cache_cleans_mount(t, target))
         return;
-    f = report(w, RULE_CACHE_DEFEATED, c->words[c->first].at, c->words[c->n - 1].end,
-               "this empties the cache mounted at '%s'", m->target);
-    report_fix(f, "Take the command out: the mount is not part of the image.");
+    f = lint_find(w, RULE_CACHE_DEFEATED, c->words[c->first].at, c->words[c->n - 1].end,
+                  "%s empties the cache mounted at '%s'", t->name, m->target);
+    lint_set_fix(f, "Remove the command. The cache mount is not part of the image.");
     rules_cache_edit_out_command(w, f, i);
 }
 
@@ -185,15 +189,16 @@ static void rules_cache_check_rm(const struct lint_walk *w, size_t i)
             continue;
         paths++;
         for (size_t n = 0; n < w->in->n_mounts; n++) {
-            const struct mount *m = &w->in->mounts[n];
+            const struct dockerfile_mount *m = &w->in->mounts[n];
             _cleanup_free_ char *target = rules_cache_target_of(w, m);
 
             if (!rules_cache_is_cache(m) || *path != '/' || !*target ||
                 !tool_paths_meet(path, target))
                 continue;
-            f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
-                       "'%s' is in the cache mounted at '%s'", word->text, m->target);
-            report_fix(f, "Take it out: the mount is not part of the image.");
+            f = lint_find(w, RULE_CACHE_DEFEATED, word->at, word->end,
+                          "'rm' removes '%s' from the cache mounted at '%s'", word->text,
+                          m->target);
+            lint_set_fix(f, "Remove '%s'. The cache mount is not part of the image.", word->text);
             if (paths == 1 && !shell_arg(c, k + 1))
                 rules_cache_edit_out_command(w, f, i);
             else
@@ -208,7 +213,7 @@ static void rules_cache_check_defeated(const struct lint_walk *w, size_t i)
     const struct shell_command *c = &w->script->commands[i];
     bool installs;
     const struct lint_tool *t = tool_of(c, &installs);
-    const struct mount *m = t ? rules_cache_mount_for(w, t, c) : NULL;
+    const struct dockerfile_mount *m = t ? rules_cache_mount_for(w, t, c) : NULL;
 
     if (STREQ(shell_name(c), "rm") && rules_cache_has_cache_mount(w))
         rules_cache_check_rm(w, i);
@@ -245,19 +250,21 @@ static bool rules_cache_hook_is_gone(const struct lint_walk *w)
 static void rules_cache_check_docker_clean(const struct lint_walk *w)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
-        const struct mount *m = &w->in->mounts[i];
+        const struct dockerfile_mount *m = &w->in->mounts[i];
         _cleanup_free_ char *target = rules_cache_target_of(w, m);
         struct lint_finding *f;
 
         if (!rules_cache_is_cache(m) || !tool_paths_meet(target, "/var/cache/apt") ||
             rules_cache_hook_is_gone(w))
             continue;
-        f = report(w, RULE_CACHE_DOCKER_CLEAN, m->at, m->end,
-                   "Debian's and Ubuntu's images empty '%s' after every apt-get", m->target);
-        report_fix(f, "Begin the command with: rm -f /etc/apt/apt.conf.d/docker-clean;");
+        f = lint_find(
+            w, RULE_CACHE_DOCKER_CLEAN, m->at, m->end,
+            "the docker-clean hook of Debian and Ubuntu images empties '%s' after every apt-get",
+            m->target);
+        lint_set_fix(f, "Begin the command with 'rm -f /etc/apt/apt.conf.d/docker-clean;'.");
         if (!w->in->json && !w->in->n_heredocs)
-            report_edit(f, w->in->words[0].at, w->in->words[0].at,
-                        xstrdup("rm -f /etc/apt/apt.conf.d/docker-clean; "));
+            lint_set_edit(f, w->in->words[0].at, w->in->words[0].at,
+                          xstrdup("rm -f /etc/apt/apt.conf.d/docker-clean; "));
         return;
     }
 }
@@ -273,18 +280,18 @@ static void rules_cache_check_owner(const struct lint_walk *w)
     if (!n || (n == 4 && !strncmp(user, "root", 4)) || (n == 1 && *user == '0'))
         return;
     for (size_t i = 0; i < w->in->n_mounts; i++) {
-        const struct mount *m = &w->in->mounts[i];
+        const struct dockerfile_mount *m = &w->in->mounts[i];
         bool given = m->uid && !STREQ(m->uid, "0");
 
         if (!rules_cache_is_cache(m) || (m->mode && strstr(m->mode, "777")))
             continue;
         if (given && (!number || (strlen(m->uid) == n && !strncmp(m->uid, user, n))))
             continue;
-        report_fix(report(w, RULE_CACHE_OWNER, m->at, m->end,
-                          "the cache at '%s' belongs to uid %s, but this runs as '%.*s'",
-                          m->target ? m->target : "", m->uid ? m->uid : "0", (int)n, user),
-                   "Add uid=%s to the mount: tools ignore a cache that is not theirs.",
-                   number ? user : "N, the user's number,");
+        lint_set_fix(lint_find(w, RULE_CACHE_OWNER, m->at, m->end,
+                               "the cache at '%s' belongs to uid %s, but the RUN runs as '%.*s'",
+                               m->target ? m->target : "", m->uid ? m->uid : "0", (int)n, user),
+                     "Add uid=%s to the mount. Tools ignore a cache that belongs to another user.",
+                     number ? user : "UID (the user's number)");
     }
 }
 
@@ -294,18 +301,18 @@ static void rules_cache_check_unused(const struct lint_walk *w, const struct lin
                                      const struct shell_command *c)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
-        const struct mount *m = &w->in->mounts[i];
+        const struct dockerfile_mount *m = &w->in->mounts[i];
         _cleanup_free_ char *target = rules_cache_target_of(w, m), *folder = tool_folder(t, w->at);
 
         if (!rules_cache_is_cache(m) || !*target || !strstr(target, t->name) ||
             tool_uses(t, w->at, c, target))
             continue;
-        report_fix(report(w, RULE_CACHE_UNUSED, m->at, m->end,
-                          "%s does not cache in '%s' here, but in '%s'", t->name, m->target,
-                          folder),
-                   "Mount the cache at '%s'%s%.*s%s.", folder, t->variable ? ", or set " : "",
-                   t->variable ? (int)strcspn(t->variable, " ") : 0, t->variable ? t->variable : "",
-                   t->variable ? " to the target" : "");
+        lint_set_fix(lint_find(w, RULE_CACHE_UNUSED, m->at, m->end,
+                               "%s does not use the cache mounted at '%s': it caches in '%s'",
+                               t->name, m->target, folder),
+                     "Mount the cache at '%s'%s%.*s%s.", folder, t->variable ? ", or set " : "",
+                     t->variable ? (int)strcspn(t->variable, " ") : 0,
+                     t->variable ? t->variable : "", t->variable ? " to the target" : "");
     }
 }
 
@@ -316,9 +323,9 @@ static void rules_cache_check_missing(const struct lint_walk *w, const struct li
 
     if (rules_cache_mount_for(w, t, c))
         return;
-    report_fix(report(w, RULE_NO_CACHE, c->words[c->first].at, c->words[c->first].end,
-                      "%s downloads everything again whenever this layer is built", t->name),
-               "Add --mount=type=cache,target=%s to the RUN.", folder);
+    lint_set_fix(lint_find(w, RULE_NO_CACHE, c->words[c->first].at, c->words[c->first].end,
+                           "%s downloads everything again each time this layer is built", t->name),
+                 "Add --mount=type=cache,target=%s to the RUN.", folder);
 }
 
 static bool rules_cache_is_repeated(const struct lint_tool *const *seen, size_t n,

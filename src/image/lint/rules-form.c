@@ -24,9 +24,11 @@ static void rules_form_check_urls(const struct lint_walk *w)
         size_t n = strlen(word->text);
 
         if (rules_form_is_url(word->text) && !(n > 4 && STREQ(word->text + n - 4, ".git")))
-            report_fix(report(w, RULE_ADD_URL, word->at, word->end,
-                              "whatever the server sends becomes part of the image"),
-                       "Add --checksum=sha256:… to the ADD.");
+            lint_set_fix(
+                lint_find(w, RULE_ADD_URL, word->at, word->end,
+                          "ADD downloads a URL without a checksum: the server decides what is "
+                          "in the image"),
+                "Add --checksum=sha256:… to the ADD.");
     }
 }
 
@@ -76,10 +78,10 @@ static void rules_form_check_order(const struct lint_walk *w)
             return; /* the first one is reported */
         if (in <= w->in || !rules_form_installs_something(in, &tool))
             continue;
-        report_fix(report(w, RULE_COPY_BEFORE_INSTALL, all->at, all->end,
-                          "every changed file makes %s in line %u install everything again", tool,
-                          dockerfile_pos(w->df, in->at).line),
-                   "Copy the list of packages first, install, then copy the rest.");
+        lint_set_fix(lint_find(w, RULE_COPY_BEFORE_INSTALL, all->at, all->end,
+                               "a change of any file makes %s in line %u install everything again",
+                               tool, dockerfile_pos(w->df, in->at).line),
+                     "Copy the list of packages first, install the packages, then copy the rest.");
         return;
     }
 }
@@ -89,10 +91,10 @@ static void rules_form_check_ignore_file(const struct lint_walk *w)
     const struct dockerfile_word *all = rules_form_whole_context(w->in);
 
     if (all && !w->context->has_ignore_file)
-        report_fix(
-            report(w, RULE_NO_DOCKERIGNORE, all->at, all->end,
-                   "the whole folder is copied, .git and all, and there is no .dockerignore"),
-            "Name in .dockerignore what does not belong into the image.");
+        lint_set_fix(
+            lint_find(w, RULE_NO_DOCKERIGNORE, all->at, all->end,
+                      "the whole folder is copied, with .git, and there is no .dockerignore"),
+            "List files that do not belong in the image in .dockerignore.");
 }
 
 /* ---- old forms ---- */
@@ -122,10 +124,10 @@ static void rules_form_check_maintainer(const struct lint_walk *w)
     if (w->in->kind != DOCKERFILE_MAINTAINER)
         return;
     value = rules_form_quoted(word->text, w->df->escape);
-    f = report(w, RULE_DEPRECATED_MAINTAINER, w->in->at, word->end, "MAINTAINER is deprecated");
-    report_fix(f, "Write LABEL org.opencontainers.image.authors=%s.", value);
-    report_edit(f, w->in->at, word->end,
-                xasprintf("LABEL org.opencontainers.image.authors=%s", value));
+    f = lint_find(w, RULE_DEPRECATED_MAINTAINER, w->in->at, word->end, "MAINTAINER is deprecated");
+    lint_set_fix(f, "Write LABEL org.opencontainers.image.authors=%s.", value);
+    lint_set_edit(f, w->in->at, word->end,
+                  xasprintf("LABEL org.opencontainers.image.authors=%s", value));
 }
 
 /* A value with quotes or escapes of its own means something else in the new form: no edit then. */
@@ -137,12 +139,12 @@ static void rules_form_check_pair(const struct lint_walk *w)
 
     if (!w->in->legacy)
         return;
-    f = report(w, RULE_DEPRECATED_KEY_VALUE, key->at, value->end,
-               "'%s NAME VALUE' is deprecated, and all of the rest is the value", kind);
-    report_fix(f, "Write %s %s=\"…\".", kind, key->text);
+    f = lint_find(w, RULE_DEPRECATED_KEY_VALUE, key->at, value->end,
+                  "'%s NAME VALUE' is deprecated: the whole rest of the line is the value", kind);
+    lint_set_fix(f, "Write %s %s=\"…\".", kind, key->text);
     if (!strpbrk(value->text, "\"'\\`") &&
         dockerfile_pos(w->df, key->at).line == dockerfile_pos(w->df, value->end).line)
-        report_edit(f, key->at, value->end, xasprintf("%s=\"%s\"", key->text, value->text));
+        lint_set_edit(f, key->at, value->end, xasprintf("%s=\"%s\"", key->text, value->text));
 }
 
 static void rules_form_check_gap(const struct lint_walk *w)
@@ -154,11 +156,11 @@ static void rules_form_check_gap(const struct lint_walk *w)
     if (!w->in->line.gap)
         return;
     pos = dockerfile_pos(w->df, at);
-    f = report(w, RULE_EMPTY_CONTINUATION, at, at,
-               "an empty line in the middle of an instruction; BuildKit will refuse it one day");
-    report_fix(f, "Take the line out.");
+    f = lint_find(w, RULE_EMPTY_CONTINUATION, at, at,
+                  "empty line inside an instruction (a future BuildKit will reject it)");
+    lint_set_fix(f, "Remove the line.");
     if (pos.line < w->df->n_lines)
-        report_edit(f, at, w->df->lines[pos.line], xstrdup(""));
+        lint_set_edit(f, at, w->df->lines[pos.line], xstrdup(""));
 }
 
 void rules_form(const struct lint_walk *w)
@@ -181,8 +183,9 @@ void rules_end(const struct lint_walk *w)
 
     if (n && !(n == 4 && !strncmp(user, "root", 4)) && !(n == 1 && *user == '0'))
         return;
-    report_fix(report(w, RULE_ROOT_USER, w->in->at, w->in->words[0].end, "%s",
-                      n ? "the image runs as root"
-                        : "no USER: the image runs as root, unless its base says otherwise"),
-               "End with USER and somebody who is not root.");
+    lint_set_fix(
+        lint_find(w, RULE_ROOT_USER, w->in->at, w->in->words[0].end, "%s",
+                  n ? "the image runs as root"
+                    : "no USER is set: the image runs as root, unless its base image sets a user"),
+        "Set USER to a non-root user at the end.");
 }

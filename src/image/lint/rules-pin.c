@@ -19,9 +19,11 @@ void rules_from(const struct lint_walk *w)
         return;
     if (tag && !STREQ(tag, ":latest"))
         return;
-    report_fix(report(w, RULE_UNPINNED_BASE, word->at, word->end,
-                      "'%s' is whatever image has %s today", w->base, tag ? "that tag" : "no tag"),
-               "Name a version: IMAGE:1.2, or IMAGE:1.2@sha256:… for the very same one.");
+    lint_set_fix(lint_find(w, RULE_UNPINNED_BASE, word->at, word->end,
+                           tag ? "'%s' uses the tag 'latest', which changes over time"
+                               : "'%s' has no tag, so it means 'latest', which changes over time",
+                           w->base),
+                 "Add a version, as in IMAGE:1.2, or a digest, as in IMAGE:1.2@sha256:….");
 }
 
 /* ---- packages ---- */
@@ -70,7 +72,7 @@ static bool rules_pin_apt_is_pinned(const char *s)
 /* clang-format off */
 static const struct {
     const char *tool, *subcommands;
-    enum rule rule;
+    enum lint_rule_id rule;
     pinned_fn pinned;
     const char *how;
 } pins[] = {
@@ -130,9 +132,9 @@ static void rules_pin_check_command(const struct lint_walk *w, const struct shel
     first = rules_pin_find_unpinned(c, skip, pins[k].pinned, &n);
     if (!first)
         return;
-    report_fix(report(w, pins[k].rule, first->at, first->end, "'%s'%s no version", first->text,
-                      n > 1 ? " and others of this command have" : " has"),
-               "Write %s.", pins[k].how);
+    lint_set_fix(lint_find(w, pins[k].rule, first->at, first->end, "'%s'%s no version", first->text,
+                           n > 1 ? " and other packages of this command have" : " has"),
+                 "Write %s.", pins[k].how);
 }
 
 void rules_pin(const struct lint_walk *w)

@@ -35,10 +35,11 @@ static void rules_secret_check_variable(const struct lint_walk *w,
 
     if (!rules_secret_names_secret(name))
         return;
-    report_fix(report(w, RULE_SECRET_VARIABLE, word->at, word->end,
-                      "%s '%s' stays in the image%s for everybody to read", kind, name,
-                      w->in->kind == DOCKERFILE_ARG ? "'s history" : ""),
-               "Use RUN --mount=type=secret,id=%s, or give it when the sandbox runs.", name);
+    lint_set_fix(lint_find(w, RULE_SECRET_VARIABLE, word->at, word->end,
+                           "%s '%s' stays readable in the image%s", kind, name,
+                           w->in->kind == DOCKERFILE_ARG ? "'s history" : ""),
+                 "Use RUN --mount=type=secret,id=%s, or pass the value when the sandbox runs.",
+                 name);
 }
 
 static void rules_secret_check_variables(const struct lint_walk *w)
@@ -109,11 +110,12 @@ static void rules_secret_check_files(const struct lint_walk *w)
         return;
     for (size_t i = 0; i + 1 < w->in->n_words; i++)
         if (rules_secret_is_secret_file(w->in->words[i].text))
-            report_fix(report(w, RULE_SECRET_FILE, w->in->words[i].at, w->in->words[i].end,
-                              "'%s' looks like a secret, and stays in the image also when it is "
-                              "removed later",
-                              w->in->words[i].text),
-                       "Use RUN --mount=type=secret, and name the file in .dockerignore.");
+            lint_set_fix(
+                lint_find(w, RULE_SECRET_FILE, w->in->words[i].at, w->in->words[i].end,
+                          "'%s' looks like a secret, and stays in the image even if a later step "
+                          "removes it",
+                          w->in->words[i].text),
+                "Use RUN --mount=type=secret, and add the file to .dockerignore.");
 }
 
 void rules_secret(const struct lint_walk *w)

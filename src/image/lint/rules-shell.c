@@ -27,10 +27,11 @@ static void rules_shell_check_download(const struct lint_walk *w, size_t i)
         from--;
     if (!rules_shell_is_download(from))
         return;
-    report_fix(report(w, RULE_PIPE_TO_SHELL, from->words[from->first].at, c->words[c->n - 1].end,
-                      "a download is run by %s unread, and a broken one up to where it broke",
-                      shell_name(c)),
-               "Download to a file, check its checksum, then run it; or install a package.");
+    lint_set_fix(
+        lint_find(w, RULE_PIPE_TO_SHELL, from->words[from->first].at, c->words[c->n - 1].end,
+                  "%s runs a download that was not verified, even if the download is incomplete",
+                  shell_name(c)),
+        "Download to a file, verify its checksum, then run it; or install a package.");
 }
 
 static bool rules_shell_has_word(const struct shell_command *c, const char *word)
@@ -65,10 +66,12 @@ static void rules_shell_check_pipe(const struct lint_walk *w)
 
         if (!c->to_pipe || c->first == c->n || rules_shell_is_harmless(c))
             continue;
-        report_fix(report(w, RULE_NO_PIPEFAIL, c->words[c->first].at, c->words[c->n - 1].end,
-                          "when '%s' fails, the step goes on: only the last of a pipe counts",
-                          shell_name(c)),
-                   "Put SHELL [\"/bin/bash\", \"-o\", \"pipefail\", \"-c\"] before it.");
+        lint_set_fix(
+            lint_find(
+                w, RULE_NO_PIPEFAIL, c->words[c->first].at, c->words[c->n - 1].end,
+                "a failure of '%s' is ignored: the shell checks only the last command of a pipe",
+                shell_name(c)),
+            "Add SHELL [\"/bin/bash\", \"-o\", \"pipefail\", \"-c\"] before this RUN.");
         return;
     }
 }

@@ -9,7 +9,7 @@
 #include "lib/base/macro.h"
 
 /* In the order of lint_rules[]. */
-enum rule {
+enum lint_rule_id {
     RULE_SYNTAX,
     RULE_CACHE_DEFEATED,
     RULE_CACHE_DOCKER_CLEAN,
@@ -48,11 +48,11 @@ struct lint_walk {
 };
 
 /* A finding between two places of the source. The result can be given a fix until the next call. */
-struct lint_finding *report(const struct lint_walk *w, enum rule rule, size_t at, size_t end,
-                            const char *fmt, ...) _printf_(5, 6);
-void report_fix(struct lint_finding *f, const char *fmt, ...) _printf_(2, 3);
+struct lint_finding *lint_find(const struct lint_walk *w, enum lint_rule_id rule, size_t at,
+                               size_t end, const char *fmt, ...) _printf_(5, 6);
+void lint_set_fix(struct lint_finding *f, const char *fmt, ...) _printf_(2, 3);
 /* Takes the text. */
-void report_edit(struct lint_finding *f, size_t at, size_t end, char *text);
+void lint_set_edit(struct lint_finding *f, size_t at, size_t end, char *text);
 
 /* Each is called for every instruction of every stage. */
 void rules_cache(const struct lint_walk *w);

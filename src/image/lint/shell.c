@@ -11,7 +11,7 @@
 struct shell_reader {
     const char *s; /* borrowed */
     size_t len, pos;
-    const struct line *line; /* maps offsets to the source; NULL when base is all */
+    const struct dockerfile_line *line; /* maps offsets to the source; NULL when base is all */
     size_t base;
     struct shell_script *out;
     struct shell_command now;

@@ -18,7 +18,7 @@ const char *digest_hex(const char *digest)
     return digest + strlen(prefix);
 }
 
-/* The library fails only when memory or its own parts are missing: nothing to go on with. */
+/* libcrypto fails only without memory or with a broken installation: both end the process. */
 static void oci_digest_must(int ok)
 {
     if (ok != 1)

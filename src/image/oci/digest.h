@@ -1,4 +1,4 @@
-/* SHA-256 as images are named by it: "sha256:" and 64 hexadecimal digits. */
+/* SHA-256 digests in the form of images: "sha256:" and 64 hexadecimal digits. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,13 +6,13 @@
 
 enum { DIGEST_LEN = 7 + 64, DIGEST_MAX = DIGEST_LEN + 1 };
 
-/* Lower-case and whole: safe as a part of a path behind the colon. */
+/* True only for a complete lower-case digest: its digits are safe as a part of a path. */
 bool digest_is_valid(const char *s);
-/* The 64 digits of a valid one. */
+/* The 64 digits of a valid digest; borrowed. */
 const char *digest_hex(const char *digest);
 
-/* Before the first digest of a process that makes few: without the library's configuration, which
- * is for other things and takes longer to read than they take. */
+/* For a process that computes few digests, before the first one: keeps libcrypto from reading its
+ * configuration, which takes longer than the digests. */
 void digest_begin_quickly(void);
 
 struct digest_state;

@@ -14,12 +14,12 @@ enum { PIECE = 256 << 10, BLOB_PATH_MAX = 128 };
 /* tar_write_fn */
 static int layout_put_bytes(void *arg, const void *data, size_t len)
 {
-    const struct layout *l = arg;
+    const struct oci_layout *l = arg;
 
     return fd_write_all(l->out, data, len);
 }
 
-static int layout_put_head(struct layout *l, const char *path, uint64_t size, struct err *err)
+static int layout_put_head(struct oci_layout *l, const char *path, uint64_t size, struct err *err)
 {
     _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
 
@@ -34,32 +34,36 @@ static void layout_blob_path(const char *digest, char ret[static BLOB_PATH_MAX])
     snprintf(ret, BLOB_PATH_MAX, "blobs/sha256/%s", digest_hex(digest));
 }
 
-int layout_begin(struct layout *l, int out, struct err *err)
+int oci_layout_begin(struct oci_layout *l, int out, struct err *err)
 {
     static const char version[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
 
     l->out = out;
     tar_writer_init(&l->w, layout_put_bytes, l);
-    return layout_text(l, "oci-layout", version, strlen(version), err);
+    return oci_layout_text(l, "oci-layout", version, strlen(version), err);
 }
 
-int layout_text(struct layout *l, const char *path, const char *text, size_t len, struct err *err)
+int oci_layout_text(struct oci_layout *l, const char *path, const char *text, size_t len,
+                    struct err *err)
 {
     int r = layout_put_head(l, path, len, err);
 
-    return r < 0 ? r : tar_write(&l->w, text, len, err);
+    if (r < 0)
+        return r;
+    return tar_write(&l->w, text, len, err);
 }
 
-int layout_document(struct layout *l, const char *text, size_t len, struct err *err)
+int oci_layout_document(struct oci_layout *l, const char *text, size_t len, struct err *err)
 {
     char digest[DIGEST_MAX], path[BLOB_PATH_MAX];
 
     digest_of(text, len, digest);
     layout_blob_path(digest, path);
-    return layout_text(l, path, text, len, err);
+    return oci_layout_text(l, path, text, len, err);
 }
 
-int layout_blob(struct layout *l, const char *digest, int fd, uint64_t size, struct err *err)
+int oci_layout_blob(struct oci_layout *l, const char *digest, int fd, uint64_t size,
+                    struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
     char path[BLOB_PATH_MAX];
@@ -67,7 +71,9 @@ int layout_blob(struct layout *l, const char *digest, int fd, uint64_t size, str
 
     layout_blob_path(digest, path);
     r = layout_put_head(l, path, size, err);
-    for (uint64_t at = 0; r >= 0 && at < size;) {
+    if (r < 0)
+        return r;
+    for (uint64_t at = 0; at < size;) {
         ssize_t n = pread(fd, buf, MIN((uint64_t)PIECE, size - at), (off_t)at);
 
         if (n < 0 && errno == EINTR)
@@ -75,12 +81,14 @@ int layout_blob(struct layout *l, const char *digest, int fd, uint64_t size, str
         if (n <= 0)
             return err_sys(err, n < 0 ? errno : EIO, "read a layer");
         r = tar_write(&l->w, buf, (size_t)n, err);
+        if (r < 0)
+            return r;
         at += (uint64_t)n;
     }
-    return r;
+    return 0;
 }
 
-int layout_finish(struct layout *l, struct err *err)
+int oci_layout_finish(struct oci_layout *l, struct err *err)
 {
     return tar_finish(&l->w, err);
 }

@@ -1,5 +1,5 @@
 /*
- * An OCI layout as a tar stream, file by file: what export and pull write, and import reads.
+ * Writes an OCI layout as a tar stream, file by file. Export and pull write it, import reads it.
  */
 #pragma once
 
@@ -9,16 +9,18 @@
 #include "lib/base/err.h"
 #include "lib/base/tar.h"
 
-struct layout {
+struct oci_layout {
     int out;
     struct tar_writer w;
 };
 
-/* Puts `oci-layout` there. The struct stays where it is until layout_finish(). */
-int layout_begin(struct layout *l, int out, struct err *err);
-int layout_text(struct layout *l, const char *path, const char *text, size_t len, struct err *err);
-/* A small blob: under its digest. */
-int layout_document(struct layout *l, const char *text, size_t len, struct err *err);
-/* A large one: the first `size` bytes of a file. */
-int layout_blob(struct layout *l, const char *digest, int fd, uint64_t size, struct err *err);
-int layout_finish(struct layout *l, struct err *err);
+/* Writes the file `oci-layout`. The struct must not move until oci_layout_finish(). */
+int oci_layout_begin(struct oci_layout *l, int out, struct err *err);
+int oci_layout_text(struct oci_layout *l, const char *path, const char *text, size_t len,
+                    struct err *err);
+/* Writes a small blob under its digest. */
+int oci_layout_document(struct oci_layout *l, const char *text, size_t len, struct err *err);
+/* Writes a large blob: the first `size` bytes of fd. */
+int oci_layout_blob(struct oci_layout *l, const char *digest, int fd, uint64_t size,
+                    struct err *err);
+int oci_layout_finish(struct oci_layout *l, struct err *err);

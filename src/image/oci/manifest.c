@@ -8,7 +8,7 @@
 
 enum { NAME_IN_ARCHIVE_MAX = 4096, ENV_MAX = 512, WORDS_MAX = 1024 };
 
-/* Documents of others have fields that we do not know: only those we need are looked at. */
+/* These documents can have fields that we do not know: only the needed ones are read. */
 static int manifest_text_of(const json_t *o, const char *key, const char **ret, struct err *err)
 {
     const json_t *v = json_object_get(o, key);
@@ -18,7 +18,7 @@ static int manifest_text_of(const json_t *o, const char *key, const char **ret, 
         return 0;
     }
     if (!json_is_string(v))
-        return err_set(err, ERR_INVALID, "'%s' is not a text", key);
+        return err_set(err, ERR_INVALID, "'%s' is not a string", key);
     *ret = json_string_value(v);
     return 0;
 }
@@ -35,7 +35,7 @@ static int manifest_texts_of(const json_t *o, const char *key, size_t max, char 
     if (!json_is_array(v))
         return err_set(err, ERR_INVALID, "'%s' is not a list", key);
     if (json_array_size(v) > max)
-        return err_set(err, ERR_LIMIT, "'%s' has over %zu entries", key, max);
+        return err_set(err, ERR_LIMIT, "'%s' has too many entries (the limit is %zu)", key, max);
     return json_read_strv(v, key, ret, err);
 }
 
@@ -47,15 +47,18 @@ static int manifest_saved_image_parse(const json_t *o, struct saved_image *ret, 
     int r;
 
     r = manifest_text_of(o, "Config", &config, err);
-    if (r >= 0 && (!config || strlen(config) > NAME_IN_ARCHIVE_MAX))
-        r = err_set(err, ERR_INVALID, "'Config' is missing");
-    if (r >= 0)
-        r = manifest_texts_of(o, "RepoTags", MANIFEST_TAGS_MAX, &ret->tags, err);
-    if (r >= 0)
-        r = manifest_texts_of(o, "Layers", IMAGES_LAYERS_MAX, &ret->layers, err);
-    if (r >= 0)
-        ret->config = xstrdup(config);
-    return r;
+    if (r < 0)
+        return r;
+    if (!config || strlen(config) > NAME_IN_ARCHIVE_MAX)
+        return err_set(err, ERR_INVALID, "'Config' is missing");
+    r = manifest_texts_of(o, "RepoTags", MANIFEST_TAGS_MAX, &ret->tags, err);
+    if (r < 0)
+        return r;
+    r = manifest_texts_of(o, "Layers", IMAGES_LAYERS_MAX, &ret->layers, err);
+    if (r < 0)
+        return r;
+    ret->config = xstrdup(config);
+    return 0;
 }
 
 int saved_images_parse(const char *text, size_t len, struct saved_images *ret, struct err *err)
@@ -69,18 +72,20 @@ int saved_images_parse(const char *text, size_t len, struct saved_images *ret, s
         return r;
     if (!json_is_array(doc) || json_array_size(doc) == 0 ||
         json_array_size(doc) > MANIFEST_IMAGES_MAX)
-        return err_set(err, ERR_INVALID, "manifest.json: not a list of 1 to %d images",
+        return err_set(err, ERR_INVALID, "manifest.json: expected a list of 1 to %d images",
                        MANIFEST_IMAGES_MAX);
     s.v = xcalloc(json_array_size(doc), sizeof(*s.v));
-    while (r >= 0 && s.n < json_array_size(doc)) {
-        r = manifest_saved_image_parse(json_array_get(doc, s.n), &s.v[s.n], err);
-        s.n++;
+    while (s.n < json_array_size(doc)) {
+        struct saved_image *image = &s.v[s.n];
+
+        r = manifest_saved_image_parse(json_array_get(doc, s.n++), image, err);
+        if (r < 0) {
+            saved_images_done(&s);
+            return err_wrap(err, "manifest.json");
+        }
     }
-    if (r < 0)
-        saved_images_done(&s);
-    else
-        *ret = s;
-    return r < 0 ? err_wrap(err, "manifest.json") : 0;
+    *ret = s;
+    return 0;
 }
 
 void saved_images_done(struct saved_images *s)
@@ -96,14 +101,13 @@ void saved_images_done(struct saved_images *s)
 
 /* ---- OCI ---- */
 
-static int manifest_descriptor_parse(const json_t *o, struct descriptor *ret, struct err *err)
+static int manifest_descriptor_parse(const json_t *o, struct oci_descriptor *ret, struct err *err)
 {
     const char *digest = json_string_value(json_object_get(o, "digest"));
     const json_t *size = json_object_get(o, "size");
 
     if (!digest_is_valid(digest))
-        return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'",
-                       digest ? digest : "");
+        return err_set(err, ERR_INVALID, "'%.100s' is not a sha256 digest", digest ? digest : "");
     if (!json_is_integer(size) || json_integer_value(size) < 0)
         return err_set(err, ERR_INVALID, "the size of '%s' is not a number", digest);
     memcpy(ret->digest, digest, DIGEST_MAX);
@@ -111,7 +115,7 @@ static int manifest_descriptor_parse(const json_t *o, struct descriptor *ret, st
     return 0;
 }
 
-/* Whether a word of a platform is what is asked for; who says nothing is for all. */
+/* A platform without this key fits all machines. */
 static bool manifest_word_fits(const json_t *platform, const char *key, const char *want,
                                size_t len)
 {
@@ -139,7 +143,7 @@ static bool manifest_media_is_index(const char *type)
                     STREQ(type, "application/vnd.docker.distribution.manifest.list.v2+json"));
 }
 
-/* What containerd writes is a whole name; what others write is often a tag alone. */
+/* containerd writes a full name; other tools often write only a tag. */
 static const char *manifest_name_of(const json_t *o)
 {
     const json_t *notes = json_object_get(o, "annotations");
@@ -149,11 +153,11 @@ static const char *manifest_name_of(const json_t *o)
                 : json_string_value(json_object_get(notes, "org.opencontainers.image.ref.name"));
 }
 
-static int manifest_index_entry_add(struct index *x, const json_t *o, const char *wanted,
+static int manifest_index_entry_add(struct oci_index *x, const json_t *o, const char *wanted,
                                     struct err *err)
 {
     const char *name = manifest_name_of(o);
-    struct index_entry e = {0};
+    struct oci_index_entry e = {0};
     int r;
 
     if (!manifest_is_for(json_object_get(o, "platform"), wanted))
@@ -167,83 +171,81 @@ static int manifest_index_entry_add(struct index *x, const json_t *o, const char
     return 0;
 }
 
-int index_parse(const char *text, size_t len, struct index *ret, struct err *err)
+int oci_index_parse(const char *text, size_t len, struct oci_index *ret, struct err *err)
 {
-    return index_parse_for(text, len, NULL, ret, err);
+    return oci_index_parse_for(text, len, NULL, ret, err);
 }
 
-int index_parse_for(const char *text, size_t len, const char *platform, struct index *ret,
-                    struct err *err)
+int oci_index_parse_for(const char *text, size_t len, const char *platform, struct oci_index *ret,
+                        struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *list, *o;
-    struct index x = {0};
+    struct oci_index x = {0};
     size_t i;
     int r;
 
-    r = json_parse("an index of images", text, len, &doc, err);
+    r = json_parse("image index", text, len, &doc, err);
     if (r < 0)
         return r;
     list = json_object_get(doc, "manifests");
     if (!json_is_array(list) || json_array_size(list) > MANIFEST_IMAGES_MAX)
-        return err_set(err, ERR_INVALID, "an index of images has no list of up to %d manifests",
+        return err_set(err, ERR_INVALID, "image index: expected a list of at most %d manifests",
                        MANIFEST_IMAGES_MAX);
     x.v = xcalloc(json_array_size(list) + 1, sizeof(*x.v));
     json_array_foreach (list, i, o) {
         r = manifest_index_entry_add(&x, o, platform, err);
-        if (r < 0)
-            break;
+        if (r < 0) {
+            oci_index_done(&x);
+            return err_wrap(err, "image index");
+        }
     }
-    if (r < 0)
-        index_done(&x);
-    else
-        *ret = x;
-    return r < 0 ? err_wrap(err, "an index of images") : 0;
+    *ret = x;
+    return 0;
 }
 
-void index_done(struct index *x)
+void oci_index_done(struct oci_index *x)
 {
     for (size_t i = 0; i < x->n; i++)
         free(x->v[i].name);
     free(x->v);
-    *x = (struct index){0};
+    *x = (struct oci_index){0};
 }
 
-int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err)
+int oci_manifest_parse(const char *text, size_t len, struct oci_manifest *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *layers, *o;
-    struct manifest m = {0};
+    struct oci_manifest m = {0};
     size_t i;
     int r;
 
-    r = json_parse("a manifest", text, len, &doc, err);
+    r = json_parse("manifest", text, len, &doc, err);
     if (r < 0)
         return r;
     layers = json_object_get(doc, "layers");
     if (!json_is_array(layers) || json_array_size(layers) > IMAGES_LAYERS_MAX)
-        return err_set(err, ERR_INVALID, "a manifest has no list of up to %d layers",
+        return err_set(err, ERR_INVALID, "manifest: expected a list of at most %d layers",
                        IMAGES_LAYERS_MAX);
     r = manifest_descriptor_parse(json_object_get(doc, "config"), &m.config, err);
     if (r < 0)
-        return err_wrap(err, "a manifest's config");
+        return err_wrap(err, "manifest: config");
     m.layers = xcalloc(json_array_size(layers) + 1, sizeof(*m.layers));
     json_array_foreach (layers, i, o) {
         r = manifest_descriptor_parse(o, &m.layers[m.n++], err);
-        if (r < 0)
-            break;
+        if (r < 0) {
+            oci_manifest_done(&m);
+            return err_wrap(err, "manifest: layer");
+        }
     }
-    if (r < 0)
-        manifest_done(&m);
-    else
-        *ret = m;
-    return r < 0 ? err_wrap(err, "a manifest's layer") : 0;
+    *ret = m;
+    return 0;
 }
 
-void manifest_done(struct manifest *m)
+void oci_manifest_done(struct oci_manifest *m)
 {
     free(m->layers);
-    *m = (struct manifest){0};
+    *m = (struct oci_manifest){0};
 }
 
 /* ---- configuration ---- */
@@ -283,7 +285,7 @@ static int manifest_check_layers(const json_t *record, struct err *err)
 
     json_array_foreach (json_object_get(record, "layers"), i, v)
         if (!digest_is_valid(json_string_value(v)))
-            return err_set(err, ERR_INVALID, "layer %zu: '%.100s' is not a digest 'sha256:…'", i,
+            return err_set(err, ERR_INVALID, "layer %zu: '%.100s' is not a sha256 digest", i,
                            json_string_value(v));
     return 0;
 }
@@ -292,7 +294,7 @@ static int manifest_check_platform(const json_t *doc, const char *wanted, struct
 {
     if (manifest_is_for(doc, wanted))
         return 0;
-    return err_set(err, ERR_UNSUPPORTED, "it is for %.40s/%.40s, and %.80s is wanted",
+    return err_set(err, ERR_UNSUPPORTED, "its platform is %.40s/%.40s, but %.80s is required",
                    json_string_value(json_object_get(doc, "os")) ?: "linux",
                    json_string_value(json_object_get(doc, "architecture")) ?: "?",
                    wanted ? wanted : "linux/" IMAGES_ARCHITECTURE " (this machine)");
@@ -303,42 +305,53 @@ static int manifest_read_base(const json_t *doc, json_t *record, struct err *err
     const char *base = NULL;
     int r = manifest_text_of(doc, IMAGE_CONFIG_BASE, &base, err);
 
-    if (r >= 0 && base && !STREQ(base, IMAGES_HOST_LAYER))
-        r = err_set(err, ERR_UNSUPPORTED, "it is built on '%.64s'", base);
-    if (r >= 0)
-        json_object_set_new(record, "base", base ? json_string("host") : json_null());
-    return r;
+    if (r < 0)
+        return r;
+    if (base && !STREQ(base, IMAGES_HOST_LAYER))
+        return err_set(err, ERR_UNSUPPORTED, "unsupported base '%.64s'", base);
+    json_object_set_new(record, "base", base ? json_string("host") : json_null());
+    return 0;
 }
 
 static int manifest_fill_record(const json_t *doc, const char *platform, json_t *record,
                                 struct err *err)
 {
     const json_t *config = json_object_get(doc, "config");
+    const json_t *rootfs = json_object_get(doc, "rootfs");
+    const struct {
+        const json_t *from;
+        const char *key, *as;
+        size_t max; /* entries of a list; 0: a text */
+    } fields[] = {
+        {doc, "architecture", "architecture", 0}, {doc, "created", "created", 0},
+        {config, "Env", "env", ENV_MAX},          {config, "User", "user", 0},
+        {config, "WorkingDir", "workdir", 0},     {config, "Entrypoint", "entrypoint", WORDS_MAX},
+        {config, "Cmd", "cmd", WORDS_MAX},
+    };
     int r;
 
     r = manifest_check_platform(doc, platform, err);
-    if (r >= 0)
-        r = manifest_copy_texts(json_object_get(doc, "rootfs"), "diff_ids", IMAGES_LAYERS_MAX,
-                                record, "layers", err);
-    if (r >= 0)
-        r = manifest_check_layers(record, err);
-    if (r >= 0)
-        r = manifest_read_base(doc, record, err);
-    if (r >= 0)
-        r = manifest_copy_text(doc, "architecture", record, "architecture", err);
-    if (r >= 0)
-        r = manifest_copy_text(doc, "created", record, "created", err);
-    if (r >= 0)
-        r = manifest_copy_texts(config, "Env", ENV_MAX, record, "env", err);
-    if (r >= 0)
-        r = manifest_copy_text(config, "User", record, "user", err);
-    if (r >= 0)
-        r = manifest_copy_text(config, "WorkingDir", record, "workdir", err);
-    if (r >= 0)
-        r = manifest_copy_texts(config, "Entrypoint", WORDS_MAX, record, "entrypoint", err);
-    if (r >= 0)
-        r = manifest_copy_texts(config, "Cmd", WORDS_MAX, record, "cmd", err);
-    return r;
+    if (r < 0)
+        return r;
+    r = manifest_copy_texts(rootfs, "diff_ids", IMAGES_LAYERS_MAX, record, "layers", err);
+    if (r < 0)
+        return r;
+    r = manifest_check_layers(record, err);
+    if (r < 0)
+        return r;
+    r = manifest_read_base(doc, record, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        if (fields[i].max)
+            r = manifest_copy_texts(fields[i].from, fields[i].key, fields[i].max, record,
+                                    fields[i].as, err);
+        else
+            r = manifest_copy_text(fields[i].from, fields[i].key, record, fields[i].as, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err)
@@ -352,13 +365,14 @@ int image_config_parse_for(const char *text, size_t len, const char *platform, j
     _cleanup_json_ json_t *doc = NULL, *record = json_object();
     int r;
 
-    r = json_parse("the configuration", text, len, &doc, err);
-    if (r >= 0 && !json_is_object(doc))
-        r = err_set(err, ERR_INVALID, "it is not an object");
-    if (r >= 0)
-        r = manifest_fill_record(doc, platform, record, err);
+    r = json_parse("image configuration", text, len, &doc, err);
     if (r < 0)
-        return err_wrap(err, "the image's configuration");
+        return r;
+    if (!json_is_object(doc))
+        return err_set(err, ERR_INVALID, "image configuration: not a JSON object");
+    r = manifest_fill_record(doc, platform, record, err);
+    if (r < 0)
+        return err_wrap(err, "image configuration");
     *ret = json_incref(record);
     return 0;
 }

@@ -1,6 +1,8 @@
 /*
- * The documents of images: Docker's list in `docker save` archives, OCI indexes, manifests and
- * configurations. They come from outside: every digest, count and name in them is checked here.
+ * Documents of images: the list in `docker save` archives, and OCI indexes, manifests and
+ * configurations. They are untrusted: the parsers check every digest, count and name.
+ *
+ * A parser fills *ret only on success; the caller releases it with the _done() function.
  */
 #pragma once
 
@@ -10,7 +12,7 @@
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
-/* As images call it. */
+/* This machine's architecture, in the words of OCI. */
 #if defined(__x86_64__)
 #define IMAGES_ARCHITECTURE "amd64"
 #elif defined(__aarch64__)
@@ -21,22 +23,22 @@ enum {
     MANIFEST_IMAGES_MAX = 64,
     MANIFEST_TAGS_MAX = 64,
     IMAGES_BLOB_MAX = 4 << 20, /* a configuration or manifest */
-    IMAGES_LAYERS_MAX = 100,   /* what one overlay mount takes: proto/plan.h */
+    IMAGES_LAYERS_MAX = 100,   /* the limit of one overlay mount: proto/plan.h */
 };
 
 /*
- * Stands at the bottom of a list of layers where an image is built on `host`: in place of a digest,
- * as that layer is this machine's own, made by each daemon for itself, and lies beside the store.
- * An image's record says it with "base": "host", and its "layers" are those above.
+ * The bottom layer of an image that is built on `host`. It stands in lists of layers in place of a
+ * digest, because each daemon creates that layer for its own machine, outside of the store. The
+ * record of such an image has "base": "host", and its "layers" do not contain this one.
  */
 #define IMAGES_HOST_LAYER "host-1"
 
-/* ---- `docker save`: manifest.json ---- */
+/* ---- manifest.json of `docker save` ---- */
 
 struct saved_image {
-    char *config;  /* name in the archive */
-    char **tags;   /* may be empty */
-    char **layers; /* names in the archive, bottom first */
+    char *config;  /* owned: its name in the archive */
+    char **tags;   /* owned; can be empty */
+    char **layers; /* owned: their names in the archive, bottom first */
 };
 
 struct saved_images {
@@ -49,50 +51,50 @@ void saved_images_done(struct saved_images *s);
 
 /* ---- OCI ---- */
 
-struct descriptor {
+struct oci_descriptor {
     char digest[DIGEST_MAX];
     uint64_t size;
 };
 
-/* An entry of an index. */
-struct index_entry {
-    struct descriptor d;
-    bool is_index; /* of further ones */
-    char *name;    /* as annotated, or NULL */
+struct oci_index_entry {
+    struct oci_descriptor d;
+    bool is_index; /* the entry is another index */
+    char *name;    /* owned: from its annotations, or NULL */
 };
 
-struct index {
-    struct index_entry *v; /* those for this machine, or of no platform in particular */
+struct oci_index {
+    struct oci_index_entry *v; /* owned: the entries that fit the platform */
     size_t n;
 };
 
-int index_parse(const char *text, size_t len, struct index *ret, struct err *err);
-/* platform: "os/architecture[/variant]" instead of this machine's; NULL: this machine's. */
-int index_parse_for(const char *text, size_t len, const char *platform, struct index *ret,
-                    struct err *err);
-void index_done(struct index *x);
+int oci_index_parse(const char *text, size_t len, struct oci_index *ret, struct err *err);
+/* platform: "os/architecture[/variant]"; NULL: this machine's. */
+int oci_index_parse_for(const char *text, size_t len, const char *platform, struct oci_index *ret,
+                        struct err *err);
+void oci_index_done(struct oci_index *x);
 
-struct manifest {
-    struct descriptor config;
-    struct descriptor *layers; /* bottom first */
+struct oci_manifest {
+    struct oci_descriptor config;
+    struct oci_descriptor *layers; /* owned; bottom first */
     size_t n;
 };
 
-int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err);
-void manifest_done(struct manifest *m);
+int oci_manifest_parse(const char *text, size_t len, struct oci_manifest *ret, struct err *err);
+void oci_manifest_done(struct oci_manifest *m);
 
 /* ---- configuration ---- */
 
-/* Says IMAGES_HOST_LAYER of an image that is built on it. */
+/* The field of a configuration that names IMAGES_HOST_LAYER, for an image built on `host`. */
 #define IMAGE_CONFIG_BASE "ripcord.base"
 
-/* *ret is the record that the store keeps of it (image/store/images.h), without what only the
- * importer knows: layers, base, architecture, created, env, user, workdir, entrypoint, cmd. */
+/* *ret is the record for the store (image/store/images.h): layers, base, architecture, created, env,
+ * user, workdir, entrypoint, cmd. The importer adds the other fields. */
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err);
-/* This machine's, in the words of images. */
+/* IMAGES_ARCHITECTURE. */
 const char *image_config_architecture(void);
-/* platform as in index_parse_for(). */
+/* platform: as in oci_index_parse_for(). */
 int image_config_parse_for(const char *text, size_t len, const char *platform, json_t **ret,
                            struct err *err);
-/* Of an image that came without: one layer, for this machine. The same each time. New. */
+/* A configuration for a root file system: one layer, for this machine. The same text each time.
+ * New. */
 char *image_config_make(const char *diff_id);

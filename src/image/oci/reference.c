@@ -60,15 +60,15 @@ int reference_parse(const char *name, char **ret, struct err *err)
     const char *s = image_name_short(name), *tag = reference_find_tag(s);
     size_t len = tag ? (size_t)(tag - s) : strlen(s);
 
-    /* ".." is nothing bad here, but specs refuse it in any name. */
+    /* ".." would do no harm here, but specs refuse it in every name. */
     if (strlen(name) > REFERENCE_MAX || strstr(s, "..") || !isalnum((unsigned char)*s) ||
         !reference_path_is_valid(s, len) || (tag && !reference_tag_is_valid(tag + 1))) {
-        err_set(err, ERR_INVALID, "'%.100s' is not an image's name", name);
-        return err_hint(err, "Names are lower-case, with an optional tag: team/tool:1.2");
+        err_set(err, ERR_INVALID, "'%.100s' is not a valid image name", name);
+        return err_hint(err, "Use lower-case letters and an optional tag, as in team/tool:1.2.");
     }
     if (reference_is_host(s))
         return err_set(err, ERR_INVALID,
-                       "'host' is the machine's own programs, not a stored image");
+                       "'host' stands for the programs of this machine and is not a stored image");
     *ret = tag ? xstrdup(s) : xasprintf("%s:latest", s);
     return 0;
 }

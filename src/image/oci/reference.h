@@ -1,6 +1,6 @@
 /*
- * Names of images, as people write them: [REGISTRY/]PATH[:TAG]. Without a tag it is ":latest", and
- * Docker's own registry is not spelled out ("docker.io/library/debian" is "debian:latest").
+ * Names of images: [REGISTRY/]PATH[:TAG]. The default tag is "latest", and Docker's own registry is
+ * left out ("docker.io/library/debian" is "debian:latest").
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 
 enum { REFERENCE_MAX = 255 };
 
-/* The machine's own programs, which are no image of the store. */
+/* Whether the name stands for the programs of this machine, which are not in the store. */
 bool reference_is_host(const char *name);
-/* The one way in which the store writes it; new. */
+/* *ret is the normal form of the name, which the store uses; new. */
 int reference_parse(const char *name, char **ret, struct err *err);

@@ -24,13 +24,13 @@ static int accounts_open_below(int dir, const char *path, uint64_t flags)
     return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
 }
 
-/* By its name, or by its number when that is NULL. */
+/* The account to find: by its name, or by its number if the name is NULL. */
 struct account {
     const char *name;
     const char *uid;
 };
 
-static bool accounts_is_of(char *line, const struct account *a)
+static bool accounts_line_matches(char *line, const struct account *a)
 {
     const char *name = strsep(&line, ":"), *uid;
 
@@ -41,7 +41,7 @@ static bool accounts_is_of(char *line, const struct account *a)
     return uid && STREQ(uid, a->uid);
 }
 
-static bool accounts_listed(int fd, const struct account *a)
+static bool accounts_file_lists(int fd, const struct account *a)
 {
     _cleanup_free_ char *text = NULL;
     struct stat st;
@@ -53,12 +53,12 @@ static bool accounts_listed(int fd, const struct account *a)
     n = fd_read_full(fd, text, (size_t)st.st_size);
     text[n < 0 ? 0 : n] = '\0';
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
-        if (accounts_is_of(line, a))
+        if (accounts_line_matches(line, a))
             return true;
     return false;
 }
 
-/* 1, 0, or -1: a lower layer knows. */
+/* 1: yes; 0: no; -1: a lower layer decides. */
 static int accounts_ask_layer(int fs, const struct account *a)
 {
     _cleanup_close_ int etc = accounts_open_below(fs, "etc", O_RDONLY | O_DIRECTORY), passwd = -1;
@@ -68,7 +68,7 @@ static int accounts_ask_layer(int fs, const struct account *a)
         return fstatat(fs, "etc", &st, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : -1;
     passwd = accounts_open_below(etc, "passwd", O_RDONLY);
     if (passwd >= 0)
-        return accounts_listed(passwd, a);
+        return accounts_file_lists(passwd, a);
     if (fstatat(etc, "passwd", &st, AT_SYMLINK_NOFOLLOW) == 0 || whiteout_is_opaque(etc))
         return 0;
     return -1;

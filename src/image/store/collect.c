@@ -1,6 +1,6 @@
 /*
- * The store as a whole: what refers to what, counted anew each time from the names and the images
- * themselves, so that no count can be wrong after a crash.
+ * Lists the store, and removes what is not referred to. References are counted each time, from the
+ * names and the images themselves, so that no count can be wrong after a crash.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,14 +35,16 @@ static int collect_names_in(const struct images *s, const char *folder, char ***
     return 0;
 }
 
-/* A damaged one is left out, and the next collection removes it; a disk that cannot be read is no
- * reason to. */
+/* A damaged record is left out, and the next collection removes it. A read error of the disk is
+ * returned: it must not remove an image. */
 static int collect_read_images(const struct images *s, json_t *ret, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(s, "images", &names, err);
 
-    for (char **n = names; r >= 0 && n && *n; n++) {
+    if (r < 0)
+        return r;
+    for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *id = xasprintf("sha256:%s", *n);
         _cleanup_err_ struct err why = ERR_INIT;
         json_t *record = NULL;
@@ -52,14 +54,13 @@ static int collect_read_images(const struct images *s, json_t *ret, struct err *
             return err_move(err, &why);
         if (r >= 0)
             json_object_set_new(ret, id, record);
-        r = 0;
     }
-    return r;
+    return 0;
 }
 
 /* ---- counting ---- */
 
-/* {digest: how many of these images have it} */
+/* {digest: number of images with this layer} */
 static json_t *collect_count_layers(const json_t *images)
 {
     json_t *counts = json_object(), *image, *layer;
@@ -120,8 +121,9 @@ int images_list(const struct images *s, json_t **ret, struct err *err)
     int r;
 
     r = images_refs(s, &refs, err);
-    if (r >= 0)
-        r = collect_read_images(s, images, err);
+    if (r < 0)
+        return r;
+    r = collect_read_images(s, images, err);
     if (r < 0)
         return r;
     list = json_array();
@@ -140,7 +142,7 @@ int images_list(const struct images *s, json_t **ret, struct err *err)
 
 /* ---- collecting ---- */
 
-struct sweep {
+struct collect_sweep {
     struct images *s;
     images_remove_fn fn;
     void *arg;
@@ -158,13 +160,15 @@ static bool collect_is_named(const json_t *refs, const char *id)
     return false;
 }
 
-static int collect_drop_images(struct sweep *w, json_t *images, const json_t *refs,
+static int collect_drop_images(struct collect_sweep *w, json_t *images, const json_t *refs,
                                char *const *used, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "images", &names, err);
 
-    for (char **n = names; r >= 0 && n && *n; n++) {
+    if (r < 0)
+        return r;
+    for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *id = xasprintf("sha256:%s", *n), *path = xasprintf("images/%s", *n);
 
         if (json_object_get(images, id) && (collect_is_named(refs, id) || strv_contains(used, id)))
@@ -173,11 +177,11 @@ static int collect_drop_images(struct sweep *w, json_t *images, const json_t *re
             return err_sys(err, errno, "remove '%s' of the image store", path);
         w->count->images += json_object_del(images, id) == 0;
     }
-    return r;
+    return 0;
 }
 
-/* Out of its place in one step, so that a layer is never half there under its name. */
-static int collect_drop_layer(struct sweep *w, const char *hex, struct err *err)
+/* Moved away in one step, so that no incomplete layer is visible under its name. */
+static int collect_drop_layer(struct collect_sweep *w, const char *hex, struct err *err)
 {
     _cleanup_free_ char *digest = xasprintf("sha256:%s", hex), *tmp = xasprintf("tmp/old-%s", hex);
     _cleanup_free_ char *path = xasprintf("layers/%s", hex);
@@ -186,17 +190,19 @@ static int collect_drop_layer(struct sweep *w, const char *hex, struct err *err)
     w->count->layers++;
     if (renameat(w->s->dir, path, w->s->dir, tmp) == 0)
         return 0;
-    /* an older one of that name is still being removed: it goes from where it lies */
+    /* tmp/ still has an older one of that name: remove this one in place. */
     return w->fn(w->arg, w->s->dir, path, err);
 }
 
-/* The layers of steps are kept as those of images are, or their entries go. */
-static int collect_sweep_cache(struct sweep *w, bool keep, json_t *counts, struct err *err)
+/* keep: counts the layers of cached build steps as used. Else removes the cache entries. */
+static int collect_sweep_cache(struct collect_sweep *w, bool keep, json_t *counts, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "cache", &names, err);
 
-    for (char **n = names; r >= 0 && n && *n; n++) {
+    if (r < 0)
+        return r;
+    for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *path = xasprintf("cache/%s", *n), *text = NULL;
         _cleanup_json_ json_t *doc = NULL;
         const char *layer;
@@ -204,31 +210,36 @@ static int collect_sweep_cache(struct sweep *w, bool keep, json_t *counts, struc
 
         if (!keep) {
             if (unlinkat(w->s->dir, path, 0) < 0 && errno != ENOENT)
-                r = err_sys(err, errno, "remove '%s' of the image store", path);
+                return err_sys(err, errno, "remove '%s' of the image store", path);
             continue;
         }
         if (file_read(w->s->dir, path, KIB(4), &text, &len, NULL) < 0 ||
-            json_parse("a step", text, len, &doc, NULL) < 0)
+            json_parse("build step", text, len, &doc, NULL) < 0)
             continue;
         layer = json_string_value(json_object_get(doc, "layer"));
         if (digest_is_valid(layer) && images_has_layer(w->s, layer))
             json_object_set_new(counts, layer, json_integer(1));
     }
-    return r;
+    return 0;
 }
 
-static int collect_drop_layers(struct sweep *w, const json_t *counts, struct err *err)
+static int collect_drop_layers(struct collect_sweep *w, const json_t *counts, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "layers", &names, err);
 
-    for (char **n = names; r >= 0 && n && *n; n++) {
+    if (r < 0)
+        return r;
+    for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *digest = xasprintf("sha256:%s", *n);
 
-        if (!json_object_get(counts, digest))
-            r = collect_drop_layer(w, *n, err);
+        if (json_object_get(counts, digest))
+            continue;
+        r = collect_drop_layer(w, *n, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static bool collect_blob_is_used(const json_t *images, const char *digest)
@@ -245,32 +256,38 @@ static bool collect_blob_is_used(const json_t *images, const char *digest)
     return false;
 }
 
-static int collect_drop_blobs(struct sweep *w, const json_t *images, struct err *err)
+static int collect_drop_blobs(struct collect_sweep *w, const json_t *images, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "blobs", &names, err);
 
-    for (char **n = names; r >= 0 && n && *n; n++) {
+    if (r < 0)
+        return r;
+    for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *digest = xasprintf("sha256:%s", *n), *path = xasprintf("blobs/%s", *n);
 
         if (!collect_blob_is_used(images, digest) && unlinkat(w->s->dir, path, 0) < 0 &&
             errno != ENOENT)
             return err_sys(err, errno, "remove '%s' of the image store", path);
     }
-    return r;
+    return 0;
 }
 
-static int collect_empty_tmp(struct sweep *w, struct err *err)
+static int collect_empty_tmp(struct collect_sweep *w, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int r = collect_names_in(w->s, "tmp", &names, err);
 
-    for (char **n = names; r >= 0 && n && *n; n++) {
+    if (r < 0)
+        return r;
+    for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *path = xasprintf("tmp/%s", *n);
 
         r = w->fn(w->arg, w->s->dir, path, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 int images_collect(struct images *s, char *const *used, bool keep_cache, images_remove_fn fn,
@@ -278,25 +295,31 @@ int images_collect(struct images *s, char *const *used, bool keep_cache, images_
 {
     _cleanup_json_ json_t *images = json_object(), *refs = NULL, *counts = NULL;
     struct images_collected count = {0};
-    struct sweep w = {s, fn, arg, &count};
+    struct collect_sweep w = {s, fn, arg, &count};
     int r;
 
     r = images_refs(s, &refs, err);
-    if (r >= 0)
-        r = collect_read_images(s, images, err);
-    if (r >= 0)
-        r = collect_drop_images(&w, images, refs, used, err);
+    if (r < 0)
+        return r;
+    r = collect_read_images(s, images, err);
+    if (r < 0)
+        return r;
+    r = collect_drop_images(&w, images, refs, used, err);
     if (r < 0)
         return r;
     counts = collect_count_layers(images);
     r = collect_sweep_cache(&w, keep_cache, counts, err);
-    if (r >= 0)
-        r = collect_drop_layers(&w, counts, err);
-    if (r >= 0)
-        r = collect_drop_blobs(&w, images, err);
-    if (r >= 0)
-        r = collect_empty_tmp(&w, err);
-    if (r >= 0)
-        *ret = count;
-    return r;
+    if (r < 0)
+        return r;
+    r = collect_drop_layers(&w, counts, err);
+    if (r < 0)
+        return r;
+    r = collect_drop_blobs(&w, images, err);
+    if (r < 0)
+        return r;
+    r = collect_empty_tmp(&w, err);
+    if (r < 0)
+        return r;
+    *ret = count;
+    return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * What was done for an image, as its configuration tells. Who wrote that may have told anything:
- * lines are cut, and which layer a line has made is said only where there are as many lines with a
- * layer as there are layers.
+ * The build history of an image, from its configuration. The author of the configuration can write
+ * anything there, so lines are cut to a limit. A line gets its layer only if the number of lines
+ * with a layer equals the number of layers.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ static size_t images_history_count_layers(const json_t *lines)
     return n;
 }
 
-/* Null for what is no text; never half of a character. */
+/* Null for a value that is not a string. Never cuts within a character. */
 static json_t *images_history_cut(const json_t *value)
 {
     const char *s = json_string_value(value);
@@ -43,7 +43,7 @@ static json_t *images_history_cut(const json_t *value)
     return json_stringn(s, len);
 }
 
-/* layer: what it has made, or NULL. */
+/* layer: the layer of this line, or NULL. */
 static json_t *images_history_line_json(const struct images *s, const json_t *line,
                                         const char *layer)
 {
@@ -69,8 +69,9 @@ int images_history(const struct images *s, const json_t *image, json_t **ret, st
     bool known;
     int r = images_read_blob(s, id, &text, &len, err);
 
-    if (r >= 0)
-        r = json_parse("the image's configuration", text, len, &config, err);
+    if (r < 0)
+        return err_wrap(err, "image '%s'", id);
+    r = json_parse("image configuration", text, len, &config, err);
     if (r < 0)
         return err_wrap(err, "image '%s'", id);
     lines = json_object_get(config, "history");

@@ -1,4 +1,4 @@
-/* See images.h. Names, images and blobs; layers are in layers.c, what is removed in collect.c. */
+/* Names, images and blobs of the store. Layers are in layers.c, lists and removal in collect.c. */
 #include "image/store/images.h"
 
 #include <dirent.h>
@@ -12,42 +12,46 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
-#include "lib/os/spread.h"
+#include "lib/os/ext4-spread.h"
 
 enum { PREFIX_MIN = 6 };
 
 /* ---- the folder ---- */
 
-/* Trees are made there, and removed, one after the other. */
-static int images_spread_tmp(int dir, struct err *err)
+/* Fills *s as far as it gets. */
+static int images_open_folder(const char *path, struct images *s, struct err *err)
 {
+    static const char *const folders[] = {"layers", "blobs", "images", "cache", "mounts", "tmp"};
     _cleanup_close_ int tmp = -1;
-    int r = dir_open(dir, "tmp", &tmp, err);
+    int r;
 
-    if (r >= 0)
-        spread_children(tmp);
-    return r;
+    r = dir_make_all(AT_FDCWD, path, 0700, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, path, &s->dir, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
+        if (mkdirat(s->dir, folders[i], 0700) < 0 && errno != EEXIST)
+            return err_sys(err, errno, "create folder '%s/%s'", path, folders[i]);
+    r = dir_open(s->dir, "tmp", &tmp, err);
+    if (r < 0)
+        return r;
+    /* The store creates and removes whole trees in tmp/, one after the other. */
+    ext4_spread_children(tmp);
+    return 0;
 }
 
 int images_open(const char *path, struct images *ret, struct err *err)
 {
-    static const char *const folders[] = {"layers", "blobs", "images", "cache", "mounts", "tmp"};
     struct images s = IMAGES_INIT;
-    int r;
 
-    r = dir_make_all(AT_FDCWD, path, 0700, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, path, &s.dir, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
-        if (mkdirat(s.dir, folders[i], 0700) < 0 && errno != EEXIST)
-            r = err_sys(err, errno, "make folder '%s/%s'", path, folders[i]);
-    if (r >= 0)
-        r = images_spread_tmp(s.dir, err);
-    if (r < 0)
+    if (images_open_folder(path, &s, err) < 0) {
         images_done(&s);
-    else
-        *ret = s;
-    return r < 0 ? err_wrap(err, "open the image store") : 0;
+        return err_wrap(err, "open the image store");
+    }
+    *ret = s;
+    return 0;
 }
 
 void images_done(struct images *s)
@@ -104,9 +108,9 @@ int images_refs(const struct images *s, json_t **ret, struct err *err)
         return 0;
     }
     r = file_read(s->dir, "refs", IMAGES_REFS_MAX, &text, &len, err);
-    if (r >= 0)
-        r = json_parse("the names of images", text, len, ret, err);
-    return r;
+    if (r < 0)
+        return r;
+    return json_parse("image names", text, len, ret, err);
 }
 
 static int images_write_refs(struct images *s, const json_t *refs, struct err *err)
@@ -115,17 +119,20 @@ static int images_write_refs(struct images *s, const json_t *refs, struct err *e
     int r;
 
     if (strlen(text) > IMAGES_REFS_MAX)
-        return err_set(err, ERR_LIMIT, "too many names of images");
+        return err_set(err, ERR_LIMIT, "too many image names");
     r = file_replace(s->dir, "refs", text, strlen(text), 0600, true, err);
-    return r < 0 ? r : images_sync_folder(s->dir, ".", err);
+    if (r < 0)
+        return r;
+    return images_sync_folder(s->dir, ".", err);
 }
 
-/* Several may add at once, each with the store's lock shared: this one is for the file alone. */
 static bool images_is_text(const json_t *value, const char *text)
 {
     return json_is_string(value) && STREQ(json_string_value(value), text);
 }
 
+/* Several processes can add images at once, with the store's lock shared. refs.lock guards the file
+ * of names alone. id NULL: removes the name. 1: changed or already so; 0: no such name. */
 static int images_change_ref(struct images *s, const char *name, const char *id, struct err *err)
 {
     _cleanup_close_ int lock = -1;
@@ -134,10 +141,12 @@ static int images_change_ref(struct images *s, const char *name, const char *id,
     int r;
 
     r = reference_parse(name, &ref, err);
-    if (r >= 0)
-        r = images_lock_file(s->dir, "refs.lock", LOCK_EX, &lock, err);
-    if (r >= 0)
-        r = images_refs(s, &refs, err);
+    if (r < 0)
+        return r;
+    r = images_lock_file(s->dir, "refs.lock", LOCK_EX, &lock, err);
+    if (r < 0)
+        return r;
+    r = images_refs(s, &refs, err);
     if (r < 0)
         return r;
     if (!id && !json_object_get(refs, ref))
@@ -174,7 +183,7 @@ char *images_ref(const json_t *refs, const char *name)
     return json_object_get(refs, local) ? TAKE_PTR(local) : NULL;
 }
 
-/* How many images begin so; *ret is one of them. */
+/* Returns the number of images whose id begins with `hex`; *ret is one of them. */
 static int images_by_digits(const struct images *s, const char *hex, char ret[static DIGEST_MAX],
                             struct err *err)
 {
@@ -184,7 +193,7 @@ static int images_by_digits(const struct images *s, const char *hex, char ret[st
     d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
         fd_close(fd);
-        return err_sys(err, errno, "read the folder of images");
+        return err_sys(err, errno, "read folder 'images' of the image store");
     }
     for (const struct dirent *e; (e = readdir(d));) {
         char digest[DIGEST_MAX];
@@ -209,7 +218,8 @@ static int images_resolve_digest(const struct images *s, const char *name,
         return 0;
     found = images_by_digits(s, hex, ret, err);
     if (found > 1)
-        return err_set(err, ERR_CONFLICT, "'%s' is the beginning of %d images", name, found);
+        return err_set(err, ERR_CONFLICT,
+                       "'%s' is ambiguous: %d images have an id that begins with it", name, found);
     return found;
 }
 
@@ -233,9 +243,9 @@ int images_resolve(const struct images *s, const char *name, char ret[static DIG
     r = images_resolve_digest(s, name, ret, err);
     if (r != 0)
         return r < 0 ? r : 0;
-    err_set(err, ERR_NOT_FOUND, "there is no image '%.200s'", name);
-    return err_hint(err, "`ripcord image ls` shows those there are, `ripcord image import` brings "
-                         "one in.");
+    err_set(err, ERR_NOT_FOUND, "no such image: '%.200s'", name);
+    return err_hint(err, "`ripcord image ls` lists the stored images; `ripcord image pull` and "
+                         "`ripcord image import` add one.");
 }
 
 /* ---- images and blobs ---- */
@@ -248,18 +258,18 @@ int images_read(const struct images *s, const char *id, json_t **ret, struct err
     int r;
 
     if (!digest_is_valid(id))
-        return err_set(err, ERR_INVALID, "'%.100s' is not an image's digest", id);
+        return err_set(err, ERR_INVALID, "'%.100s' is not an image digest", id);
     path = xasprintf("images/%s", digest_hex(id));
     if (fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
         return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
     r = file_read(s->dir, path, IMAGES_RECORD_MAX, &text, &len, err);
-    if (r >= 0)
-        r = json_parse("the record of an image", text, len, ret, err);
-    return r;
+    if (r < 0)
+        return r;
+    return json_parse("image record", text, len, ret, err);
 }
 
-/* A build that finds all of it done must not wait for a disk. */
-static bool images_is_there(const struct images *s, const char *path, const void *data, size_t len)
+/* A build whose steps are all cached writes nothing, so that it need not wait for the disk. */
+static bool images_has_file(const struct images *s, const char *path, const void *data, size_t len)
 {
     _cleanup_free_ char *found = NULL;
     size_t n;
@@ -268,7 +278,7 @@ static bool images_is_there(const struct images *s, const char *path, const void
            memcmp(found, data, len) == 0;
 }
 
-/* Written, but not yet in its place, nor surely on the disk. */
+/* The file is written, but neither in its place nor safely on the disk. */
 static int images_prepare_file(struct images *s, const char *tmp, const void *data, size_t len,
                                struct err *err)
 {
@@ -287,7 +297,7 @@ static char *images_tmp_name(const char *folder, const char *digest)
     return xasprintf("tmp/%s-%s-%d", folder, digest_hex(digest), getpid());
 }
 
-/* All that it refers to is on the disk before it is found under its name. */
+/* All layers and blobs of the image are on the disk before the image gets its name. */
 int images_put(struct images *s, const char *id, const json_t *record, struct err *err)
 {
     _cleanup_free_ char *text = json_to_text(record, true), *tmp = images_tmp_name("images", id);
@@ -298,16 +308,20 @@ int images_put(struct images *s, const char *id, const json_t *record, struct er
 
     if (len > IMAGES_RECORD_MAX)
         return err_set(err, ERR_LIMIT, "the configuration of image '%s' is too long", id);
-    if (!images_are_fresh(s, layers) && images_is_there(s, path, text, len))
+    if (!images_are_fresh(s, layers) && images_has_file(s, path, text, len))
         return 0;
     r = images_prepare_file(s, tmp, text, len, err);
-    if (r >= 0)
-        r = images_settle(s, layers, err);
-    if (r >= 0)
-        r = images_place_file(s, tmp, path, err);
-    if (r >= 0 && syncfs(s->dir) < 0) /* with the marks of its layers, which are gone now */
-        r = err_sys(err, errno, "sync the image store");
-    return r;
+    if (r < 0)
+        return r;
+    r = images_settle(s, layers, err);
+    if (r < 0)
+        return r;
+    r = images_place_file(s, tmp, path, err);
+    if (r < 0)
+        return r;
+    if (syncfs(s->dir) < 0) /* also the removal of the layers' marks */
+        return err_sys(err, errno, "sync the image store");
+    return 0;
 }
 
 int images_put_blob(struct images *s, const char *digest, const void *data, size_t len,
@@ -317,10 +331,12 @@ int images_put_blob(struct images *s, const char *digest, const void *data, size
     _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(digest));
     int r;
 
-    if (images_is_there(s, path, data, len))
+    if (images_has_file(s, path, data, len))
         return 0;
     r = images_prepare_file(s, tmp, data, len, err);
-    return r < 0 ? r : images_place_file(s, tmp, path, err);
+    if (r < 0)
+        return r;
+    return images_place_file(s, tmp, path, err);
 }
 
 int images_read_blob(const struct images *s, const char *digest, char **ret, size_t *ret_len,
@@ -335,8 +351,9 @@ int images_read_blob(const struct images *s, const char *digest, char **ret, siz
         return r;
     digest_of(text, len, found);
     if (!STREQ(found, digest))
-        return err_set(err, ERR_SYSTEM, "'%s' of the image store is damaged: its bytes are '%s'",
-                       digest, found);
+        return err_set(err, ERR_SYSTEM,
+                       "'%s' in the image store is damaged (its content has digest '%s')", digest,
+                       found);
     *ret = TAKE_PTR(text);
     *ret_len = len;
     return 0;

@@ -1,9 +1,9 @@
 /*
- * Layers of the store. One that is put there is not waited for: to have each on the disk before the
- * next step of a build begins takes longer than many a step. Until then it has a mark, which says
- * in which boot of the machine it was made. As long as that one lasts, what was written can be
- * read, on the disk or not; in any other the layer may be half there, and counts as none. The mark
- * is made before the layer has its name, and taken away when all is on the disk.
+ * Layers of the store. Adding a layer does not wait for the disk, because that takes longer than
+ * many steps of a build. Until the layer is on the disk it has a mark with the boot id of its
+ * creation. In the same boot its files can be read, on the disk or not. After another boot the
+ * layer may be incomplete, and counts as missing. The mark is written before the layer gets its
+ * name, and removed when all files are on the disk.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ static bool images_layers_has_mark(const struct images *s, const char *digest)
     return faccessat(s->dir, mark, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Also where the machine went down with the mark half written. */
-static bool images_layers_is_of_another_boot(const struct images *s, const char *digest)
+/* A mark that a crash has left incomplete counts as one of another boot. */
+static bool images_layers_is_from_other_boot(const struct images *s, const char *digest)
 {
     _cleanup_free_ char *mark = images_layers_mark_path(digest), *text = NULL;
     char boot[BOOT_ID_MAX];
@@ -50,7 +50,7 @@ bool images_has_layer(const struct images *s, const char *digest)
     struct stat st;
 
     return fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
-           !images_layers_is_of_another_boot(s, digest);
+           !images_layers_is_from_other_boot(s, digest);
 }
 
 /* ---- adding ---- */
@@ -63,11 +63,13 @@ static int images_layers_describe(struct images *s, const char *tmp, uint64_t by
     char boot[BOOT_ID_MAX];
     int r = file_replace(s->dir, about, text, strlen(text), 0600, false, err);
 
+    if (r < 0)
+        return r;
     time_boot_id(boot);
-    return r < 0 ? r : file_replace(s->dir, mark, boot, strlen(boot), 0600, false, err);
+    return file_replace(s->dir, mark, boot, strlen(boot), 0600, false, err);
 }
 
-/* Another may have been faster; what a machine that went down has left gives way. */
+/* Another process may have added the layer. An incomplete one from before a crash is replaced. */
 static int images_layers_place(struct images *s, const char *digest, const char *tmp,
                                struct err *err)
 {
@@ -88,7 +90,9 @@ int images_put_layer(struct images *s, const char *digest, const char *name, uin
     _cleanup_free_ char *tmp = xasprintf("tmp/%s", name);
     int r = images_layers_describe(s, tmp, bytes, err);
 
-    return r < 0 ? r : images_layers_place(s, digest, tmp, err);
+    if (r < 0)
+        return r;
+    return images_layers_place(s, digest, tmp, err);
 }
 
 bool images_are_fresh(const struct images *s, const json_t *layers)
@@ -108,7 +112,7 @@ int images_settle(struct images *s, const json_t *layers, struct err *err)
     const json_t *layer;
     size_t i;
 
-    /* All of it at once: a file at a time would take longer than the unpacking. */
+    /* The whole file system at once: fsync() of each file would take longer than unpacking. */
     if (syncfs(s->dir) < 0)
         return err_sys(err, errno, "sync the image store");
     json_array_foreach (layers, i, layer)
@@ -121,7 +125,7 @@ int images_settle(struct images *s, const json_t *layers, struct err *err)
     return 0;
 }
 
-/* ---- on the machine's own ---- */
+/* ---- images built on `host` ---- */
 
 bool images_is_on_host(const json_t *record)
 {
@@ -139,7 +143,7 @@ int images_set_host(struct images *s, const char *generation, struct err *err)
 {
     if (strncmp(generation, "g-", 2) != 0 || strspn(generation + 2, "0123456789abcdef") != 16 ||
         generation[18])
-        return err_set(err, ERR_INVALID, "'%.64s' is no generation of image 'host'", generation);
+        return err_set(err, ERR_INVALID, "'%.64s' is not a generation of image 'host'", generation);
     snprintf(s->host, sizeof(s->host), "../host/%s", generation);
     return 0;
 }
@@ -187,7 +191,7 @@ uint64_t images_layer_bytes(const struct images *s, const char *digest)
     size_t len;
 
     if (file_read(s->dir, path, KIB(4), &text, &len, NULL) >= 0 &&
-        json_parse("a layer", text, len, &doc, NULL) >= 0)
+        json_parse("layer", text, len, &doc, NULL) >= 0)
         json_read(doc, NULL, fields, ARRAY_SIZE(fields), NULL);
     return bytes;
 }

@@ -15,32 +15,32 @@
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 
-enum { ATTEMPTS = 5, PIECE = 256 << 10, PAUSE_MS = 100, TIDY_DAYS = 7 };
+enum { ATTEMPTS = 5, PIECE = 256 << 10, PAUSE_MS = 100, STALE_DAYS = 7 };
 
-/* One download on its way. */
-struct taking {
+/* One running download. */
+struct blob_download {
     const struct blob_fetch *b;
     int fd;
-    uint64_t at;                 /* bytes that are there */
-    struct digest_state *digest; /* of them */
+    uint64_t at;                 /* bytes in the file */
+    struct digest_state *digest; /* owned: of these bytes */
 };
 
 /* ---- the file ---- */
 
-/* Another pull may fetch the same: it is waited for, as long as somebody waits for us. */
+/* Another pull may download the same blob: waits for it, until the caller gives up. */
 static int blob_lock(int fd, const atomic_bool *stop, struct err *err)
 {
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_sys(err, errno, "lock a download");
         if (atomic_load(stop))
-            return err_set(err, ERR_TIMEOUT, "the download was given up");
+            return err_set(err, ERR_TIMEOUT, "the download was cancelled");
         poll(NULL, 0, PAUSE_MS);
     }
     return 0;
 }
 
-/* Who had it before may have removed the file in the end. */
+/* The pull that held the lock may have removed the file: then a new one is made. */
 static int blob_open_locked(int dir, const char *name, const atomic_bool *stop, int *ret,
                             struct err *err)
 {
@@ -50,7 +50,7 @@ static int blob_open_locked(int dir, const char *name, const atomic_bool *stop, 
         int r;
 
         if (fd < 0)
-            return err_sys(err, errno, "make a file for '%s'", name);
+            return err_sys(err, errno, "make file '%s'", name);
         r = blob_lock(fd, stop, err);
         if (r < 0)
             return r;
@@ -63,10 +63,10 @@ static int blob_open_locked(int dir, const char *name, const atomic_bool *stop, 
     }
 }
 
-static int blob_start_again(struct taking *t, struct err *err)
+static int blob_restart(struct blob_download *t, struct err *err)
 {
     if (ftruncate(t->fd, 0) < 0)
-        return err_sys(err, errno, "empty a file");
+        return err_sys(err, errno, "truncate a download");
     digest_end(t->digest, NULL);
     t->digest = digest_begin();
     t->at = 0;
@@ -74,8 +74,8 @@ static int blob_start_again(struct taking *t, struct err *err)
     return 0;
 }
 
-/* What an earlier download has left. */
-static int blob_read_begun(struct taking *t, struct err *err)
+/* Reads the bytes of an earlier, interrupted download. */
+static int blob_read_partial(struct blob_download *t, struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
 
@@ -85,38 +85,38 @@ static int blob_read_begun(struct taking *t, struct err *err)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return err_sys(err, errno, "read what has come before");
+            return err_sys(err, errno, "read an interrupted download");
         if (n == 0)
             break;
         digest_add(t->digest, buf, (size_t)n);
         t->at += (uint64_t)n;
         if (t->at > t->b->d->size)
-            return blob_start_again(t, err);
+            return blob_restart(t, err);
     }
     atomic_store(t->b->done, t->at);
     return 0;
 }
 
-/* ---- the bytes ---- */
+/* ---- the transfer ---- */
 
 static int blob_on_head(void *arg, const struct fetch_head *head, struct err *err)
 {
-    struct taking *t = arg;
+    struct blob_download *t = arg;
 
     if (head->status == 206 && head->from != t->at)
-        return err_set(err, ERR_ENGINE, "the registry sends from byte %llu, not from %llu",
+        return err_set(err, ERR_ENGINE, "the registry sent bytes from %llu, expected %llu",
                        (unsigned long long)head->from, (unsigned long long)t->at);
-    return head->status == 200 && t->at ? blob_start_again(t, err) : 0;
+    return head->status == 200 && t->at ? blob_restart(t, err) : 0;
 }
 
 static int blob_on_data(void *arg, const char *data, size_t len, struct err *err)
 {
-    struct taking *t = arg;
-    const struct descriptor *d = t->b->d;
+    struct blob_download *t = arg;
+    const struct oci_descriptor *d = t->b->d;
     int r;
 
     if (len > d->size - t->at)
-        return err_set(err, ERR_INVALID, "it is longer than the %llu bytes that its manifest says",
+        return err_set(err, ERR_INVALID, "longer than the %llu bytes in the manifest",
                        (unsigned long long)d->size);
     r = fd_write_all(t->fd, data, len);
     if (r < 0)
@@ -127,9 +127,9 @@ static int blob_on_data(void *arg, const char *data, size_t len, struct err *err
     return 0;
 }
 
-static int blob_attempt(struct taking *t, struct err *err)
+static int blob_attempt(struct blob_download *t, struct err *err)
 {
-    const struct descriptor *d = t->b->d;
+    const struct oci_descriptor *d = t->b->d;
     _cleanup_free_ char *path = xasprintf("blobs/%s", d->digest);
     const struct fetch f = {.url = path,
                             .from = t->at,
@@ -138,23 +138,27 @@ static int blob_attempt(struct taking *t, struct err *err)
                             .on_data = blob_on_data,
                             .arg = t,
                             .stop = t->b->stop};
-    struct fetch_head head = {0};
+    _cleanup_(fetch_head_done) struct fetch_head head = {0};
     int r;
 
     if (lseek(t->fd, (off_t)t->at, SEEK_SET) < 0)
         return err_sys(err, errno, "seek in a download");
-    r = remote_fetch(t->b->remote, &f, &head, err);
-    if (r >= 0 && head.status != 200 && head.status != 206)
-        r = remote_fault(t->b->remote, head.status, "that layer", err);
-    else if (r >= 0 && t->at < d->size)
-        r = err_set(err, ERR_ENGINE, "it ends after %llu of %llu bytes", (unsigned long long)t->at,
-                    (unsigned long long)d->size);
-    fetch_head_done(&head);
-    return r;
+    r = repository_fetch(t->b->repository, &f, &head, err);
+    if (r < 0)
+        return r;
+    if (head.status != 200 && head.status != 206)
+        return repository_status_error(t->b->repository, head.status, "this layer", err);
+    if (t->at < d->size)
+        return err_set(err, ERR_ENGINE, "the connection ended after %llu of %llu bytes",
+                       (unsigned long long)t->at, (unsigned long long)d->size);
+    return 0;
 }
 
-/* Broken connections and servers in trouble are worth another try; refusals are not. */
-static int blob_take_bytes(struct taking *t, struct err *err)
+/*
+ * Tries again after a broken connection or a server error, but not after a refusal. Progress resets
+ * the count of attempts.
+ */
+static int blob_receive(struct blob_download *t, struct err *err)
 {
     for (int i = 1;; i++) {
         _cleanup_err_ struct err why = ERR_INIT;
@@ -174,7 +178,7 @@ static int blob_take_bytes(struct taking *t, struct err *err)
     }
 }
 
-static int blob_check(struct taking *t, struct err *err)
+static int blob_check(struct blob_download *t, struct err *err)
 {
     const char *want = t->b->d->digest;
     char found[DIGEST_MAX];
@@ -183,22 +187,32 @@ static int blob_check(struct taking *t, struct err *err)
     if (STREQ(found, want))
         return 0;
     blob_remove(t->b->dir, want);
-    return err_set(err, ERR_INVALID, "it is damaged: what the registry sent is '%s'", found);
+    return err_set(err, ERR_INVALID, "the registry sent damaged data (its digest is '%s')", found);
+}
+
+static int blob_complete(struct blob_download *t, struct err *err)
+{
+    const struct blob_fetch *b = t->b;
+    int r;
+
+    r = blob_open_locked(b->dir, digest_hex(b->d->digest), b->stop, &t->fd, err);
+    if (r < 0)
+        return r;
+    t->digest = digest_begin();
+    r = blob_read_partial(t, err);
+    if (r < 0)
+        return r;
+    r = blob_receive(t, err);
+    if (r < 0)
+        return r;
+    return blob_check(t, err);
 }
 
 int blob_fetch(const struct blob_fetch *b, int *ret, struct err *err)
 {
-    struct taking t = {.b = b, .fd = -1};
-    int r = blob_open_locked(b->dir, digest_hex(b->d->digest), b->stop, &t.fd, err);
+    struct blob_download t = {.b = b, .fd = -1};
+    int r = blob_complete(&t, err);
 
-    if (r >= 0) {
-        t.digest = digest_begin();
-        r = blob_read_begun(&t, err);
-    }
-    if (r >= 0)
-        r = blob_take_bytes(&t, err);
-    if (r >= 0)
-        r = blob_check(&t, err);
     if (t.digest)
         digest_end(t.digest, NULL);
     if (r < 0) {
@@ -214,11 +228,11 @@ void blob_remove(int dir, const char *digest)
     unlinkat(dir, digest_hex(digest), 0);
 }
 
-void blob_tidy(int dir)
+void blob_remove_stale(int dir)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    time_t old = time(NULL) - TIDY_DAYS * 24 * 3600;
+    time_t old = time(NULL) - STALE_DAYS * 24 * 3600;
 
     d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {

@@ -1,7 +1,6 @@
 /*
- * Blobs of a repository as files of a folder, by their digest. What was broken off is gone on with
- * where it stopped, by this process or a later one; a file is used only when all its bytes have the
- * digest.
+ * Blobs of a repository as files of a folder, named by their digest. An interrupted download is
+ * resumed, by this process or a later one. A file is used only when its bytes have the digest.
  */
 #pragma once
 
@@ -9,20 +8,20 @@
 #include <stdint.h>
 
 #include "image/oci/manifest.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "lib/base/err.h"
 
 struct blob_fetch {
-    struct remote *remote;
-    int dir;                    /* the folder */
-    const struct descriptor *d; /* what is wanted */
-    _Atomic uint64_t *done;     /* counts its bytes as they come */
-    const atomic_bool *stop;    /* others have failed, or nobody waits */
+    struct repository *repository;
+    int dir;                        /* the folder */
+    const struct oci_descriptor *d; /* the wanted blob */
+    _Atomic uint64_t *done;         /* set to the bytes received so far */
+    const atomic_bool *stop;        /* set by the caller: give up */
 };
 
-/* *ret: the whole file, read from its beginning, locked until it is closed. */
+/* *ret: the complete file, locked until it is closed. Blocks; retries failed connections. */
 int blob_fetch(const struct blob_fetch *b, int *ret, struct err *err);
 /* Removes the file of a digest. */
 void blob_remove(int dir, const char *digest);
-/* Removes what nobody has gone on with for a week. */
-void blob_tidy(int dir);
+/* Removes downloads that nobody has continued for a week. */
+void blob_remove_stale(int dir);

@@ -20,11 +20,10 @@ static const char *challenge_skip_blanks(const char *s)
 
 static int challenge_bad(struct err *err)
 {
-    return err_set(err, ERR_INVALID,
-                   "the registry asks for credentials in a way that is not known");
+    return err_set(err, ERR_INVALID, "the registry uses an unsupported authentication scheme");
 }
 
-/* A token, or a quoted text; *at is behind it afterwards. */
+/* Reads a token or a quoted text, and moves *at behind it. */
 static int challenge_take_value(const char **at, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(VALUE_MAX);
@@ -70,9 +69,9 @@ static int challenge_take_parameter(const char **at, struct challenge *c, struct
 
 int challenge_parse(const char *text, struct challenge *ret, struct err *err)
 {
-    struct challenge c = {0};
+    _cleanup_(challenge_done) struct challenge c = {0};
     const char *at = challenge_skip_blanks(text);
-    int r = 0;
+    int r;
 
     if (strncasecmp(at, "basic", 5) == 0 && strchr(" \t", at[5])) {
         c.scheme = CHALLENGE_BASIC;
@@ -83,15 +82,16 @@ int challenge_parse(const char *text, struct challenge *ret, struct err *err)
     } else {
         return challenge_bad(err);
     }
-    for (at = challenge_skip_blanks(at); r >= 0 && *at; at = challenge_skip_blanks(at))
+    for (at = challenge_skip_blanks(at); *at; at = challenge_skip_blanks(at)) {
         r = challenge_take_parameter(&at, &c, err);
-    if (r >= 0 && c.scheme == CHALLENGE_BEARER && !c.realm)
-        r = challenge_bad(err);
-    if (r < 0)
-        challenge_done(&c);
-    else
-        *ret = c;
-    return r;
+        if (r < 0)
+            return r;
+    }
+    if (c.scheme == CHALLENGE_BEARER && !c.realm)
+        return challenge_bad(err);
+    *ret = c;
+    c = (struct challenge){0};
+    return 0;
 }
 
 void challenge_done(struct challenge *c)
@@ -102,7 +102,7 @@ void challenge_done(struct challenge *c)
     *c = (struct challenge){0};
 }
 
-int token_parse(const char *text, size_t len, char **ret, struct err *err)
+int challenge_parse_token(const char *text, size_t len, char **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const char *token;
@@ -117,7 +117,7 @@ int token_parse(const char *text, size_t len, char **ret, struct err *err)
         return err_set(err, ERR_INVALID, "the token server's answer has no token");
     for (const char *s = token; *s; s++)
         if (*s <= ' ' || *s > '~')
-            return err_set(err, ERR_INVALID, "the token server's token is not plain text");
+            return err_set(err, ERR_INVALID, "the token server's token has invalid characters");
     *ret = xstrdup(token);
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * What a registry of images asks for: the value of WWW-Authenticate (RFC 9110, as far as registries
- * use it: one scheme with its parameters), and the answer of a token server. Both come from
- * outside.
+ * Authentication of image registries: the value of WWW-Authenticate (RFC 9110, as far as registries
+ * use it: one scheme with its parameters), and the answer of a token server. Both are untrusted
+ * input.
  */
 #pragma once
 
@@ -13,11 +13,14 @@ enum challenge_scheme { CHALLENGE_BASIC, CHALLENGE_BEARER };
 
 struct challenge {
     enum challenge_scheme scheme;
-    char *realm, *service, *scope; /* owned, may be NULL; a Bearer one has its realm */
+    char *realm, *service, *scope; /* owned, may be NULL; Bearer always has a realm */
 };
 
 int challenge_parse(const char *text, struct challenge *ret, struct err *err);
 void challenge_done(struct challenge *c);
 
-/* {"token"} or {"access_token"}: visible ASCII only, as it goes into a header. New. */
-int token_parse(const char *text, size_t len, char **ret, struct err *err);
+/*
+ * Reads {"token"} or {"access_token"}. Only visible ASCII is accepted, because the token goes into
+ * a header. The caller frees it.
+ */
+int challenge_parse_token(const char *text, size_t len, char **ret, struct err *err);

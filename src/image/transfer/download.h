@@ -1,8 +1,7 @@
 /*
- * One file from an address that a Dockerfile names. The server is whoever that is: a private
- * address is asked only when its host is among the settings' hosts, redirects are followed by the
- * rules of lib/http/fetch/fetch.h, and what it sends is bytes, counted and written, and nothing
- * more.
+ * Downloads one file from a URL that a Dockerfile names. The server is untrusted: a private address
+ * is contacted only if its host is in the settings' hosts, and redirects follow the rules of
+ * lib/http/fetch/fetch.h. The bytes are counted and written, never interpreted.
  */
 #pragma once
 
@@ -11,8 +10,8 @@
 #include "lib/base/json.h"
 
 /*
- * file: takes the bytes. events: takes JSON lines. *ret: {"bytes", "etag", "modified"}, the last in
- * seconds since the epoch, both absent where the server does not say; or {"same": true} when the
- * settings' etag still holds.
+ * file: receives the bytes. events: receives JSON lines. *ret: {"bytes", "etag", "modified"}, or
+ * {"same": true} if the settings' etag is still current. "modified" is in seconds since the epoch;
+ * it and "etag" are absent if the server does not send them.
  */
 int download_run(const struct settings *s, int file, int events, json_t **ret, struct err *err);

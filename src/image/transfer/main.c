@@ -36,18 +36,18 @@ static int transfer_read_settings(struct settings *ret, struct err *err)
     return r;
 }
 
-/* Another user, when told so; `folder` becomes that one's. */
+/* Becomes the unprivileged user of the settings, who gets the folder of downloads. */
 static int transfer_become(const struct settings *s, int folder, struct err *err)
 {
-    if (!s->change_user) /* uid 0 of a user namespace has capabilities, too */
+    if (!s->change_user) /* uid 0 of a user namespace has capabilities too */
         return caps_set(CAPS_NONE, err);
     if (folder >= 0 && fchown(folder, s->uid, s->uid) < 0)
-        return err_sys(err, errno, "give the folder of downloads to user %u", s->uid);
+        return err_sys(err, errno, "set the owner of the downloads folder to user %u", s->uid);
     return caps_become(s->uid, s->uid, err);
 }
 
-/* What libraries load on first use they must load now: afterwards the filter may not let them. */
-static void transfer_warm_up(void)
+/* Lets libc load its resolver libraries now: the seccomp filter may forbid it later. */
+static void transfer_load_resolver(void)
 {
     struct addrinfo *found = NULL;
 
@@ -55,7 +55,7 @@ static void transfer_warm_up(void)
         freeaddrinfo(found);
 }
 
-static int transfer_transfer_run_pull(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_main_pull(const struct settings *s, json_t **ret, struct err *err)
 {
     const struct pull_fds fds = {TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, TRANSFER_FD_FOLDER};
 
@@ -63,19 +63,20 @@ static int transfer_transfer_run_pull(const struct settings *s, json_t **ret, st
     return pull_run(s, &fds, err);
 }
 
-static int transfer_transfer_run_push(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_main_push(const struct settings *s, json_t **ret, struct err *err)
 {
     return push_run(s, TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, ret, err);
 }
 
-static int transfer_run_fetch(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_main_fetch(const struct settings *s, json_t **ret, struct err *err)
 {
     return download_run(s, TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, ret, err);
 }
 
 /*
- * A server that keeps us waiting must not keep those who have given up: whoever reads the events is
- * who wants the result. Nothing is lost by ending anywhere, as what was begun is gone on with.
+ * Ends the process when the reader of the events closes its end, because nobody wants the result
+ * any more. Without this thread a slow server would keep the process waiting. It may end at any
+ * point: the next pull resumes an interrupted download.
  */
 static void *transfer_watch_reader(void *arg _unused_)
 {
@@ -101,28 +102,32 @@ static const struct {
     const char *name;
     bool folder;
     int (*run)(const struct settings *s, json_t **ret, struct err *err);
-} verbs[] = {{"pull", true, transfer_transfer_run_pull},
-             {"push", false, transfer_transfer_run_push},
-             {"fetch", false, transfer_run_fetch}};
+} verbs[] = {{"pull", true, transfer_main_pull},
+             {"push", false, transfer_main_push},
+             {"fetch", false, transfer_main_fetch}};
 
 static int transfer_run_verb(size_t verb, json_t **ret, struct err *err)
 {
-    struct settings s = {0};
-    int r = fetch_init(err);
+    _cleanup_(settings_done) struct settings s = {0};
+    int r;
 
-    if (r >= 0)
-        r = transfer_read_settings(&s, err);
-    transfer_warm_up();
-    if (r >= 0)
-        r = transfer_become(&s, verbs[verb].folder ? TRANSFER_FD_FOLDER : -1, err);
-    if (r >= 0)
-        r = confine_speaker(NULL, 0, err); /* it reads what hostile registries send */
-    if (r >= 0)
-        r = transfer_start_watch(err);
-    if (r >= 0)
-        r = verbs[verb].run(&s, ret, err);
-    settings_done(&s);
-    return r;
+    r = fetch_init(err);
+    if (r < 0)
+        return r;
+    r = transfer_read_settings(&s, err);
+    if (r < 0)
+        return r;
+    transfer_load_resolver();
+    r = transfer_become(&s, verbs[verb].folder ? TRANSFER_FD_FOLDER : -1, err);
+    if (r < 0)
+        return r;
+    r = confine_network_program(NULL, 0, err); /* from here on it reads data of untrusted servers */
+    if (r < 0)
+        return r;
+    r = transfer_start_watch(err);
+    if (r < 0)
+        return r;
+    return verbs[verb].run(&s, ret, err);
 }
 
 static int transfer_run(int argc, char **argv, json_t **ret, struct err *err)
@@ -130,7 +135,8 @@ static int transfer_run(int argc, char **argv, json_t **ret, struct err *err)
     for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(verbs); i++)
         if (STREQ(verbs[i].name, argv[1]))
             return transfer_run_verb(i, ret, err);
-    return err_set(err, ERR_INVALID, "ripcord-transfer is started by ripcordd");
+    err_set(err, ERR_INVALID, "ripcord-transfer is not for use by hand: ripcordd starts it");
+    return err_hint(err, "Run `ripcord image pull` or `ripcord image push`.");
 }
 
 int transfer_main(int argc, char **argv)

@@ -11,7 +11,7 @@
 #include "image/oci/manifest.h"
 #include "image/transfer/blob.h"
 #include "image/transfer/events.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
@@ -27,33 +27,33 @@ static const char accept_manifests[] =
     "application/vnd.docker.distribution.manifest.v2+json";
 
 struct pull_layer {
-    struct descriptor d;
-    bool wanted; /* neither in the store nor the same as another */
-    int fd;      /* once it is here */
+    struct oci_descriptor d;
+    bool wanted; /* not in the store, and not the same as an earlier layer */
+    int fd;      /* owned: the downloaded file; -1: not downloaded */
     _Atomic uint64_t done;
 };
 
 struct pull {
     const struct settings *s;
     const struct pull_fds *fds;
-    struct remote_name name;
-    struct remote *remote;
+    struct repository_name name;
+    struct repository *repository;
     char *manifest, *config; /* owned */
     size_t manifest_len, config_len;
     struct pull_layer *layers;
     size_t n;
     uint64_t total;
 
-    pthread_mutex_t lock; /* over what follows */
-    pthread_cond_t news;
-    size_t next, ended;
-    struct err err; /* the first failure */
+    pthread_mutex_t lock; /* protects the fields below */
+    pthread_cond_t news;  /* a thread has ended */
+    size_t next, ended;   /* next layer to download; threads that have ended */
+    struct err err;       /* the first failure */
     atomic_bool stop;
 };
 
 /* ---- documents ---- */
 
-static int pull_check_bytes(const struct descriptor *d, const char *text, size_t len,
+static int pull_check_bytes(const struct oci_descriptor *d, const char *text, size_t len,
                             struct err *err)
 {
     char digest[DIGEST_MAX];
@@ -62,21 +62,25 @@ static int pull_check_bytes(const struct descriptor *d, const char *text, size_t
     if (STREQ(digest, d->digest) && (d->size == UINT64_MAX || d->size == len))
         return 0;
     return err_set(err, ERR_INVALID,
-                   "'%s' is damaged: the %zu bytes that the registry sent are '%s'", d->digest, len,
-                   digest);
+                   "'%s': the registry sent damaged data (%zu bytes with digest '%s')", d->digest,
+                   len, digest);
 }
 
-static int pull_get_manifest(struct pull *p, const char *reference, const struct descriptor *d,
+static int pull_get_manifest(struct pull *p, const char *reference, const struct oci_descriptor *d,
                              struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("manifests/%s", reference), *text = NULL;
     size_t len;
-    int r = remote_get(p->remote, path, accept_manifests, IMAGES_BLOB_MAX, &text, &len, err);
+    int r =
+        repository_get(p->repository, path, accept_manifests, IMAGES_BLOB_MAX, &text, &len, err);
 
-    if (r >= 0 && d)
-        r = pull_check_bytes(d, text, len, err);
     if (r < 0)
         return r;
+    if (d) {
+        r = pull_check_bytes(d, text, len, err);
+        if (r < 0)
+            return r;
+    }
     free(p->manifest);
     p->manifest = TAKE_PTR(text);
     p->manifest_len = len;
@@ -91,55 +95,69 @@ static bool pull_is_index(const char *text, size_t len)
            json_is_array(json_object_get(doc, "manifests"));
 }
 
-static int pull_choose(struct pull *p, struct descriptor *ret, struct err *err)
+static int pull_choose(struct pull *p, struct oci_descriptor *ret, struct err *err)
 {
-    struct index x = {0};
-    int r = index_parse_for(p->manifest, p->manifest_len, p->s->platform, &x, err);
+    _cleanup_(oci_index_done) struct oci_index x = {0};
+    int r = oci_index_parse_for(p->manifest, p->manifest_len, p->s->platform, &x, err);
 
-    if (r >= 0 && x.n == 0)
-        r = err_set(err, ERR_NOT_FOUND, "there is none for platform %s",
-                    p->s->platform ? p->s->platform : "of this machine");
-    else if (r >= 0)
-        *ret = x.v[0].d;
-    index_done(&x);
-    return r;
+    if (r < 0)
+        return r;
+    if (x.n == 0)
+        return p->s->platform
+                   ? err_set(err, ERR_NOT_FOUND, "no image for platform %s", p->s->platform)
+                   : err_set(err, ERR_NOT_FOUND, "no image for the platform of this machine");
+    *ret = x.v[0].d;
+    return 0;
+}
+
+static int pull_get_first_manifest(struct pull *p, struct err *err)
+{
+    struct oci_descriptor d = {.size = UINT64_MAX};
+
+    if (!p->s->digest)
+        return pull_get_manifest(p, p->name.tag, NULL, err);
+    if (!digest_is_valid(p->s->digest))
+        return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'", p->s->digest);
+    memcpy(d.digest, p->s->digest, DIGEST_MAX);
+    return pull_get_manifest(p, d.digest, &d, err);
 }
 
 static int pull_find_manifest(struct pull *p, struct err *err)
 {
-    struct descriptor d = {.size = UINT64_MAX};
-    int r;
+    struct oci_descriptor d = {.size = UINT64_MAX};
+    int r = pull_get_first_manifest(p, err);
 
-    if (p->s->digest) {
-        if (!digest_is_valid(p->s->digest))
-            return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'", p->s->digest);
-        memcpy(d.digest, p->s->digest, DIGEST_MAX);
-        r = pull_get_manifest(p, d.digest, &d, err);
-    } else {
-        r = pull_get_manifest(p, p->name.tag, NULL, err);
-    }
-    for (int i = 0; r >= 0 && pull_is_index(p->manifest, p->manifest_len); i++) {
+    if (r < 0)
+        return r;
+    for (int i = 0; pull_is_index(p->manifest, p->manifest_len); i++) {
         if (i == INDEX_DEPTH_MAX)
-            return err_set(err, ERR_LIMIT, "indexes of images are over %d deep", INDEX_DEPTH_MAX);
+            return err_set(err, ERR_LIMIT, "image indexes are nested over %d deep",
+                           INDEX_DEPTH_MAX);
         r = pull_choose(p, &d, err);
-        if (r >= 0)
-            r = pull_get_manifest(p, d.digest, &d, err);
+        if (r < 0)
+            return r;
+        r = pull_get_manifest(p, d.digest, &d, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-static int pull_get_config(struct pull *p, const struct manifest *m, struct err *err)
+static int pull_get_config(struct pull *p, const struct oci_manifest *m, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("blobs/%s", m->config.digest);
     int r;
 
     if (m->config.size > IMAGES_BLOB_MAX)
-        return err_set(err, ERR_LIMIT, "its configuration is over %d bytes", IMAGES_BLOB_MAX);
-    r = remote_get(p->remote, path, NULL, IMAGES_BLOB_MAX, &p->config, &p->config_len, err);
-    return r < 0 ? r : pull_check_bytes(&m->config, p->config, p->config_len, err);
+        return err_set(err, ERR_LIMIT, "the image's configuration is over %d bytes",
+                       IMAGES_BLOB_MAX);
+    r = repository_get(p->repository, path, NULL, IMAGES_BLOB_MAX, &p->config, &p->config_len, err);
+    if (r < 0)
+        return r;
+    return pull_check_bytes(&m->config, p->config, p->config_len, err);
 }
 
-/* ---- what to fetch ---- */
+/* ---- wanted layers ---- */
 
 static bool pull_is_wanted(const struct pull *p, size_t i, const char *diff_id)
 {
@@ -149,7 +167,7 @@ static bool pull_is_wanted(const struct pull *p, size_t i, const char *diff_id)
     return !strv_contains(p->s->have, diff_id);
 }
 
-static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err *err)
+static int pull_plan_layers(struct pull *p, const struct oci_manifest *m, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     const json_t *diff_ids;
@@ -159,7 +177,8 @@ static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err
         return r;
     diff_ids = json_object_get(record, "layers");
     if (json_array_size(diff_ids) != m->n)
-        return err_set(err, ERR_INVALID, "its configuration has %zu layers, its manifest %zu",
+        return err_set(err, ERR_INVALID,
+                       "the image's configuration has %zu layers, its manifest %zu",
                        json_array_size(diff_ids), m->n);
     p->layers = xcalloc(m->n + 1, sizeof(*p->layers));
     p->n = m->n;
@@ -170,8 +189,8 @@ static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err
         if (!p->layers[i].wanted)
             continue;
         if (m->layers[i].size > TOTAL_MAX - p->total)
-            return err_set(err, ERR_LIMIT, "its layers are over %llu bytes",
-                           (unsigned long long)TOTAL_MAX);
+            return err_set(err, ERR_LIMIT, "the image's layers are over %llu GiB",
+                           (unsigned long long)TOTAL_MAX >> 30);
         p->total += m->layers[i].size;
     }
     return 0;
@@ -179,20 +198,22 @@ static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err
 
 static int pull_read_documents(struct pull *p, struct err *err)
 {
-    struct manifest m = {0};
-    int r = pull_find_manifest(p, err);
+    _cleanup_(oci_manifest_done) struct oci_manifest m = {0};
+    int r;
 
-    if (r >= 0)
-        r = manifest_parse(p->manifest, p->manifest_len, &m, err);
-    if (r >= 0)
-        r = pull_get_config(p, &m, err);
-    if (r >= 0)
-        r = pull_plan_layers(p, &m, err);
-    manifest_done(&m);
-    return r;
+    r = pull_find_manifest(p, err);
+    if (r < 0)
+        return r;
+    r = oci_manifest_parse(p->manifest, p->manifest_len, &m, err);
+    if (r < 0)
+        return r;
+    r = pull_get_config(p, &m, err);
+    if (r < 0)
+        return r;
+    return pull_plan_layers(p, &m, err);
 }
 
-/* ---- where from ---- */
+/* ---- registry or mirror ---- */
 
 /* "docker.io=https://mirror" */
 static const char *pull_mirror_of(const char *entry, const char *registry)
@@ -202,22 +223,24 @@ static const char *pull_mirror_of(const char *entry, const char *registry)
     return strncmp(entry, registry, len) == 0 && entry[len] == '=' ? entry + len + 1 : NULL;
 }
 
-/* A mirror that does not have it, or is not there, is no failure. */
-static int pull_try_mirror(struct pull *p, const char *mirror)
+static void pull_forget_documents(struct pull *p)
 {
-    int r = remote_new(p->s, &p->name, mirror, false, &p->remote, NULL);
-
-    if (r >= 0)
-        r = pull_read_documents(p, NULL);
-    if (r >= 0)
-        return 0;
-    remote_free(TAKE_PTR(p->remote));
+    repository_free(TAKE_PTR(p->repository));
     free(TAKE_PTR(p->manifest));
     free(TAKE_PTR(p->config));
     free(TAKE_PTR(p->layers));
     p->n = 0;
     p->total = 0;
-    return r;
+}
+
+/* False: the mirror failed. The failure is not reported, because the registry itself is next. */
+static bool pull_try_mirror(struct pull *p, const char *mirror)
+{
+    if (repository_new(p->s, &p->name, mirror, false, &p->repository, NULL) >= 0 &&
+        pull_read_documents(p, NULL) >= 0)
+        return true;
+    pull_forget_documents(p);
+    return false;
 }
 
 static int pull_find_image(struct pull *p, struct err *err)
@@ -227,16 +250,18 @@ static int pull_find_image(struct pull *p, struct err *err)
     for (char **m = p->s->mirrors; m && *m; m++) {
         const char *mirror = pull_mirror_of(*m, p->name.registry);
 
-        if (mirror && pull_try_mirror(p, mirror) >= 0)
+        if (mirror && pull_try_mirror(p, mirror))
             return 0;
     }
-    r = remote_new(p->s, &p->name, NULL, false, &p->remote, err);
-    return r < 0 ? r : pull_read_documents(p, err);
+    r = repository_new(p->s, &p->name, NULL, false, &p->repository, err);
+    if (r < 0)
+        return r;
+    return pull_read_documents(p, err);
 }
 
 /* ---- downloads ---- */
 
-static struct pull_layer *pull_take_job(struct pull *p)
+static struct pull_layer *pull_next_layer(struct pull *p)
 {
     struct pull_layer *l = NULL;
 
@@ -259,12 +284,13 @@ static void pull_fail(struct pull *p, struct err *why)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* A thread: downloads layers until all are done or the pull fails. */
 static void *pull_work(void *arg)
 {
     struct pull *p = arg;
 
-    for (struct pull_layer *l; (l = pull_take_job(p));) {
-        const struct blob_fetch b = {p->remote, p->fds->folder, &l->d, &l->done, &p->stop};
+    for (struct pull_layer *l; (l = pull_next_layer(p));) {
+        const struct blob_fetch b = {p->repository, p->fds->folder, &l->d, &l->done, &p->stop};
         _cleanup_err_ struct err why = ERR_INIT;
 
         if (blob_fetch(&b, &l->fd, &why) < 0)
@@ -277,7 +303,7 @@ static void *pull_work(void *arg)
     return NULL;
 }
 
-static void pull_tell(struct pull *p)
+static void pull_report(struct pull *p)
 {
     uint64_t bytes = 0;
     size_t wanted = 0, done = 0;
@@ -292,7 +318,7 @@ static void pull_tell(struct pull *p)
     if (events_progress(p->fds->events, "download", done, wanted, bytes, p->total) < 0) {
         _cleanup_err_ struct err why = ERR_INIT;
 
-        err_set(&why, ERR_CONFLICT, "the pull was given up: nobody waits for it");
+        err_set(&why, ERR_CONFLICT, "the pull was cancelled: nobody waits for it");
         pull_fail(p, &why);
     }
 }
@@ -309,7 +335,7 @@ static void pull_wait_for(struct pull *p, size_t threads)
         until.tv_nsec %= 1000000000L;
         pthread_cond_timedwait(&p->news, &p->lock, &until);
         pthread_mutex_unlock(&p->lock);
-        pull_tell(p);
+        pull_report(p);
         pthread_mutex_lock(&p->lock);
     }
     pthread_mutex_unlock(&p->lock);
@@ -320,7 +346,7 @@ static int pull_download(struct pull *p, struct err *err)
     pthread_t threads[AT_ONCE];
     size_t n = 0;
 
-    pull_tell(p);
+    pull_report(p);
     while (n < AT_ONCE && n < p->n && pthread_create(&threads[n], NULL, pull_work, p) == 0)
         n++;
     if (n == 0 && p->n)
@@ -333,7 +359,7 @@ static int pull_download(struct pull *p, struct err *err)
 
 /* ---- the archive ---- */
 
-static int pull_put_index(struct pull *p, struct layout *l, struct err *err)
+static int pull_put_index(struct pull *p, struct oci_layout *l, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL;
@@ -344,27 +370,40 @@ static int pull_put_index(struct pull *p, struct layout *l, struct err *err)
                     "application/vnd.oci.image.manifest.v1+json", "digest", digest, "size",
                     (json_int_t)p->manifest_len);
     text = json_to_text(doc, true);
-    return layout_text(l, "index.json", text, strlen(text), err);
+    return oci_layout_text(l, "index.json", text, strlen(text), err);
 }
 
 static int pull_put_all(struct pull *p, struct err *err)
 {
-    struct layout l;
-    int r = layout_begin(&l, p->fds->archive, err);
+    struct oci_layout l;
+    int r;
 
-    if (r >= 0)
-        r = pull_put_index(p, &l, err);
-    if (r >= 0)
-        r = layout_document(&l, p->manifest, p->manifest_len, err);
-    if (r >= 0)
-        r = layout_document(&l, p->config, p->config_len, err);
-    for (size_t i = 0; r >= 0 && i < p->n; i++)
-        if (p->layers[i].wanted)
-            r = layout_blob(&l, p->layers[i].d.digest, p->layers[i].fd, p->layers[i].d.size, err);
-    return r < 0 ? r : layout_finish(&l, err);
+    r = oci_layout_begin(&l, p->fds->archive, err);
+    if (r < 0)
+        return r;
+    r = pull_put_index(p, &l, err);
+    if (r < 0)
+        return r;
+    r = oci_layout_document(&l, p->manifest, p->manifest_len, err);
+    if (r < 0)
+        return r;
+    r = oci_layout_document(&l, p->config, p->config_len, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct pull_layer *layer = &p->layers[i];
+
+        if (!layer->wanted)
+            continue;
+        r = oci_layout_blob(&l, layer->d.digest, layer->fd, layer->d.size, err);
+        if (r < 0)
+            return r;
+    }
+    return oci_layout_finish(&l, err);
 }
 
-/* A reader that has closed its end says why by itself. */
+/* EPIPE is not an error here: ripcord-image has failed and reports why. The downloads then stay for
+ * the next pull. */
 static int pull_hand_over(struct pull *p, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
@@ -372,33 +411,44 @@ static int pull_hand_over(struct pull *p, struct err *err)
 
     (void)events_progress(p->fds->events, "unpack", 0, p->n, 0, 0);
     r = pull_put_all(p, &why);
-    if (r < 0 && why.errnum != EPIPE)
-        return err_move(err, &why);
-    for (size_t i = 0; r >= 0 && i < p->n; i++)
+    if (r < 0)
+        return why.errnum == EPIPE ? 0 : err_move(err, &why);
+    for (size_t i = 0; i < p->n; i++)
         if (p->layers[i].wanted)
             blob_remove(p->fds->folder, p->layers[i].d.digest);
     return 0;
+}
+
+static int pull_all(struct pull *p, struct err *err)
+{
+    int r;
+
+    r = repository_name_parse(p->s->name, &p->name, err);
+    if (r < 0)
+        return r;
+    r = pull_find_image(p, err);
+    if (r < 0)
+        return r;
+    r = pull_download(p, err);
+    if (r < 0)
+        return r;
+    return pull_hand_over(p, err);
 }
 
 int pull_run(const struct settings *s, const struct pull_fds *fds, struct err *err)
 {
     struct pull p = {
         .s = s, .fds = fds, .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-    int r = remote_name_parse(s->name, &p.name, err);
+    int r;
 
-    blob_tidy(fds->folder);
-    if (r >= 0)
-        r = pull_find_image(&p, err);
-    if (r >= 0)
-        r = pull_download(&p, err);
-    if (r >= 0)
-        r = pull_hand_over(&p, err);
+    blob_remove_stale(fds->folder);
+    r = pull_all(&p, err);
     for (size_t i = 0; i < p.n; i++)
         fd_close(p.layers[i].fd);
     free(p.layers);
     free(p.manifest);
     free(p.config);
-    remote_free(p.remote);
-    remote_name_done(&p.name);
+    repository_free(p.repository);
+    repository_name_done(&p.name);
     return r < 0 ? err_wrap(err, "pull '%s'", s->name) : 0;
 }

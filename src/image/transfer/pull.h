@@ -1,7 +1,7 @@
 /*
- * An image of a registry as the OCI layout that ripcord-image imports: documents first, then the
- * layers that are wanted, fetched several at a time into a folder of our own. Nothing here unpacks
- * or believes anything: who reads the archive checks it all again.
+ * Pulls an image from a registry and writes it as the OCI layout that ripcord-image imports. The
+ * documents come first, then the wanted layers, several at once, through a folder of downloads.
+ * Nothing is unpacked here; ripcord-image checks all of it again.
  */
 #pragma once
 
@@ -9,8 +9,8 @@
 #include "lib/base/err.h"
 
 struct pull_fds {
-    int archive; /* takes the layout */
-    int events;  /* takes JSON lines: how far it is; its reader may go, which ends the pull */
+    int archive; /* receives the layout */
+    int events;  /* receives progress (events.h); the pull ends when the reader closes it */
     int folder;  /* for downloads */
 };
 

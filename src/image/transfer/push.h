@@ -1,7 +1,7 @@
 /*
- * An OCI layout, as ripcord-image packs it (image/archive/export.h), into a repository: blobs that
- * are there already are left out, the others are sent as they come out of the pipe, and the
- * manifest last, so that what breaks off is never a half image there.
+ * Pushes an OCI layout, as ripcord-image packs it (image/archive/export.h), into a repository.
+ * Blobs that the registry has are not sent; the others are sent as they arrive through the pipe.
+ * The manifest comes last, so an interrupted push never leaves half an image there.
  */
 #pragma once
 
@@ -9,6 +9,6 @@
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
-/* archive: the layout. events: takes JSON lines. *ret: {"name", "digest", "layers", "sent",
+/* archive: the layout. events: receives JSON lines. *ret: {"name", "digest", "layers", "sent",
  * "bytes"}. */
 int push_run(const struct settings *s, int archive, int events, json_t **ret, struct err *err);

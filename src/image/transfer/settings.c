@@ -16,14 +16,9 @@ static char *settings_copy(const char *s)
     return s && *s ? xstrdup(s) : NULL;
 }
 
-static int settings_read_lists(const json_t *mirrors, const json_t *have, const json_t *hosts,
-                               struct settings *s, struct err *err)
+static int settings_read_list(const json_t *list, const char *name, char ***ret, struct err *err)
 {
-    int r = mirrors ? json_read_strv(mirrors, "mirrors", &s->mirrors, err) : 0;
-
-    if (r >= 0 && have)
-        r = json_read_strv(have, "have", &s->have, err);
-    return r < 0 || !hosts ? r : json_read_strv(hosts, "hosts", &s->hosts, err);
+    return list ? json_read_strv(list, name, ret, err) : 0;
 }
 
 static int settings_read_fields(const json_t *doc, struct settings *s, struct err *err)
@@ -53,7 +48,7 @@ static int settings_read_fields(const json_t *doc, struct settings *s, struct er
     if (r < 0)
         return r;
     if (!name || (uid != UINT64_MAX && (uid == 0 || uid > INT32_MAX)))
-        return err_set(err, ERR_INVALID, "'name' or 'uid' is missing");
+        return err_set(err, ERR_INVALID, "'name' is missing or 'uid' is not valid");
     s->change_user = uid != UINT64_MAX;
     s->uid = (uint32_t)uid;
     s->name = xstrdup(name);
@@ -62,10 +57,16 @@ static int settings_read_fields(const json_t *doc, struct settings *s, struct er
     s->username = settings_copy(user);
     s->password = settings_copy(password);
     s->etag = settings_copy(etag);
-    r = settings_read_lists(mirrors, have, hosts, s, err);
-    if (r >= 0 && ca_file && *ca_file)
-        r = file_read(AT_FDCWD, ca_file, CA_MAX, &s->ca_pem, &len, err);
-    return r;
+    r = settings_read_list(mirrors, "mirrors", &s->mirrors, err);
+    if (r < 0)
+        return r;
+    r = settings_read_list(have, "have", &s->have, err);
+    if (r < 0)
+        return r;
+    r = settings_read_list(hosts, "hosts", &s->hosts, err);
+    if (r < 0)
+        return r;
+    return ca_file && *ca_file ? file_read(AT_FDCWD, ca_file, CA_MAX, &s->ca_pem, &len, err) : 0;
 }
 
 int settings_parse(const char *text, size_t len, struct settings *ret, struct err *err)
@@ -76,11 +77,12 @@ int settings_parse(const char *text, size_t len, struct settings *ret, struct er
 
     if (r >= 0)
         r = settings_read_fields(doc, &s, err);
-    if (r < 0)
+    if (r < 0) {
         settings_done(&s);
-    else
-        *ret = s;
-    return r < 0 ? err_wrap(err, "settings of ripcord-transfer") : 0;
+        return err_wrap(err, "settings of ripcord-transfer");
+    }
+    *ret = s;
+    return 0;
 }
 
 void settings_done(struct settings *s)

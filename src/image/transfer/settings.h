@@ -1,17 +1,18 @@
 /*
- * What ripcord-transfer is told: one JSON document on a descriptor, as it may hold credentials.
+ * The settings of ripcord-transfer: one JSON document on a descriptor, because it may hold
+ * credentials.
  *
- *  {"uid": 60996,                      to become, when started as root; absent: stays who it is
+ *  {"uid": 60996,                      user to become, if started as root; absent: no change
  *   "name": "ghcr.io/team/tool:1",     as the store writes it (image/oci/reference.h); fetch: a URL
- *   "digest": "sha256:…",              pull: this one and no other
+ *   "digest": "sha256:…",              pull: only this image
  *   "platform": "linux/arm64/v8",      pull; absent: this machine's
- *   "plain_http": true,                without TLS; for loopback addresses always allowed
+ *   "plain_http": true,                without TLS; always allowed for loopback addresses
  *   "username": …, "password": …,
- *   "mirrors": ["docker.io=https://…"],  pull: asked first
+ *   "mirrors": ["docker.io=https://…"],  pull: tried first
  *   "ca_file": …,                      certificates (PEM) instead of the system's
- *   "have": ["sha256:…"],              pull: layers (diff ids) that need not be fetched
- *   "etag": …,                         fetch: of what is known; absent: nothing is
- *   "hosts": ["host:port"],            fetch: those that may have private addresses
+ *   "have": ["sha256:…"],              pull: layers (diff ids) that are not needed
+ *   "etag": …,                         fetch: of the known version; absent: unknown
+ *   "hosts": ["host:port"],            fetch: hosts that may have private addresses
  *   "size_max": 1000000}               fetch: bytes
  */
 #pragma once
@@ -31,6 +32,6 @@ struct settings {
     uint64_t size_max;
 };
 
-/* Reads ca_file: before privileges go. */
+/* Also reads ca_file, so call it before privileges are dropped. */
 int settings_parse(const char *text, size_t len, struct settings *ret, struct err *err);
 void settings_done(struct settings *s);

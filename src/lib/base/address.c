@@ -15,7 +15,7 @@ enum { BACKLOG = 128, CONNECT_TIMEOUT_SEC = 10 };
 static int address_not_an_address(const char *s, struct err *err)
 {
     err_set(err, ERR_INVALID, "'%.100s' is not an address with a port", s);
-    return err_hint(err, "Write it as 127.0.0.1:7070 or [::1]:7070; names are not looked up.");
+    return err_hint(err, "Write it as 127.0.0.1:7070 or [::1]:7070. Host names are not supported.");
 }
 
 static bool address_parse_host(const char *host, bool bracketed, struct address *ret)
@@ -97,7 +97,7 @@ int address_listen(struct address *a, int *ret_fd, struct err *err)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){1}, sizeof(int));
     if (bind(fd, &a->any, a->len) < 0 || listen(fd, BACKLOG) < 0) {
         err_sys(err, errno, "listen on '%s'", address_format(a, text));
-        return err_hint(err, "Name an address of this machine and a port that is free.");
+        return err_hint(err, "Use an address of this machine and a free port.");
     }
     if (getsockname(fd, &a->any, &len) < 0)
         return err_sys(err, errno, "look at the listening socket");

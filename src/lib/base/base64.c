@@ -34,16 +34,17 @@ int base64_decode(struct buf *b, const char *text, size_t len, struct err *err)
     size_t pad = len < 4 || text[len - 1] != '=' ? 0 : text[len - 2] == '=' ? 2 : 1;
 
     if (len % 4)
-        return err_set(err, ERR_INVALID, "base64 of %zu characters", len);
+        return err_set(err, ERR_INVALID, "base64 text has %zu characters (must be a multiple of 4)",
+                       len);
     for (size_t i = 0; i < len; i += 4) {
         size_t missing = i + 4 == len ? pad : 0;
         uint32_t v;
 
         if (base64_quad(text + i, missing, &v) < 0)
-            return err_set(err, ERR_INVALID, "no base64 at character %zu", i + 1);
+            return err_set(err, ERR_INVALID, "not base64 at character %zu", i + 1);
         if (buf_append(b, (const char[]){(char)(v >> 16), (char)(v >> 8), (char)v}, 3 - missing) <
             0)
-            return err_set(err, ERR_LIMIT, "base64 of too many bytes");
+            return err_set(err, ERR_LIMIT, "base64 text is too long");
     }
     return 0;
 }

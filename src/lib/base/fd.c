@@ -75,7 +75,7 @@ int file_read(int dirfd, const char *path, size_t max, char **ret, size_t *ret_l
             return err_sys(err, (int)-n, "read '%s'", path);
         len += (size_t)n;
         if (len > max)
-            return err_set(err, ERR_LIMIT, "'%s' is over %zu bytes", path, max);
+            return err_set(err, ERR_LIMIT, "'%s' is larger than %zu bytes", path, max);
         if (len < cap)
             break;
         cap *= 2;
@@ -211,7 +211,7 @@ int dir_open_above(const char *path, int *ret, const char **ret_name, struct err
     int fd;
 
     if (!slash)
-        return err_set(err, ERR_INVALID, "'%.200s' does not say in which folder", path);
+        return err_set(err, ERR_INVALID, "'%.200s' does not name a folder (no '/')", path);
     folder = xstrndup(path, (size_t)(slash - path) + 1);
     fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)

@@ -45,7 +45,8 @@ int json_parse(const char *what, const char *text, size_t len, json_t **ret, str
     json_t *j;
 
     if (GUARD("json depth") && json_too_deep(text, len))
-        return err_set(err, ERR_INVALID, "%s: JSON nested over %d levels", what, JSON_DEPTH_LIMIT);
+        return err_set(err, ERR_INVALID, "%s: JSON is nested more than %d levels deep", what,
+                       JSON_DEPTH_LIMIT);
     j = json_loadb(text, len, flags, &je);
     if (!j)
         return err_set(err, ERR_INVALID, "%s is not valid JSON: %s (line %d, column %d)", what,
@@ -187,7 +188,7 @@ int json_to_err(const json_t *doc, struct err *err)
     int r;
 
     if (!code || !msg)
-        return err_set(err, ERR_SYSTEM, "the daemon sent an error without code or message");
+        return err_set(err, ERR_SYSTEM, "the daemon sent an error without a code or message");
     r = err_set(err, err_code_from_name(code), "%s", msg);
     return hint ? err_hint(err, "%s", hint) : r;
 }

@@ -32,7 +32,7 @@ int log_parse_level(const char *name, enum log_level *ret, struct err *err)
             return 0;
         }
     }
-    return err_set(err, ERR_INVALID, "'%s' is not a log level: error, warn, info or debug", name);
+    return err_set(err, ERR_INVALID, "'%s' is not a log level (error, warn, info or debug)", name);
 }
 
 void log_set_json(bool on)

@@ -7,7 +7,7 @@ enum { NAME_MAX_LEN = 63, USER_ID_MAX = 65535, USER_NAME_MAX = 32 };
 
 static const uint64_t usec_per_sec = 1000000;
 
-/* Digits at *p into *ret; advances *p. -1 without a digit or on overflow. */
+/* Reads the digits at *p and advances *p. Returns -1 without a digit or on overflow. */
 static int base_parse_scan_digits(const char **p, uint64_t *ret)
 {
     uint64_t v = 0;
@@ -22,12 +22,11 @@ static int base_parse_scan_digits(const char **p, uint64_t *ret)
     return 0;
 }
 
-/* "N" or "N.F" times `unit`, which is filled in by the caller's suffix parser once the number is
- * read. */
+/* "N" or "N.F". The unit comes after the number, so the caller multiplies when it has read both. */
 struct decimal {
     uint64_t whole;
-    uint64_t frac; /* digits after the point */
-    uint64_t scale;
+    uint64_t frac;  /* the digits after the point, as a number */
+    uint64_t scale; /* 10 to the power of their count */
 };
 
 static int base_parse_scan_decimal(const char **p, struct decimal *ret)
@@ -64,8 +63,10 @@ int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct e
     const char *p = s;
     uint64_t v;
 
-    if (base_parse_scan_digits(&p, &v) < 0 || *p || v < min || v > max)
-        return err_set(err, ERR_INVALID, "'%s' is not a whole number from %llu to %llu", s,
+    if (!*s || strspn(s, "0123456789") != strlen(s))
+        return err_set(err, ERR_INVALID, "'%s' is not a whole number", s);
+    if (base_parse_scan_digits(&p, &v) < 0 || v < min || v > max)
+        return err_set(err, ERR_INVALID, "'%s' is out of range (must be between %llu and %llu)", s,
                        (unsigned long long)min, (unsigned long long)max);
     *ret = v;
     return 0;
@@ -143,18 +144,43 @@ bad:
     return err_set(err, ERR_INVALID, "'%s' is not a duration such as 30s, 5m, 1h30m or 250ms", s);
 }
 
-int parse_cpus(const char *s, uint32_t *ret_milli, struct err *err)
+int parse_cpus(const char *s, uint32_t min_milli, uint32_t max_milli, uint32_t *ret_milli,
+               struct err *err)
 {
     const char *p = s;
     struct decimal d;
     uint64_t milli;
 
-    if (base_parse_scan_decimal(&p, &d) < 0 || *p ||
-        base_parse_decimal_times(&d, 1000, &milli) < 0 || milli < 1 || milli > 1024000)
-        return err_set(err, ERR_INVALID,
-                       "'%s' is not a number of CPUs from 0.001 to 1024, such as 2 or 0.5", s);
+    if (base_parse_scan_decimal(&p, &d) < 0 || *p)
+        return err_set(err, ERR_INVALID, "'%s' is not a number of CPUs such as 2 or 0.5", s);
+    if (base_parse_decimal_times(&d, 1000, &milli) < 0 || milli < min_milli || milli > max_milli)
+        return err_set(err, ERR_INVALID, "'%s' is out of range (must be between %g and %g)", s,
+                       min_milli / 1000.0, max_milli / 1000.0);
     *ret_milli = (uint32_t)milli;
     return 0;
+}
+
+static const char *base_parse_format_bound(uint64_t v, enum parse_unit unit,
+                                           char buf[static FORMAT_MAX])
+{
+    if (unit == PARSE_BYTES)
+        return format_size(v, buf);
+    if (unit == PARSE_MSEC)
+        return format_duration(v * 1000, buf);
+    snprintf(buf, FORMAT_MAX, "%llu", (unsigned long long)v);
+    return buf;
+}
+
+int parse_check_range(const char *name, uint64_t v, uint64_t min, uint64_t max,
+                      enum parse_unit unit, struct err *err)
+{
+    char low[FORMAT_MAX], high[FORMAT_MAX];
+
+    if (v >= min && v <= max)
+        return 0;
+    return err_set(err, ERR_INVALID, "%s must be between %s and %s", name,
+                   base_parse_format_bound(min, unit, low),
+                   base_parse_format_bound(max, unit, high));
 }
 
 int parse_bool(const char *s, bool *ret, struct err *err)
@@ -168,7 +194,7 @@ int parse_bool(const char *s, bool *ret, struct err *err)
             return 0;
         }
     }
-    return err_set(err, ERR_INVALID, "'%s' is neither yes nor no", s);
+    return err_set(err, ERR_INVALID, "'%s' is not yes or no", s);
 }
 
 const char *signal_name(int sig)
@@ -222,7 +248,8 @@ int parse_name(const char *what, const char *s, struct err *err)
     if (name_is_valid(s))
         return 0;
     err_set(err, ERR_INVALID, "%s '%.80s' is not a valid name", what, s);
-    return err_hint(err, "Use 1 to 63 of a-z, 0-9 and '-', with a letter or digit first and last.");
+    return err_hint(err, "Use 1 to 63 characters of a-z, 0-9 and '-'; the first and the last are a "
+                         "letter or digit.");
 }
 
 static bool base_parse_is_id(const char *s, size_t len)
@@ -252,7 +279,7 @@ int parse_user(const char *s, struct err *err)
         strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == len)
         return 0;
     return err_set(err, ERR_INVALID,
-                   "'%.80s' is not a user: give a name, UID or UID:GID (at most %d)", s,
+                   "'%.80s' is not a user (a name, UID or UID:GID with numbers up to %d)", s,
                    USER_ID_MAX);
 }
 
@@ -262,7 +289,7 @@ int parse_env(const char *s, struct err *err)
 
     if (len == 0 || s[len] != '=' || isdigit((unsigned char)s[0]))
         return err_set(err, ERR_INVALID,
-                       "'%.*s' is not KEY=VALUE with a key of letters, digits and '_'",
+                       "'%.*s' is not KEY=VALUE (a key has letters, digits and '_')",
                        (int)strcspn(s, "="), s);
     return 0;
 }
@@ -277,8 +304,8 @@ int parse_secret_name(const char *s, struct err *err)
     if (first && len <= 64 && !s[len])
         return 0;
     return err_set(err, ERR_INVALID,
-                   "'%.80s' is not a secret's name: 1 to 64 of letters, digits, '_', '.' and '-', "
-                   "beginning with none of the last two",
+                   "'%.80s' is not a valid secret name (1 to 64 letters, digits, '_', '.' and '-'; "
+                   "the first is not '.' or '-')",
                    s);
 }
 
@@ -323,6 +350,8 @@ const char *format_duration(uint64_t usec, char buf[static FORMAT_MAX])
         return base_parse_two_units(s, "s", 0, "", buf);
     if (s)
         snprintf(buf, FORMAT_MAX, "%.1fs", (double)usec / (double)usec_per_sec);
+    else if (usec % 1000 == 0)
+        snprintf(buf, FORMAT_MAX, "%llums", (unsigned long long)usec / 1000);
     else
         snprintf(buf, FORMAT_MAX, "%.1fms", (double)usec / 1000);
     return buf;

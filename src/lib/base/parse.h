@@ -1,6 +1,10 @@
 /*
- * Strict parsing of what people type: the whole string must match, nothing is guessed, and the
- * error names the value and what would be right. Failure is -ERR_INVALID.
+ * Strict parsing of text that people type. The whole string must match; the parser never guesses.
+ * Failure is -ERR_INVALID, *ret stays untouched, and the error quotes the value and says what is
+ * allowed. Callers put the name in front with err_wrap():
+ *
+ *     --pids: 'x' is not a whole number
+ *     port: '0' is out of range (must be between 1 and 65535)
  */
 #pragma once
 
@@ -19,8 +23,15 @@ int parse_size(const char *s, uint64_t *ret, struct err *err);
 /* "30s", "5m", "1h30m", "250ms", "2d", "1.5s"; a bare number is seconds. In microseconds. */
 int parse_duration(const char *s, uint64_t *ret_usec, struct err *err);
 
-/* "2", "0.5": CPUs in thousandths; 1 (0.001) to 1,024,000. */
-int parse_cpus(const char *s, uint32_t *ret_milli, struct err *err);
+/* "2", "0.5": CPUs. Both bounds and the result are in thousandths. */
+int parse_cpus(const char *s, uint32_t min_milli, uint32_t max_milli, uint32_t *ret_milli,
+               struct err *err);
+
+/* Fails unless min <= v <= max: "--memory must be between 6 MiB and 1 PiB". `name` is the option or
+ * field as its user knows it; `unit` is what v counts and decides how the bounds are printed. */
+enum parse_unit { PARSE_COUNT, PARSE_BYTES, PARSE_MSEC };
+int parse_check_range(const char *name, uint64_t v, uint64_t min, uint64_t max,
+                      enum parse_unit unit, struct err *err);
 
 /* yes/no, true/false, on/off, 1/0. */
 int parse_bool(const char *s, bool *ret, struct err *err);
@@ -33,17 +44,17 @@ const char *signal_name(int sig); /* "TERM"; NULL when unknown */
 bool name_is_valid(const char *s);
 int parse_name(const char *what, const char *s, struct err *err);
 
-/* "UID", "UID:GID", or a name [a-z_][a-z0-9_-]{0,31}; numbers are at most 65535. The name is left
- * to the sandbox's passwd. */
+/* "UID", "UID:GID", or a name [a-z_][a-z0-9_-]{0,31}; numbers are at most 65535. Whether the name
+ * exists is decided later, by the passwd file of the sandbox. */
 int parse_user(const char *s, struct err *err);
 
 /* KEY=VALUE with KEY [A-Za-z_][A-Za-z0-9_]*. */
 int parse_env(const char *s, struct err *err);
 
-/* The name of a secret, which becomes that of a file: [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}. */
+/* The name of a secret, which is also the name of its file: [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}. */
 int parse_secret_name(const char *s, struct err *err);
 
-/* For people: "1.5 GiB", "250ms", "2h30m". */
+/* Text for people: "1.5 GiB", "250ms", "2h30m". Both return buf. */
 #define FORMAT_MAX 32
 const char *format_size(uint64_t bytes, char buf[static FORMAT_MAX]);
 const char *format_duration(uint64_t usec, char buf[static FORMAT_MAX]);

@@ -54,7 +54,7 @@ static int path_xdg_dir(const char *name, const char *fallback, char **ret, stru
     }
     if (!home) {
         err_set(err, ERR_INVALID, "neither %s nor HOME is set", name);
-        return err_hint(err, "Set HOME, or name a folder with --root DIR.");
+        return err_hint(err, "Set HOME, or choose a folder with --root DIR.");
     }
     *ret = xasprintf("%s/%s/ripcord", home, fallback);
     return 0;
@@ -124,17 +124,17 @@ static int path_make_private(const char *path, struct err *err)
     int r;
 
     r = dir_make_all(AT_FDCWD, path, 0700, err);
-    if (r >= 0)
+    if (r == 0)
         r = dir_open(AT_FDCWD, path, &fd, err);
     if (r < 0) {
-        err_wrap(err, "'%s' is not ours to use", path);
-        return err_hint(err, "Name another folder with --root DIR or RIPCORD_ROOT.");
+        err_wrap(err, "cannot use folder '%s'", path);
+        return err_hint(err, "Choose another folder with --root DIR or RIPCORD_ROOT.");
     }
     if (fstat(fd, &st) < 0)
         return err_sys(err, errno, "look at folder '%s'", path);
     if (st.st_uid != geteuid()) {
-        err_set(err, ERR_DENIED, "folder '%s' belongs to uid %u, not to us", path, st.st_uid);
-        return err_hint(err, "Remove it, or name another folder with --root DIR.");
+        err_set(err, ERR_DENIED, "folder '%s' belongs to another user (uid %u)", path, st.st_uid);
+        return err_hint(err, "Remove it, or choose another folder with --root DIR.");
     }
     if ((st.st_mode & 077) && fchmod(fd, 0700) < 0)
         return err_sys(err, errno, "make folder '%s' private", path);

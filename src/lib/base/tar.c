@@ -164,7 +164,7 @@ static int tar_read_text(struct tar_reader *r, uint64_t size, size_t max, char *
     int ok;
 
     if (size == 0 || (size > max && GUARD("header sizes")))
-        return err_set(err, ERR_LIMIT, "archive header of %llu bytes; at most %zu are taken",
+        return err_set(err, ERR_LIMIT, "archive header of %llu bytes is too large (at most %zu)",
                        (unsigned long long)size, max);
     text = xmalloc(size + 1);
     ok = tar_read_exact(r, text, size, err);
@@ -282,7 +282,7 @@ static int tar_copy_name(char ret[static TAR_PATH_MAX], const char *prefix, size
     n = snprintf(ret, TAR_PATH_MAX, "%.*s%s%.*s", (int)strnlen(prefix, prefix_len), prefix,
                  prefix_len && prefix[0] ? "/" : "", (int)strnlen(name, name_len), name);
     if (n < 0 || n >= TAR_PATH_MAX)
-        return err_set(err, ERR_LIMIT, "archive: a path is over %d bytes", TAR_PATH_MAX - 1);
+        return err_set(err, ERR_LIMIT, "archive: a path is longer than %d bytes", TAR_PATH_MAX - 1);
     return 0;
 }
 
@@ -346,7 +346,7 @@ static int tar_fill_entry(struct tar_reader *r, const struct ustar *h, const str
         return x;
     if (h->type == 'S' || h->type == 'M')
         return err_set(err, ERR_UNSUPPORTED,
-                       "archive: '%s' is sparse or multi-volume, which is not read", e->path);
+                       "archive: '%s' is sparse or multi-volume (not supported)", e->path);
     e->type = tar_type_of(h->type, e->path);
     /* Only regular files have data; some writers give links and folders a size that is to be
      * ignored. */
@@ -416,7 +416,7 @@ int tar_next(struct tar_reader *r, struct tar_entry *ret, struct err *err)
             return err_set(err, ERR_INVALID,
                            "not a tar archive, or a damaged one: bad header checksum");
         if (++r->entries > TAR_ENTRIES_MAX || (++headers > 16 && GUARD("header chains")))
-            return err_set(err, ERR_LIMIT, "archive has over %d entries, or a chain of headers",
+            return err_set(err, ERR_LIMIT, "archive has more than %d entries or a chain of headers",
                            TAR_ENTRIES_MAX);
         x = tar_take_header(r, &h, &o, err);
         if (x < 0)
@@ -568,7 +568,7 @@ int tar_put(struct tar_writer *w, const struct tar_entry *e, struct err *err)
         return err_set(err, ERR_SYSTEM, "archive: %llu bytes of the entry before are missing",
                        (unsigned long long)w->left);
     if (e->type == TAR_OTHER)
-        return err_set(err, ERR_UNSUPPORTED, "'%s' is neither file, folder nor link", e->path);
+        return err_set(err, ERR_UNSUPPORTED, "'%s' is not a file, folder or link", e->path);
     r = tar_put_pax(w, e, err);
     if (r == 0)
         r = tar_put_header(w, e, types[e->type], e->path, size, err);

@@ -22,7 +22,7 @@ void token_done(struct api_token *t)
     explicit_bzero(t, sizeof(*t));
 }
 
-/* Whatever another user could have written, or may have read, opens nothing. */
+/* Refuses a token file that another user could have written or read. */
 static int token_check_file(int fd, const char *state_dir, struct err *err)
 {
     struct stat st;
@@ -31,8 +31,8 @@ static int token_check_file(int fd, const char *state_dir, struct err *err)
         return err_sys(err, errno, "look at '%s/" TOKEN_NAME "'", state_dir);
     if (S_ISREG(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077))
         return 0;
-    err_set(err, ERR_DENIED, "'%s/" TOKEN_NAME "' is not a file that is ours alone", state_dir);
-    return err_hint(err, "'ripcord token --rotate' makes a new one.");
+    err_set(err, ERR_DENIED, "'%s/" TOKEN_NAME "' is not a private file of this user", state_dir);
+    return err_hint(err, "Run 'ripcord token --rotate' to create a new token.");
 }
 
 static bool token_is_token(const char *text, size_t len)
@@ -50,7 +50,7 @@ static int token_read(int fd, const char *state_dir, struct api_token *ret, stru
         r = err_sys(err, (int)-n, "read '%s/" TOKEN_NAME "'", state_dir);
     } else if (!token_is_token(text, (size_t)n)) {
         err_set(err, ERR_INVALID, "'%s/" TOKEN_NAME "' does not hold a token", state_dir);
-        r = err_hint(err, "'ripcord token --rotate' makes a new one.");
+        r = err_hint(err, "Run 'ripcord token --rotate' to create a new token.");
     } else {
         memcpy(ret->text, text, TOKEN_LEN);
         ret->text[TOKEN_LEN] = '\0';
@@ -62,13 +62,13 @@ static int token_read(int fd, const char *state_dir, struct api_token *ret, stru
 int token_load(const char *state_dir, struct api_token *ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
-    /* O_NONBLOCK: a FIFO in its place must not hold us */
+    /* O_NONBLOCK: a FIFO in its place must not block us */
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     int r;
 
     if (fd < 0 && errno == ENOENT) {
-        err_set(err, ERR_NOT_FOUND, "there is no token in '%s'", state_dir);
-        return err_hint(err, "'ripcord token' makes one.");
+        err_set(err, ERR_NOT_FOUND, "no API token in '%s'", state_dir);
+        return err_hint(err, "Run 'ripcord token' to create it.");
     }
     if (fd < 0)
         return err_sys(err, errno, "open '%s'", path);
@@ -76,7 +76,7 @@ int token_load(const char *state_dir, struct api_token *ret, struct err *err)
     return r < 0 ? r : token_read(fd, state_dir, ret, err);
 }
 
-/* Who makes one is alone with the folder: both would write the same temporary file. */
+/* Locks the folder: two processes would write the same temporary file. */
 static int token_lock_folder(const char *state_dir, int *ret_fd, struct err *err)
 {
     _cleanup_close_ int fd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -108,9 +108,10 @@ static int token_make(const char *state_dir, struct api_token *ret, struct err *
     r = file_replace(AT_FDCWD, path, line, TOKEN_LEN + 1, 0600, true, err);
     explicit_bzero(random, sizeof(random));
     explicit_bzero(line, sizeof(line));
-    if (r >= 0)
-        *ret = t;
-    return r;
+    if (r < 0)
+        return r;
+    *ret = t;
+    return 0;
 }
 
 int token_rotate(const char *state_dir, struct api_token *ret, struct err *err)
@@ -139,7 +140,7 @@ bool token_matches(const struct api_token *t, const char *text)
 {
     volatile unsigned char differs = 0;
 
-    if (strlen(text) != TOKEN_LEN) /* no secret: all are that long */
+    if (strlen(text) != TOKEN_LEN) /* the length is not secret: all tokens have it */
         return false;
     for (size_t i = 0; i < TOKEN_LEN; i++)
         differs |= (unsigned char)(t->text[i] ^ text[i]);

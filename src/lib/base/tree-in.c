@@ -1,8 +1,8 @@
 /*
- * Every entry is placed through a descriptor of its parent folder, opened with openat2 below the
- * destination and without following any symlink, so that neither the archive nor a process that
- * swaps folders for links meanwhile can lead a write elsewhere. Files and links are made under a
- * temporary name and renamed: a reader sees the old or the new one.
+ * Each entry is created through a descriptor of its parent folder. That folder is opened with openat2
+ * below the destination, and no symlink is followed. So neither the archive nor a process that swaps
+ * folders for links can make a write go elsewhere. Files and links are created under a temporary name
+ * and renamed: a reader sees the old one or the new one.
  */
 #include "lib/base/tree.h"
 
@@ -21,9 +21,8 @@
 enum { TREE_CHUNK = 256 << 10, TEMP_NAME_SIZE = 40 };
 
 /*
- * A folder that we made: its mode may forbid writing and its time changes with every entry, so both
- * are set when the archive has left it. Archives go depth first, so a stack as deep as the tree is
- * enough.
+ * A folder that we made. Its mode may forbid writing, and its mtime changes with every entry, so both
+ * are set after its last entry. Archives go depth first, so a stack as deep as the tree is enough.
  */
 struct late_dir {
     struct late_dir *up;
@@ -79,7 +78,7 @@ static int tree_in_open_below(int dirfd, const char *path, uint64_t flags)
 
 /* ---- names ---- */
 
-/* Without "/", "//" and "." components, in place of `ret`, which has room for all of `path`. */
+/* Copies `path` to `ret` without leading "/", "//" and "."; `ret` has room for all of it. */
 static int tree_in_normalize(const char *path, char *ret, struct err *err)
 {
     size_t at = 0;
@@ -88,7 +87,8 @@ static int tree_in_normalize(const char *path, char *ret, struct err *err)
         size_t len = strcspn(c, "/");
 
         if (len == 2 && memcmp(c, "..", 2) == 0 && GUARD("dotdot"))
-            return err_set(err, ERR_DENIED, "archive entry '%.80s' leads out of its folder", path);
+            return err_set(err, ERR_DENIED, "archive entry '%.80s' points outside its folder",
+                           path);
         if (len && !(len == 1 && *c == '.')) {
             if (at)
                 ret[at++] = '/';
@@ -123,7 +123,7 @@ static int tree_in_place_name(struct placer *p, const char *path, char **ret, st
         return 0;
     }
     if (strlen(p->top) != top || memcmp(p->top, clean, top) != 0) {
-        err_set(err, ERR_NOT_FOUND, "'%s' is no folder, and the archive has several top entries",
+        err_set(err, ERR_NOT_FOUND, "'%s' is not a folder, and the archive has several top entries",
                 p->rename);
         err_hint(err, "Make the folder first.");
         return -ERR_NOT_FOUND;
@@ -202,7 +202,7 @@ static void tree_in_late_push(struct placer *p, const char *path, const struct t
     p->late = d;
 }
 
-/* A mode or time that cannot be set is no reason to lose the files, hence no result. */
+/* Ignores errors: a mode or time that cannot be set is no reason to fail the copy. */
 static void tree_in_late_pop(struct placer *p)
 {
     struct late_dir *d = p->late;
@@ -217,7 +217,7 @@ static void tree_in_late_pop(struct placer *p)
     free(d);
 }
 
-/* Sets what is due for the folders that do not hold `path`; NULL: for all. */
+/* Sets mode and time of the folders that do not contain `path`; NULL: of all folders. */
 static void tree_in_late_leave(struct placer *p, const char *path)
 {
     while (p->late) {
@@ -244,7 +244,7 @@ static int tree_in_place_dir(struct placer *p, int parent, const char *base, con
         return tree_err(err, errno, "make folder '%s'", path);
     fd = tree_in_open_below(parent, base, O_PATH | O_DIRECTORY);
     if (fd < 0 && errno == ENOTDIR)
-        return err_set(err, ERR_CONFLICT, "'%s' is there already and is no folder", path);
+        return err_set(err, ERR_CONFLICT, "'%s' exists and is not a folder", path);
     return fd < 0 ? tree_err(err, errno, "open folder '%s'", path) : 0;
 }
 
@@ -281,8 +281,8 @@ static int tree_in_place_file(struct placer *p, int parent, const char *path,
     return 0;
 }
 
-/* The target of a hard link lies in the same archive: it is found below the destination by the same
- * rules as every name. */
+/* The target of a hard link is in the same archive, so its name is resolved below the destination
+ * like every other name. */
 static int tree_in_place_hardlink(struct placer *p, int parent, const char *path,
                                   const struct tar_entry *e, struct err *err)
 {
@@ -293,14 +293,16 @@ static int tree_in_place_hardlink(struct placer *p, int parent, const char *path
     int r;
 
     r = tree_in_place_name(p, e->link, &target, err);
-    if (r >= 0)
-        r = tree_in_open_parent(p, target, &up, &base, err);
+    if (r < 0)
+        return r;
+    r = tree_in_open_parent(p, target, &up, &base, err);
     if (r < 0)
         return r;
     if (fstatat(up, base, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-        return err_set(err, ERR_INVALID,
-                       "archive: '%.80s' is linked to '%.80s', which is no file of it", path,
-                       e->link);
+        return err_set(
+            err, ERR_INVALID,
+            "archive: '%.80s' is a hard link to '%.80s', which is not a file in the archive", path,
+            e->link);
     if (linkat(up, base, parent, p->temp, 0) < 0)
         return tree_err(err, errno, "link '%s'", path);
     return 0;
@@ -322,7 +324,7 @@ static int tree_in_place_temp(struct placer *p, int parent, const char *path,
     case TAR_OTHER:
         break;
     }
-    return err_set(err, ERR_INVALID, "archive: '%.80s' is of no known kind", path);
+    return err_set(err, ERR_INVALID, "archive: '%.80s' has an unknown type", path);
 }
 
 static void tree_in_set_time(int dirfd, const char *name, int64_t mtime)
@@ -341,7 +343,7 @@ static int tree_in_place_leaf(struct placer *p, int parent, const char *base, co
         tree_in_set_time(parent, p->temp, e->mtime);
     if (r == 0 && renameat(parent, p->temp, parent, base) < 0)
         r = tree_err(err, errno, "put '%s' in place", path);
-    /* Also after success: renaming one of two links to the same file does nothing. */
+    /* Also after success: rename() does nothing when both names are links to the same file. */
     if (r < 0 || e->type == TAR_HARDLINK)
         (void)unlinkat(parent, p->temp, 0);
     return r;
@@ -398,7 +400,7 @@ static int tree_in_open_destination(struct placer *p, char *path, struct err *er
     return 0;
 }
 
-/* Not guessable and not shared: another copy may be at work in the same folder. */
+/* A random name: another copy may work in the same folder. */
 static int tree_in_make_temp_name(struct placer *p, struct err *err)
 {
     uint64_t v;
@@ -409,22 +411,38 @@ static int tree_in_make_temp_name(struct placer *p, struct err *err)
     return 0;
 }
 
+static int tree_in_place_all(struct placer *p, const char *path, struct err *err)
+{
+    _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
+    _cleanup_free_ char *where = xstrdup(path);
+    int r = tree_in_make_temp_name(p, err);
+
+    if (r < 0)
+        return r;
+    r = tree_in_open_destination(p, where, err);
+    if (r < 0)
+        return r;
+    while ((r = tar_next(&p->tar, e, err)) > 0) {
+        r = tree_in_place_entry(p, e, err);
+        if (r < 0)
+            return r;
+    }
+    if (r < 0)
+        return r;
+    if (!p->tar.marked)
+        return err_set(err, ERR_INVALID, "archive is cut short: its end mark is missing");
+    return 0;
+}
+
 int tree_from_tar(const char *path, tar_read_fn read, void *arg, struct tree_stats *stats,
                   struct err *err)
 {
-    _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
-    _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK), *where = xstrdup(path);
+    _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK);
     struct placer p = {.stats = stats, .dest = -1, .chunk = chunk};
     int r;
 
     tar_reader_init(&p.tar, read, arg);
-    r = tree_in_make_temp_name(&p, err);
-    if (r == 0)
-        r = tree_in_open_destination(&p, where, err);
-    while (r >= 0 && (r = tar_next(&p.tar, e, err)) > 0)
-        r = tree_in_place_entry(&p, e, err);
-    if (r >= 0 && !p.tar.marked)
-        r = err_set(err, ERR_INVALID, "archive is cut short: its end mark is missing");
+    r = tree_in_place_all(&p, path, err);
     stats->skipped += p.tar.left_out;
     tree_in_late_leave(&p, NULL);
     fd_close(p.dest);

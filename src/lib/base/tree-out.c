@@ -1,7 +1,7 @@
 /*
- * Walks with descriptors: each folder is opened below its parent with O_NOFOLLOW, so that a tree
- * that changes under the walk can hide or show files but never lead elsewhere. A file that shrinks
- * while it is read makes the copy fail: no made-up bytes.
+ * Each folder is opened through a descriptor of its parent with O_NOFOLLOW. So a tree that changes
+ * during the walk can hide or show files, but cannot lead the walk elsewhere. The copy fails when a
+ * file shrinks while it is read, because its size is already in the header.
  */
 #include "lib/base/tree.h"
 
@@ -38,7 +38,7 @@ static int tree_out_put_entry(struct tree_walk *w, struct err *err)
     return tar_put(&w->tar, &w->entry, err);
 }
 
-/* Some files, as those of /proc, say that they are empty and are not. */
+/* Some files, such as those of /proc, report size 0 and have content. */
 static int tree_out_put_unsized(struct tree_walk *w, int fd, struct err *err)
 {
     ssize_t n = fd_read_full(fd, w->chunk, TREE_CHUNK);
@@ -118,8 +118,8 @@ static int tree_out_push_name(struct tree_walk *w, const char *name, struct err 
 
     if (n < 0 || (size_t)n >= TAR_PATH_MAX - len) {
         w->entry.path[len] = '\0';
-        return err_set(err, ERR_LIMIT, "path below '%.60s...' is over %d bytes", w->entry.path,
-                       TAR_PATH_MAX - 1);
+        return err_set(err, ERR_LIMIT, "a path below '%.60s...' is longer than %d bytes",
+                       w->entry.path, TAR_PATH_MAX - 1);
     }
     return (int)len;
 }
@@ -153,7 +153,7 @@ static int tree_out_put_dir(struct tree_walk *w, int parent, const char *name, u
     int r;
 
     if (depth >= TREE_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "'%.60s...' is over %d folders deep", w->entry.path,
+        return err_set(err, ERR_LIMIT, "'%.60s...' is more than %d folders deep", w->entry.path,
                        TREE_DEPTH_MAX);
     fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
@@ -191,7 +191,7 @@ static int tree_out_put_any(struct tree_walk *w, int dirfd, const char *name, un
     return 0;
 }
 
-/* The last component; "." for what has none of its own. */
+/* The last component; "." for "/", "." and "..". */
 static const char *tree_out_top_name(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -209,7 +209,7 @@ int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_sta
     struct stat st;
     int r;
 
-    /* With its slash a link to a folder is followed, as everywhere. */
+    /* A path with a trailing slash follows a link to a folder, as in other tools. */
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? err_set(err, ERR_NOT_FOUND, "no file or folder '%s'", path)
                                : tree_err(err, errno, "look at '%s'", path);
@@ -220,7 +220,10 @@ int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_sta
     tar_writer_init(&w->tar, write, arg);
     snprintf(w->entry.path, TAR_PATH_MAX, "%s", tree_out_top_name(clean));
     r = tree_out_put_any(w, AT_FDCWD, path, 0, err);
-    if (r >= 0 && stats->skipped)
-        r = tar_put_left_out(&w->tar, stats->skipped, err);
-    return r < 0 ? r : tar_finish(&w->tar, err);
+    if (r < 0)
+        return r;
+    r = stats->skipped ? tar_put_left_out(&w->tar, stats->skipped, err) : 0;
+    if (r < 0)
+        return r;
+    return tar_finish(&w->tar, err);
 }

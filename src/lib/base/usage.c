@@ -37,7 +37,7 @@ static int usage_walk_folder(struct usage_walk *w, int dirfd, const char *name, 
     int fd, r = 0;
 
     if (w->depth == DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "the tree is over %d folders deep", DEPTH_MAX);
+        return err_set(err, ERR_LIMIT, "the tree is more than %d folders deep", DEPTH_MAX);
     if (deadline_passed(w->by))
         return err_set(err, ERR_TIMEOUT, "the tree is too big to be measured in time");
     fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -212,7 +212,7 @@ static int journal_seek_segment(struct journal_reader *r, uint64_t offset, struc
     if (code < 0)
         return code;
     if (offset < start)
-        return err_set(err, ERR_NOT_FOUND, "output before byte %llu has been dropped",
+        return err_set(err, ERR_NOT_FOUND, "output before byte %llu was dropped",
                        (unsigned long long)start);
     return 0;
 }

@@ -1,7 +1,6 @@
 /*
- * See record.h. One table ties each key to its place in the struct; writing and reading walk it, so
- * the two cannot drift apart. Unknown keys are skipped (a newer writer), a missing key keeps its
- * zero.
+ * One table ties each key to its place in the struct. Writing and reading use the same table, so they
+ * cannot drift apart. Unknown keys of a newer writer are skipped; a missing key is zero.
  */
 #include "lib/journal/record.h"
 
@@ -68,7 +67,7 @@ int end_record_status(const struct end_record *rec)
         return rec->exit_code;
     if (rec->signal > 0)
         return 128 + rec->signal;
-    return 125; /* engine_lost: nobody knows, and we do not invent one */
+    return 125; /* engine_lost: the status is unknown */
 }
 
 static int record_format_words(struct buf *b, const char *key, const char *words, size_t max)
@@ -78,34 +77,32 @@ static int record_format_words(struct buf *b, const char *key, const char *words
     if (!*words)
         return 0;
     r = buf_append_str(b, key);
-    if (r >= 0)
-        r = text_escape(b, words, strnlen(words, max));
-    return r < 0 ? r : buf_append_c(b, '\n');
+    if (r < 0)
+        return r;
+    r = text_escape(b, words, strnlen(words, max));
+    if (r < 0)
+        return r;
+    return buf_append_c(b, '\n');
 }
 
 int end_record_format(const struct end_record *rec, struct buf *b)
 {
-    int r;
-
-    r = buf_appendf(b, "version=1\ncause=%s\n", end_cause_name(rec->cause));
-    if (r >= 0 && rec->exit_code >= 0)
-        r = buf_appendf(b, "exit_code=%d\n", rec->exit_code);
-    if (r >= 0 && rec->signal > 0)
-        r = buf_appendf(b, "signal=%d\n", rec->signal);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(numbers); i++) {
+    if (buf_appendf(b, "version=1\ncause=%s\n", end_cause_name(rec->cause)) < 0 ||
+        (rec->exit_code >= 0 && buf_appendf(b, "exit_code=%d\n", rec->exit_code) < 0) ||
+        (rec->signal > 0 && buf_appendf(b, "signal=%d\n", rec->signal) < 0))
+        return -ERR_LIMIT;
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
         uint64_t v = *(const uint64_t *)((const char *)rec + numbers[i].offset);
 
-        r = buf_appendf(b, "%s=%llu\n", numbers[i].key, (unsigned long long)v);
+        if (buf_appendf(b, "%s=%llu\n", numbers[i].key, (unsigned long long)v) < 0)
+            return -ERR_LIMIT;
     }
-    if (r >= 0)
-        r = buf_appendf(b, "drained=%d\n", rec->drained);
-    if (r >= 0 && rec->error != ERR_NONE)
-        r = buf_appendf(b, "error=%s\n", err_code_name(rec->error));
-    if (r >= 0)
-        r = record_format_words(b, "message=", rec->message, sizeof(rec->message));
-    if (r >= 0)
-        r = record_format_words(b, "hint=", rec->hint, sizeof(rec->hint));
-    return r;
+    if (buf_appendf(b, "drained=%d\n", rec->drained) < 0 ||
+        (rec->error != ERR_NONE && buf_appendf(b, "error=%s\n", err_code_name(rec->error)) < 0) ||
+        record_format_words(b, "message=", rec->message, sizeof(rec->message)) < 0 ||
+        record_format_words(b, "hint=", rec->hint, sizeof(rec->hint)) < 0)
+        return -ERR_LIMIT;
+    return 0;
 }
 
 static int record_take_number(struct end_record *rec, const char *key, const char *value,
@@ -134,7 +131,7 @@ static int record_take_line(struct end_record *rec, const char *key, const char 
 
     if (STREQ(key, "cause")) {
         if (end_cause_parse(value, &rec->cause) < 0)
-            return err_set(err, ERR_INVALID, "end record: cause '%s' is not known", value);
+            return err_set(err, ERR_INVALID, "end record: unknown cause '%s'", value);
     } else if (STREQ(key, "exit_code")) {
         r = parse_u32(value, 0, 255, &v, err);
         rec->exit_code = (int)v;
@@ -165,7 +162,8 @@ int end_record_parse(const char *text, size_t len, struct end_record *ret, struc
     char *p, *line;
 
     if (memchr(text, 0, len) || buf_append(&copy, text, len) < 0)
-        return err_set(err, ERR_INVALID, "end record holds a NUL or is over %d bytes", RECORD_MAX);
+        return err_set(err, ERR_INVALID, "end record holds a NUL or is larger than %d bytes",
+                       RECORD_MAX);
     p = buf_data(&copy);
     while ((line = strsep(&p, "\n")) && p) {
         char *eq = strchr(line, '=');
@@ -179,7 +177,7 @@ int end_record_parse(const char *text, size_t len, struct end_record *ret, struc
             return r;
     }
     if (rec.cause == END_CAUSE_MAX || (line && *line))
-        return err_set(err, ERR_INVALID, "end record is cut off");
+        return err_set(err, ERR_INVALID, "end record is incomplete");
     *ret = rec;
     return 0;
 }
@@ -189,7 +187,7 @@ int end_record_write(int exec_dirfd, const struct end_record *rec, struct err *e
     _cleanup_buf_ struct buf b = BUF_INIT(RECORD_MAX);
 
     if (end_record_format(rec, &b) < 0)
-        return err_set(err, ERR_LIMIT, "end record is over %d bytes", RECORD_MAX);
+        return err_set(err, ERR_LIMIT, "end record is larger than %d bytes", RECORD_MAX);
     return file_replace(exec_dirfd, RECORD_FILE, buf_data(&b), b.len, 0600, false, err);
 }
 

@@ -43,7 +43,8 @@ int caps_set(uint64_t keep, struct err *err)
         uint32_t want = (uint32_t)(keep >> (32 * i));
 
         if (data[i].effective != want || data[i].permitted != want || data[i].inheritable)
-            return err_set(err, ERR_SYSTEM, "capabilities are not what was set: word %d is %#x", i,
+            return err_set(err, ERR_SYSTEM,
+                           "capabilities differ from those that were set (word %d is %#x)", i,
                            data[i].permitted);
     }
     return 0;
@@ -52,10 +53,10 @@ int caps_set(uint64_t keep, struct err *err)
 int caps_become(uid_t uid, gid_t gid, struct err *err)
 {
     if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0)
-        return err_sys(err, errno, "become group %u", gid);
+        return err_sys(err, errno, "change to group %u", gid);
     if (caps_bound(CAPS_NONE, NULL) < 0)
-        return err_set(err, ERR_SYSTEM, "cannot give up capabilities");
+        return err_set(err, ERR_SYSTEM, "cannot drop capabilities");
     if (setresuid(uid, uid, uid) < 0)
-        return err_sys(err, errno, "become user %u", uid);
+        return err_sys(err, errno, "change to user %u", uid);
     return 0;
 }

@@ -34,11 +34,11 @@ static uint32_t cgroup_v1_limit(struct cgroup *c, const struct cgroup_limits *l)
     uint32_t missing = 0;
 
     if (l->memory && !cgroup_v1_limit_memory(c, l->memory))
-        missing |= CGROUP_NO_MEMORY;
+        missing |= LIMIT_MEMORY;
     if (l->cpu_milli && !cgroup_v1_limit_cpu(c, l->cpu_milli))
-        missing |= CGROUP_NO_CPU;
+        missing |= LIMIT_CPUS;
     if (l->pids && cgroup_write_u64(c->dir[CGROUP_PIDS], "pids.max", l->pids) < 0)
-        missing |= CGROUP_NO_PIDS;
+        missing |= LIMIT_PIDS;
     return missing;
 }
 

@@ -15,15 +15,15 @@ static uint32_t cgroup_v2_limit(struct cgroup *c, const struct cgroup_limits *l)
     char text[64];
 
     if (l->memory && cgroup_write_u64(dir, "memory.max", l->memory) < 0)
-        missing |= CGROUP_NO_MEMORY;
+        missing |= LIMIT_MEMORY;
     else if (l->memory)
         cgroup_write(dir, "memory.swap.max", "0"); /* absent without swap accounting */
     snprintf(text, sizeof(text), "%llu %d",
              (unsigned long long)l->cpu_milli * CPU_PERIOD_USEC / 1000, CPU_PERIOD_USEC);
     if (l->cpu_milli && cgroup_write(dir, "cpu.max", text) < 0)
-        missing |= CGROUP_NO_CPU;
+        missing |= LIMIT_CPUS;
     if (l->pids && cgroup_write_u64(dir, "pids.max", l->pids) < 0)
-        missing |= CGROUP_NO_PIDS;
+        missing |= LIMIT_PIDS;
     return missing;
 }
 

@@ -1,6 +1,6 @@
 /*
- * See cgroup.h: finding the trees, making and removing folders, groups. What differs between v1 and
- * v2 (file names of limits and counters) is in cgroup-v1.c and cgroup-v2.c.
+ * Finds the trees, makes and removes folders and groups. The differences between v1 and v2 (file names
+ * of limits and counters) are in cgroup-v1.c and cgroup-v2.c.
  */
 #include "lib/os/cgroup.h"
 
@@ -35,8 +35,8 @@ static bool cgroup_has_groups(int tree)
 
 static uint32_t cgroup_none_limit(struct cgroup *c _unused_, const struct cgroup_limits *l)
 {
-    return (l->memory ? CGROUP_NO_MEMORY : 0) | (l->cpu_milli ? CGROUP_NO_CPU : 0) |
-           (l->pids ? CGROUP_NO_PIDS : 0);
+    return (l->memory ? LIMIT_MEMORY : 0) | (l->cpu_milli ? LIMIT_CPUS : 0) |
+           (l->pids ? LIMIT_PIDS : 0);
 }
 
 static void cgroup_none_usage(struct cgroup *c _unused_, const struct cgroup_group *g _unused_,
@@ -46,7 +46,7 @@ static void cgroup_none_usage(struct cgroup *c _unused_, const struct cgroup_gro
 
 static int cgroup_none_freeze(struct cgroup *c _unused_, bool on _unused_, struct err *err)
 {
-    return err_set(err, ERR_UNSUPPORTED, "cannot pause: no cgroup may be made here");
+    return err_set(err, ERR_UNSUPPORTED, "cannot pause: cgroups cannot be created on this machine");
 }
 
 static const struct cgroup_ops cgroup_none_ops = {
@@ -110,7 +110,7 @@ static int cgroup_find_mounts(char **text, char *mounts[CGROUP_TREES], struct er
     p = *text;
     while ((line = strsep(&p, "\n")))
         cgroup_take_mount_line(line, mounts);
-    /* A v1 freezer is only wanted where v2 cannot freeze. */
+    /* The v1 freezer is only used where v2 cannot freeze. */
     if (mounts[CGROUP_UNIFIED])
         mounts[CGROUP_FREEZER] = NULL;
     return 0;
@@ -121,7 +121,7 @@ static bool cgroup_is_v1(char *const mounts[CGROUP_TREES])
     return mounts[CGROUP_MEMORY] || mounts[CGROUP_CPU] || mounts[CGROUP_PIDS];
 }
 
-/* Hands the controllers down from this folder; those that are missing stay missing. */
+/* Enables the controllers for the folders below; missing controllers are skipped. */
 static void cgroup_hand_down(int dir)
 {
     static const char *const wanted[] = {"+memory", "+cpu", "+pids"};
@@ -183,8 +183,8 @@ static int cgroup_open_tree_at(const char *mount, const struct cgroup_place *at,
     return 0;
 }
 
-/* While we make ours, another sandbox of this root may remove an empty parent: then again from the
- * start. */
+/* Another sandbox of this root may remove an empty parent while we make our folder: then it starts
+ * again. */
 static int cgroup_make_tree(const char *mount, const struct cgroup_place *at, int *ret_root,
                             int *ret_dir)
 {
@@ -221,7 +221,7 @@ static int cgroup_open_all(struct cgroup *c, const struct cgroup_place *where,
             continue;
         r = cgroup_make_tree(mounts[t], &at, &c->root[t], &c->dir[t]);
         if (r < 0 && cgroup_is_refusal(r))
-            continue; /* not ours to use: told as unenforced */
+            continue; /* not writable: the limits are reported as unenforced */
         if (r < 0)
             return err_sys(err, -r, "open cgroup folder '%s/%s/%s/%s'", mounts[t], at.parent,
                            at.root_id, at.sandbox_id);
@@ -241,8 +241,9 @@ static int cgroup_open_as(struct cgroup *c, const struct cgroup_place *at, struc
     cgroup_reset(c);
     snprintf(c->id, sizeof(c->id), "%s", at->sandbox_id);
     r = cgroup_find_mounts(&text, mounts, err);
-    if (r >= 0)
-        r = cgroup_open_all(c, at, mounts, err);
+    if (r < 0)
+        return r;
+    r = cgroup_open_all(c, at, mounts, err);
     if (r < 0)
         cgroup_close(c);
     return r;
@@ -324,7 +325,7 @@ uint64_t cgroup_pids_denied(const struct cgroup *c)
     return cgroup_read_key(v1 >= 0 ? v1 : c->dir[CGROUP_UNIFIED], "pids.events", "max");
 }
 
-/* SIGKILL to every process listed; false when none was. */
+/* Sends SIGKILL to every listed process; false: the list is empty. */
 static bool cgroup_kill_listed(int dir)
 {
     _cleanup_free_ char *text = NULL;
@@ -401,7 +402,7 @@ bool cgroup_group_remove(struct cgroup *c, const char *name)
 
 /* ---- removal ---- */
 
-/* Removes all folders right below; nothing is deeper, as a sandbox cannot make cgroups. */
+/* Removes the folders one level below. There are no deeper ones: a sandbox cannot make cgroups. */
 static void cgroup_remove_groups(int dir)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -440,7 +441,7 @@ int cgroup_remove(struct cgroup *c, uint64_t wait_usec, struct err *err)
     return 0;
 }
 
-/* Kills all groups below a sandbox's folder, whoever made them. */
+/* Kills all groups below the folder of a sandbox. */
 static void cgroup_kill_all(struct cgroup *c)
 {
     _cleanup_closedir_ DIR *d = NULL;
@@ -473,7 +474,7 @@ int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id
     r = cgroup_open_as(&c, &at, err);
     if (r < 0)
         return r;
-    c.ops->freeze(&c, false, NULL); /* a paused one would not die in a v1 freezer */
+    c.ops->freeze(&c, false, NULL); /* a frozen process does not die in a v1 freezer */
     cgroup_kill_all(&c);
     r = cgroup_remove(&c, 2 * USEC_PER_SEC, err);
     cgroup_close(&c);
@@ -552,7 +553,7 @@ void cgroup_remove_root(const char *parent, const char *root_id)
 
         if (!mounts[t])
             continue;
-        /* rmdir refuses a folder that is not empty: that is the check. */
+        /* rmdir() refuses folders that are not empty, so no other check is needed. */
         snprintf(path, sizeof(path), "%s/%s/%s", mounts[t], parent, root_id);
         rmdir(path);
         snprintf(path, sizeof(path), "%s/%s", mounts[t], parent);
@@ -570,7 +571,7 @@ uint32_t cgroup_probe(const char **ret_name)
 
     *ret_name = "none";
     if (cgroup_find_mounts(&text, mounts, NULL) < 0)
-        return CGROUP_NO_MEMORY | CGROUP_NO_CPU | CGROUP_NO_PIDS;
+        return LIMIT_MEMORY | LIMIT_CPUS | LIMIT_PIDS;
     v1 = cgroup_is_v1(mounts);
     if (!v1 && mounts[CGROUP_UNIFIED]) {
         _cleanup_close_ int fd = cgroup_open_dir_at(AT_FDCWD, mounts[CGROUP_UNIFIED]);

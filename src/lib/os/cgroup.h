@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/limits.h"
 
 enum { CGROUP_NAME_MAX = 40 };
 
@@ -30,13 +31,6 @@ struct cgroup_limits {
     uint64_t memory;    /* bytes, swap included; 0: none, also below */
     uint32_t cpu_milli; /* thousandths of a CPU */
     uint32_t pids;
-};
-
-/* What cannot be enforced here, as bits; the values of enum spec_limit. */
-enum cgroup_unenforced {
-    CGROUP_NO_MEMORY = 1 << 0,
-    CGROUP_NO_CPU = 1 << 1,
-    CGROUP_NO_PIDS = 1 << 2
 };
 
 /* 0 where the kernel does not tell. */
@@ -76,7 +70,7 @@ struct cgroup_group {
 
 struct cgroup_ops {
     const char *name; /* "v2", "v1", "none" */
-    /* Returns enum cgroup_unenforced bits. */
+    /* Returns the bits (enum limit_bit) of the limits that cannot be enforced here. */
     uint32_t (*limit)(struct cgroup *c, const struct cgroup_limits *limits);
     /* Of a group, or of the whole sandbox with g NULL. */
     void (*usage)(struct cgroup *c, const struct cgroup_group *g, struct cgroup_usage *ret);

@@ -126,12 +126,12 @@ int confine_to(const int *calls, size_t n, bool threads, struct err *err)
     return 0;
 }
 
-int confine_job(struct err *err)
+int confine_helper(struct err *err)
 {
     return confine_to(allowed, ARRAY_SIZE(allowed), false, err);
 }
 
-int confine_speaker(const int *more, size_t n, struct err *err)
+int confine_network_program(const int *more, size_t n, struct err *err)
 {
     const struct rlimit none = {0, 0};
     int calls[CONFINE_CALLS_MAX];

@@ -10,12 +10,12 @@
 
 #include "lib/base/err.h"
 
-int confine_job(struct err *err);
+int confine_helper(struct err *err);
 
 /* What is left to a program that speaks with the network from threads of its own: no core, no
  * debugger, no listening socket, no process, and of files what it can open; and `more`, which may
  * be NULL. The caller has one thread yet. */
-int confine_speaker(const int *more, size_t n, struct err *err);
+int confine_network_program(const int *more, size_t n, struct err *err);
 
 /* The same with a list of one's own, at most 240; with `threads` further threads may be started,
  * never a process. The caller has one thread yet. */

@@ -41,5 +41,5 @@ int dial_inside(uint16_t port, int *ret_fd, struct err *err)
     }
     if (r == -ETIMEDOUT)
         return err_set(err, ERR_TIMEOUT, "port %u inside the sandbox does not answer", port);
-    return r < 0 ? err_sys(err, -r, "connect to port %u inside", port) : 0;
+    return r < 0 ? err_sys(err, -r, "connect to port %u inside the sandbox", port) : 0;
 }

@@ -22,7 +22,7 @@ int idmap_userns(const struct ns_map *uid, const struct ns_map *gid, int *ret, s
         _exit(0);
     }
     r = ns_write_maps(pid, uid, gid, false, err);
-    if (r >= 0)
+    if (r == 0)
         r = ns_open_user(pid, ret, err);
     pidfd_signal(pidfd, SIGKILL);
     pidfd_reap(pidfd, true, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * The kernel's header may be older than the kernel: what it grew since is written out here. Rights
- * that a kernel does not know are an error to it, so each version gets its own.
+ * The kernel headers may be older than the kernel, so newer constants are defined here. A kernel
+ * refuses rights that it does not know, so each version gets its own set.
  */
 #include "lib/os/landlock.h"
 
@@ -93,7 +93,7 @@ static int os_landlock_restrict_self(const char *root, bool net, uint16_t port, 
     long abi = landlock_version();
     struct ruleset want = landlock_rules_of(abi);
     _cleanup_close_ int rules = -1;
-    int r = 0;
+    int r;
 
     if (abi < 1)
         return 0;
@@ -102,10 +102,10 @@ static int os_landlock_restrict_self(const char *root, bool net, uint16_t port, 
     rules = (int)syscall(SYS_landlock_create_ruleset, &want, landlock_size_of(abi), 0);
     if (rules < 0)
         return err_sys(err, errno, "make a Landlock ruleset");
-    if (root)
-        r = landlock_allow_tree(rules, root, want.fs, err);
-    if (r >= 0 && port && want.net)
-        r = landlock_allow_port(rules, port, err);
+    r = root ? landlock_allow_tree(rules, root, want.fs, err) : 0;
+    if (r < 0)
+        return r;
+    r = port && want.net ? landlock_allow_port(rules, port, err) : 0;
     if (r < 0)
         return r;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
@@ -123,5 +123,5 @@ int landlock_domain(const char *root, struct err *err)
 {
     int r = os_landlock_restrict_self(root, false, 0, err);
 
-    return r ? r : err_set(err, ERR_UNSUPPORTED, "this kernel has no Landlock");
+    return r ? r : err_set(err, ERR_UNSUPPORTED, "this kernel does not support Landlock");
 }

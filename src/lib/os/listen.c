@@ -18,7 +18,7 @@ int listen_inside(uint16_t port, int *ret_fd, struct err *err)
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, BACKLOG) < 0)
-        return err_sys(err, errno, "listen on port %u inside", port);
+        return err_sys(err, errno, "listen on port %u inside the sandbox", port);
     *ret_fd = TAKE_FD(fd);
     return 0;
 }

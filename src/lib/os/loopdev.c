@@ -51,6 +51,6 @@ int loopdev_attach(int image_fd, char ret_path[static LOOPDEV_PATH_MAX], int *re
         if (r != 0)
             return r < 0 ? r : 0;
     }
-    return err_set(err, ERR_SYSTEM, "get a free loop device: others took %d of them first",
+    return err_set(err, ERR_SYSTEM, "get a free loop device: other processes took it %d times",
                    ATTACH_TRIES);
 }

@@ -139,7 +139,7 @@ int mount_pivot(int root_fd, struct err *err)
     if (fchdir(root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
         return err_sys(err, errno, "pivot into the new root");
     if (fchdir(old) < 0 || syscall(SYS_umount2, ".", UMOUNT_DETACH) < 0)
-        return err_sys(err, errno, "let go of the old root");
+        return err_sys(err, errno, "detach the old root");
     if (chdir("/") < 0)
         return err_sys(err, errno, "change to the new root");
     return 0;

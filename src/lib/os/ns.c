@@ -64,19 +64,19 @@ static int ns_write_map(pid_t pid, const char *file, const struct ns_map *m, str
 int ns_write_maps(pid_t pid, const struct ns_map *uid, const struct ns_map *gid,
                   bool deny_setgroups, struct err *err)
 {
-    int r = 0;
+    int r;
 
     /*
      * "deny" goes to setgroups before gid_map is written: without CAP_SETGID in the parent
      * namespace the kernel refuses the map otherwise (EPERM), so the order matters.
      */
-    if (deny_setgroups)
-        r = ns_write_proc(pid, "setgroups", "deny", err);
-    if (r >= 0)
-        r = ns_write_map(pid, "uid_map", uid, err);
-    if (r >= 0)
-        r = ns_write_map(pid, "gid_map", gid, err);
-    return r;
+    r = deny_setgroups ? ns_write_proc(pid, "setgroups", "deny", err) : 0;
+    if (r < 0)
+        return r;
+    r = ns_write_map(pid, "uid_map", uid, err);
+    if (r < 0)
+        return r;
+    return ns_write_map(pid, "gid_map", gid, err);
 }
 
 int ns_open_user(pid_t pid, int *ret, struct err *err)

@@ -45,7 +45,7 @@ int overlay_renew_begin(int dirfd, const char *keep, struct err *err)
     snprintf(to, sizeof(to), "root.next/upper/%s", keep);
     if (renameat(dirfd, from, dirfd, to) < 0 && errno != ENOENT && errno != EACCES &&
         errno != EPERM)
-        return err_sys(err, errno, "take over '%s' of the sandbox", from);
+        return err_sys(err, errno, "keep '%s' of the sandbox", from);
     return 0;
 }
 

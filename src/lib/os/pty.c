@@ -32,14 +32,14 @@ static int pty_check_slave(int fd, struct err *err)
     struct stat st;
 
     if (fstatfs(fd, &fs) < 0 || fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at the terminal");
+        return err_sys(err, errno, "inspect the terminal");
     if (fs.f_type != DEVPTS_SUPER_MAGIC || !S_ISCHR(st.st_mode) ||
         major(st.st_rdev) < PTY_SLAVE_MAJOR || major(st.st_rdev) > PTY_SLAVE_MAJOR + 7)
-        return err_set(err, ERR_DENIED, "'/dev/pts/ptmx' did not yield a terminal");
+        return err_set(err, ERR_DENIED, "'/dev/pts/ptmx' did not open a terminal");
     return 0;
 }
 
-/* Of just this one: what its name leads to is for others to decide. */
+/* Opens the slave of this master. Its name could lead elsewhere: hostile code can change it. */
 static int pty_open_slave(int master)
 {
     int flags = O_RDWR | O_NOCTTY | O_CLOEXEC;
@@ -64,10 +64,11 @@ int pty_open(uint16_t rows, uint16_t cols, int *ret_master, int *ret_slave, stru
         return err_sys(err, errno, "unlock the terminal");
     slave = pty_open_slave(master);
     if (slave < 0)
-        return err_sys(err, errno, "open the terminal's other end");
+        return err_sys(err, errno, "open the other end of the terminal");
     r = GUARD("terminal") ? pty_check_slave(slave, err) : 0;
-    if (r >= 0 && rows && cols)
-        r = pty_resize(master, rows, cols, err);
+    if (r < 0)
+        return r;
+    r = rows && cols ? pty_resize(master, rows, cols, err) : 0;
     if (r < 0)
         return r;
     *ret_master = TAKE_FD(master);

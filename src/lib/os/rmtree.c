@@ -1,7 +1,7 @@
 /*
- * See rmtree.h. Folders are walked with one pinned descriptor a level, up to RMTREE_DEPTH; what
- * lies deeper is first renamed into the top folder, so a chain of 100,000 folders is cut into
- * pieces instead of being climbed. Each piece shortens the chain by RMTREE_DEPTH levels.
+ * The walk keeps one open folder per level, up to RMTREE_DEPTH levels. A folder that is deeper is
+ * first renamed into the top folder. So a chain of 100,000 folders is cut into pieces of
+ * RMTREE_DEPTH levels.
  */
 #include "lib/os/rmtree.h"
 
@@ -41,13 +41,13 @@ static int rmtree_open_up(int at, const char *name)
     return chmod(path, 0700) < 0 ? -errno : 0;
 }
 
-/* Nor can entries of a read-only folder be removed, or moved up from it. */
+/* Entries of a read-only folder cannot be removed or moved up either. */
 static void rmtree_make_writable(int fd)
 {
     struct stat st;
 
     if (fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
-        fchmod(fd, 0700); /* should it fail, removing says so */
+        fchmod(fd, 0700); /* when this fails, the removal reports the error */
 }
 
 static DIR *rmtree_open_folder(int at, const char *name, struct err *err)
@@ -102,7 +102,7 @@ static int rmtree_lift(struct rmtree *t, int at, const char *name, struct err *e
         snprintf(to, sizeof(to), ".lifted-%lu", t->renames++);
         if (renameat2(at, name, t->top, to, RENAME_NOREPLACE) == 0)
             return 0;
-        /* A folder that changes its parent is written to. */
+        /* Moving a folder to another parent needs write permission on the folder itself. */
         if (errno == EACCES && rmtree_open_up(at, name) >= 0 &&
             renameat2(at, name, t->top, to, RENAME_NOREPLACE) == 0)
             return 0;
@@ -110,7 +110,7 @@ static int rmtree_lift(struct rmtree *t, int at, const char *name, struct err *e
     return err_sys(err, errno, "move folder '%s' up to remove it", name);
 }
 
-/* 0 gone, 1 it is a folder with something in it, or -code. */
+/* 0: removed; 1: it is a folder that is not empty; or -code. */
 static int rmtree_remove_entry(int at, const struct dirent *de, struct err *err)
 {
     bool folder = de->d_type == DT_DIR;
@@ -138,8 +138,8 @@ static int rmtree_remove_entry(int at, const struct dirent *de, struct err *err)
 }
 
 /*
- * A pass over the innermost folder is through. The folder is closed when it is gone (the top one:
- * when a pass has met nothing); else, as entries may have come up meanwhile, passed over again.
+ * Ends a pass over the innermost folder. A folder that could be removed is closed (the top folder:
+ * when the pass found no entry). Otherwise new entries may have appeared, so another pass begins.
  */
 static int rmtree_finish_pass(struct rmtree *t, struct err *err)
 {
@@ -163,7 +163,7 @@ static int rmtree_finish_pass(struct rmtree *t, struct err *err)
     return 0;
 }
 
-/* Works on the innermost open folder until a pass is through or one deeper is open. */
+/* Works on the innermost open folder until the pass ends or a deeper folder is open. */
 static int rmtree_step(struct rmtree *t, struct err *err)
 {
     DIR *dir = t->stack[t->depth - 1];
@@ -185,16 +185,26 @@ static int rmtree_step(struct rmtree *t, struct err *err)
     return rmtree_finish_pass(t, err);
 }
 
+static int rmtree_walk(struct rmtree *t, int at, const char *name, struct err *err)
+{
+    int r = rmtree_push(t, at, name, err);
+
+    if (r < 0)
+        return r;
+    t->top = dirfd(t->stack[0]);
+    while (t->depth > 0) {
+        r = rmtree_step(t, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int rmtree_empty_folder(int at, const char *name, struct err *err)
 {
     struct rmtree *t = xnew0(struct rmtree);
-    int r;
+    int r = rmtree_walk(t, at, name, err);
 
-    r = rmtree_push(t, at, name, err);
-    if (r >= 0)
-        t->top = dirfd(t->stack[0]);
-    while (r >= 0 && t->depth > 0)
-        r = rmtree_step(t, err);
     while (t->depth > 0)
         closedir(t->stack[--t->depth]);
     free(t);

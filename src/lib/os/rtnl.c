@@ -129,7 +129,7 @@ int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, 
     rtnl_nest_end(&q, data);
     rtnl_nest_end(&q, info);
     r = rtnl_request_send(sock, &q);
-    return r < 0 ? err_sys(err, -r, "make network interface '%s'", name) : 0;
+    return r < 0 ? err_sys(err, -r, "create network interface '%s'", name) : 0;
 }
 
 int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *err)
@@ -143,7 +143,7 @@ int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *er
     memcpy(rtnl_request_begin(&q, RTM_NEWLINK, 0, sizeof(msg)), &msg, sizeof(msg));
     rtnl_put(&q, IFLA_IFALIAS, alias, MIN(strlen(alias), (size_t)ALIAS_MAX));
     r = rtnl_request_send(sock, &q);
-    return r < 0 ? err_sys(err, -r, "name network interface '%s'", name) : 0;
+    return r < 0 ? err_sys(err, -r, "set the alias of network interface '%s'", name) : 0;
 }
 
 int rtnl_set_up(int sock, const char *name, struct err *err)
@@ -174,7 +174,7 @@ int rtnl_add_address(int sock, const char *name, uint32_t address, uint8_t prefi
     rtnl_put_u32(&q, IFA_LOCAL, net);
     rtnl_put_u32(&q, IFA_ADDRESS, net);
     r = rtnl_request_send(sock, &q);
-    return r < 0 ? err_sys(err, -r, "give network interface '%s' its address", name) : 0;
+    return r < 0 ? err_sys(err, -r, "set the address of network interface '%s'", name) : 0;
 }
 
 int rtnl_add_default_route(int sock, const char *name, uint32_t gateway, struct err *err)

@@ -37,11 +37,11 @@ enum { JUMP_MAX = 255, VERDICTS_MAX = 32 };
  * of an instruction, or ~N for the N-th verdict; they come first, so `yes` and `no` count alike.
  */
 struct seccomp_program {
-    struct sock_filter f[FILTER_MAX];
+    struct sock_filter f[SECCOMP_FILTER_MAX];
     size_t n;
     struct {
         int yes, no;
-    } to[FILTER_MAX];
+    } to[SECCOMP_FILTER_MAX];
     const struct seccomp_call *verdicts[VERDICTS_MAX];
     size_t n_verdicts;
 };
@@ -54,7 +54,7 @@ struct span {
 
 static void seccomp_filter_put(struct seccomp_program *p, struct sock_filter what)
 {
-    assert(p->n < FILTER_MAX);
+    assert(p->n < SECCOMP_FILTER_MAX);
     p->f[p->n++] = what;
 }
 
@@ -68,7 +68,7 @@ static void seccomp_filter_put_load_arg(struct seccomp_program *p, unsigned arg)
 
 /* ---- one call ---- */
 
-static void seccomp_filter_put_rule(struct seccomp_program *p, const struct call_rule *r)
+static void seccomp_filter_put_rule(struct seccomp_program *p, const struct seccomp_rule *r)
 {
     seccomp_filter_put_load_arg(p, r->arg);
     if (r->test == CALL_NO_BITS) {
@@ -84,7 +84,7 @@ static void seccomp_filter_put_rule(struct seccomp_program *p, const struct call
     seccomp_filter_put(p, r->test == CALL_ONE_OF ? ALLOW : FAIL(r->errnum));
 }
 
-static size_t seccomp_filter_socket_block(const struct call_socket *s)
+static size_t seccomp_filter_socket_block(const struct seccomp_socket *s)
 {
     return s->n ? s->n + 3 : 1;
 }
@@ -92,11 +92,11 @@ static size_t seccomp_filter_socket_block(const struct call_socket *s)
 /* Family after family; behind each its protocols, and past them the next family. */
 static void seccomp_filter_put_sockets(struct seccomp_program *p, int errnum)
 {
-    const struct call_socket *s;
+    const struct seccomp_socket *s;
 
     seccomp_filter_put_load_arg(p, 0);
-    for (size_t i = 0; (s = call_socket_at(i)); i++) {
-        struct call_rule protocols = {
+    for (size_t i = 0; (s = seccomp_socket_at(i)); i++) {
+        struct seccomp_rule protocols = {
             .arg = 2, .test = CALL_ONE_OF, .errnum = EPROTONOSUPPORT, .n = s->n};
 
         seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, s->family, 0,
@@ -163,10 +163,10 @@ static void seccomp_filter_add_span(struct span *spans, size_t *n, unsigned firs
 /* From 0 to the end of numbers, without a gap. */
 static size_t seccomp_filter_make_spans(struct span *spans)
 {
-    const struct seccomp_call *sorted[FILTER_MAX] = {0}, *c;
+    const struct seccomp_call *sorted[SECCOMP_FILTER_MAX] = {0}, *c;
     size_t n = 0, n_calls = 0;
 
-    for (size_t i = 0; (c = call_at(i)); i++)
+    for (size_t i = 0; (c = seccomp_call_at(i)); i++)
         if (c->nr >= 0)
             sorted[n_calls++] = c;
     qsort(sorted, n_calls, sizeof(sorted[0]), seccomp_filter_by_number);
@@ -229,10 +229,10 @@ static void seccomp_filter_put_all(struct seccomp_program *p, const struct span 
     }
 }
 
-struct sock_filter *filter_compile(size_t *ret_n)
+struct sock_filter *seccomp_filter_compile(size_t *ret_n)
 {
     _cleanup_free_ struct seccomp_program *p = xcalloc(1, sizeof(*p));
-    struct span spans[FILTER_MAX];
+    struct span spans[SECCOMP_FILTER_MAX];
     size_t n = seccomp_filter_make_spans(spans);
 
     seccomp_filter_put(p, LOAD(arch));
@@ -248,17 +248,18 @@ struct sock_filter *filter_compile(size_t *ret_n)
     return xmemdup(p->f, p->n * sizeof(p->f[0]));
 }
 
-int filter_possible(struct err *err)
+int seccomp_filter_possible(struct err *err)
 {
     uint32_t action = SECCOMP_RET_KILL_PROCESS;
 
     if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
         return 0;
-    err_sys(err, errno, "ask for filters of system calls");
-    return err_hint(err, "Use a kernel with CONFIG_SECCOMP_FILTER: without one nothing is run.");
+    err_sys(err, errno, "check for seccomp filters");
+    return err_hint(err,
+                    "Use a kernel with CONFIG_SECCOMP_FILTER; ripcord runs no command without it.");
 }
 
-int filter_install(const void *filter, size_t bytes, struct err *err)
+int seccomp_filter_install(const void *filter, size_t bytes, struct err *err)
 {
     const struct sock_fprog prog = {.len = (unsigned short)(bytes / sizeof(struct sock_filter)),
                                     .filter = (struct sock_filter *)(uintptr_t)filter};

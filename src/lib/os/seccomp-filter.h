@@ -12,13 +12,13 @@
 
 #include "lib/base/err.h"
 
-enum { FILTER_MAX = 1024 }; /* instructions; the kernel takes 4096 */
+enum { SECCOMP_FILTER_MAX = 1024 }; /* instructions; the kernel takes 4096 */
 
 /* A new array, for the caller to free, of *ret_n instructions. The same every time. */
-struct sock_filter *filter_compile(size_t *ret_n);
+struct sock_filter *seccomp_filter_compile(size_t *ret_n);
 
 /* Whether this kernel takes filters at all. */
-int filter_possible(struct err *err);
+int seccomp_filter_possible(struct err *err);
 
 /* For the calling thread and its children. No new privileges must be set before. */
-int filter_install(const void *filter, size_t bytes, struct err *err);
+int seccomp_filter_install(const void *filter, size_t bytes, struct err *err);

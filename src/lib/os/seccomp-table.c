@@ -41,35 +41,35 @@
 #define BY(name, rule) ENTRY(name, SYS_##name, CALL_ARGS, 0, &(rule))
 
 /* clone(2) cannot take CLONE_NEWTIME: its bit is part of the exit signal there. */
-static const struct call_rule clone_rule = {0,
-                                            CALL_NO_BITS,
-                                            EPERM,
-                                            {CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
-                                             CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
-                                             CLONE_NEWNET},
-                                            1};
+static const struct seccomp_rule clone_rule = {0,
+                                               CALL_NO_BITS,
+                                               EPERM,
+                                               {CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
+                                                CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
+                                                CLONE_NEWNET},
+                                               1};
 
 /* Typing into a terminal that others read, pasting into a console; and line disciplines, each of
  * which is a driver that nobody inside needs. */
-static const struct call_rule ioctl_rule = {
+static const struct seccomp_rule ioctl_rule = {
     1, CALL_NONE_OF, EPERM, {TIOCSTI, TIOCLINUX, TIOCSETD}, 3};
 
 /* Asking, `setarch`, and what debuggers do to their children. */
-static const struct call_rule personality_rule = {
+static const struct seccomp_rule personality_rule = {
     0,
     CALL_ONE_OF,
     EPERM,
     {PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 | UNAME26, ADDR_NO_RANDOMIZE, 0xffffffff},
     6};
 
-static const struct call_rule socketpair_rule = {0, CALL_ONE_OF, EAFNOSUPPORT, {AF_UNIX}, 1};
+static const struct seccomp_rule socketpair_rule = {0, CALL_ONE_OF, EAFNOSUPPORT, {AF_UNIX}, 1};
 
 /*
  * No AF_ALG, AF_VSOCK, AF_PACKET and the dozens of others; of netlink only what tells addresses and
  * routes. Of the internet protocols those that programs use: SCTP, DCCP, MPTCP and their kind are
  * large, rarely looked at, and within anybody's reach. (Raw ones take a capability.)
  */
-static const struct call_socket sockets[] = {
+static const struct seccomp_socket sockets[] = {
     {AF_UNIX, {0}, 0},
     {AF_INET, {0, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_RAW}, 5},
     {AF_INET6, {0, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6, IPPROTO_RAW}, 5},
@@ -189,12 +189,12 @@ static const struct seccomp_call calls[] = {
 };
 /* clang-format on */
 
-const struct seccomp_call *call_at(size_t i)
+const struct seccomp_call *seccomp_call_at(size_t i)
 {
     return i < ARRAY_SIZE(calls) ? &calls[i] : NULL;
 }
 
-const struct call_socket *call_socket_at(size_t i)
+const struct seccomp_socket *seccomp_socket_at(size_t i)
 {
     return i < ARRAY_SIZE(sockets) ? &sockets[i] : NULL;
 }

@@ -12,14 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum call_verdict {
+enum seccomp_verdict {
     CALL_ALLOW,
     CALL_REFUSE, /* with `errnum` */
     CALL_ARGS,   /* allowed or not by one argument: `rule` */
     CALL_SOCKET, /* socket(2): family and protocol, see call_sockets() */
 };
 
-enum call_test {
+enum seccomp_test {
     CALL_NO_BITS, /* allowed when none of the bits values[0] is set */
     CALL_NONE_OF, /* allowed unless it is one of the values */
     CALL_ONE_OF,  /* allowed when it is one of the values */
@@ -29,9 +29,9 @@ enum { CALL_VALUES_MAX = 8 };
 
 /* Only the low word of an argument counts: the kernel takes these as 32 bits, whatever else is in
  * the register (CVE-2019-10063). */
-struct call_rule {
+struct seccomp_rule {
     unsigned arg;
-    enum call_test test;
+    enum seccomp_test test;
     int errnum;
     uint32_t values[CALL_VALUES_MAX];
     size_t n;
@@ -40,19 +40,19 @@ struct call_rule {
 struct seccomp_call {
     const char *name;
     int nr; /* on this architecture; -1: it has no such call */
-    enum call_verdict verdict;
+    enum seccomp_verdict verdict;
     int errnum;
-    const struct call_rule *rule;
+    const struct seccomp_rule *rule;
 };
 
 /* NULL after the last. */
-const struct seccomp_call *call_at(size_t i);
+const struct seccomp_call *seccomp_call_at(size_t i);
 
 /* A family that socket(2) takes, with its protocols; none listed: any. */
-struct call_socket {
+struct seccomp_socket {
     uint32_t family;
     uint32_t protocols[CALL_VALUES_MAX];
     size_t n;
 };
 
-const struct call_socket *call_socket_at(size_t i);
+const struct seccomp_socket *seccomp_socket_at(size_t i);

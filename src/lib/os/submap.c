@@ -30,7 +30,7 @@ static int os_submap_run(const char *program, char **argv, struct err *err)
         if (errno != EINTR)
             return err_sys(err, errno, "wait for '%s'", program);
     if (status != 0)
-        return err_set(err, ERR_SYSTEM, "'%s' refuses the map", program);
+        return err_set(err, ERR_SYSTEM, "'%s' refused the id map", program);
     return 0;
 }
 

@@ -121,7 +121,7 @@ int store_exec_journal_gone(struct store *s, const char *id, struct err *err)
     if (!st)
         return -ERR_SYSTEM;
     store_bind_text(st, 1, id);
-    return store_run(s, st, "note that a journal is gone", err);
+    return store_run(s, st, "record that a journal was removed", err);
 }
 
 int store_exec_trim(struct store *s, const char *sandbox_id, uint64_t seq, struct err *err)
@@ -154,7 +154,7 @@ int store_exec_get(struct store *s, const char *sandbox_id, const char *id, stor
         store_bind_text(st, 2, id);
     r = store_store_exec_each(s, st, fn, arg, err);
     if (r == 0 && last)
-        return err_set(err, ERR_NOT_FOUND, "nothing has been run in this sandbox yet");
+        return err_set(err, ERR_NOT_FOUND, "no command has run in this sandbox yet");
     if (r == 0)
         return err_set(err, ERR_NOT_FOUND, "no exec '%s' in this sandbox", id);
     return MIN(r, 0);

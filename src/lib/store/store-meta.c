@@ -13,8 +13,8 @@
 
 #define ROOT_ID_KEY "root_id"
 #define ROOT_ID_FILE "root-id"
-#define HELD_KEY "held"        /* the database is younger than what may be on the engines */
-#define SETTLED_KEY "settled." /* but not on this one: everything there has a row */
+#define HELD_KEY "held"        /* engines may have objects that are older than the database */
+#define SETTLED_KEY "settled." /* + engine: every object on this engine has a row */
 enum { ROOT_ID_LEN = 16 };
 
 int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err)
@@ -58,11 +58,11 @@ int store_meta_set(struct store *s, const char *key, const char *value, bool syn
     return r;
 }
 
-/* ---- whose objects they are ---- */
+/* ---- the root id ---- */
 
 /*
- * The root id is on every object that we have ever made, so it must outlive the database: it lies
- * in a file beside it as well, from which a new database takes it.
+ * Every object on an engine carries the root id, so it must outlive the database. A file beside the
+ * database holds a copy, and a new database takes the id from there.
  */
 static char *store_meta_root_file(const struct store *s)
 {
@@ -97,7 +97,7 @@ static void store_meta_write_root_file(struct store *s)
     text = xasprintf("%s\n", s->root_id);
     if (file_read(AT_FDCWD, path, ROOT_ID_LEN + 16, &old, NULL, NULL) >= 0 && STREQ(old, text))
         return;
-    /* The database has it too: a disk that is full must not keep the daemon from its work. */
+    /* A failure is only logged: the database has the id, and a full disk must not stop the daemon. */
     if (file_replace(AT_FDCWD, path, text, strlen(text), 0600, true, &err) < 0)
         log_debug("store: %s", err.msg);
 }
@@ -112,7 +112,7 @@ static int store_meta_make_root_id(struct store *s, struct err *err)
             return err_sys(err, errno, "get random bytes for the root id");
         snprintf(s->root_id, sizeof(s->root_id), "%016llx", (unsigned long long)random);
     }
-    /* Before the id: a store that has one is either held, or was settled. */
+    /* Written before the id: every store with an id is held until it is settled. */
     r = store_meta_meta_set(s, HELD_KEY, "1", err);
     return r < 0 ? r : store_meta_meta_set(s, ROOT_ID_KEY, s->root_id, err);
 }
@@ -124,9 +124,10 @@ int store_meta_load(struct store *s, struct err *err)
     r = store_meta_get(s, ROOT_ID_KEY, s->root_id, sizeof(s->root_id), err);
     if (r == 0)
         r = store_meta_make_root_id(s, err);
-    if (r >= 0)
-        store_meta_write_root_file(s);
-    return MIN(r, 0);
+    if (r < 0)
+        return r;
+    store_meta_write_root_file(s);
+    return 0;
 }
 
 bool store_is_held(struct store *s, const char *engine)

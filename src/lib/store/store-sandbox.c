@@ -61,7 +61,8 @@ int store_sandbox_put(struct store *s, const struct store_sandbox *row, struct e
     r = sqlite3_step(st);
     sqlite3_reset(st);
     if (r == SQLITE_CONSTRAINT)
-        return err_set(err, ERR_CONFLICT, "a sandbox named '%s' is stored already", row->name);
+        return err_set(err, ERR_CONFLICT, "a sandbox with the name '%s' is already stored",
+                       row->name);
     return r == SQLITE_DONE ? 0 : store_fail(s, "save sandbox", err);
 }
 

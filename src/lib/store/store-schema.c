@@ -75,8 +75,9 @@ int store_migrate(struct store *s, struct err *err)
     if (r < 0)
         return r;
     if (version > newest) {
-        err_set(err, ERR_UNSUPPORTED, "database '%s' has schema %d, this ripcordd knows up to %d",
-                s->path, version, newest);
+        err_set(err, ERR_UNSUPPORTED,
+                "database '%s' has schema %d (this ripcordd supports up to %d)", s->path, version,
+                newest);
         return err_hint(err, "A newer ripcord has used this root. Install that version again, or "
                              "use another root.");
     }

@@ -12,8 +12,9 @@ int store_fail(struct store *s, const char *what, struct err *err)
     int r = err_set(err, ERR_SYSTEM, "database '%s': %s: %s", s->path, what, sqlite3_errmsg(s->db));
 
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
-        return err_hint(err, "The file is damaged. Move it away and start again: running sandboxes "
-                             "are found by the kernel's objects, but names and history are lost.");
+        return err_hint(err, "The file is damaged. Move it away and start the daemon again. It "
+                             "finds running sandboxes by "
+                             "their kernel objects, but their names and history are lost.");
     if (code == SQLITE_FULL)
         return err_hint(err, "The disk is full. Free some space and try again.");
     if (code == SQLITE_CANTOPEN || code == SQLITE_PERM || code == SQLITE_READONLY)
@@ -29,8 +30,8 @@ static int store_run_sql(struct store *s, const char *sql, const char *what, str
 }
 
 /*
- * A small page cache and no mmap: the tables are small, and the daemon's idle memory is counted.
- * secure_delete stays off: no secret is ever written here.
+ * A small page cache and no mmap: the tables are small, and the daemon should need little memory
+ * while idle. secure_delete stays off: the store never holds a secret.
  */
 static int store_configure(struct store *s, struct err *err)
 {
@@ -60,41 +61,53 @@ static int store_check(struct store *s, struct err *err)
         r = store_fail(s, "check", err);
     } else if (!STREQ(word, "ok")) {
         err_set(err, ERR_SYSTEM, "database '%s' is damaged: %s", s->path, word);
-        r = err_hint(err, "Move the file away and start again: running sandboxes are found by the "
-                          "kernel's objects, but names and history are lost.");
+        r = err_hint(
+            err,
+            "Move the file away and start the daemon again. It finds running sandboxes by their "
+            "kernel objects, but their names and history are lost.");
     }
     sqlite3_finalize(st);
     return r;
 }
 
-int store_open(const char *path, struct store **ret, struct err *err)
+static int store_open_db(struct store *s, struct err *err)
 {
-    struct store *s = xnew0(struct store);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
                 SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_NOFOLLOW;
     int r;
 
-    s->path = xstrdup(path);
-    if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK) {
-        r = store_fail(s, "open", err);
-        goto fail;
-    }
+    if (sqlite3_open_v2(s->path, &s->db, flags, NULL) != SQLITE_OK)
+        return store_fail(s, "open", err);
     sqlite3_extended_result_codes(s->db, 0);
     r = store_configure(s, err);
-    if (r >= 0)
-        r = store_check(s, err);
-    if (r >= 0)
-        r = store_migrate(s, err);
-    if (r >= 0)
-        r = store_meta_load(s, err);
     if (r < 0)
-        goto fail;
+        return r;
+    r = store_check(s, err);
+    if (r < 0)
+        return r;
+    r = store_migrate(s, err);
+    if (r < 0)
+        return r;
+    r = store_meta_load(s, err);
+    if (r < 0)
+        return r;
     store_checkpoints_start(s);
+    return 0;
+}
+
+int store_open(const char *path, struct store **ret, struct err *err)
+{
+    struct store *s = xnew0(struct store);
+    int r;
+
+    s->path = xstrdup(path);
+    r = store_open_db(s, err);
+    if (r < 0) {
+        store_close(s);
+        return r;
+    }
     *ret = s;
     return 0;
-fail:
-    store_close(s);
-    return r;
 }
 
 void store_close(struct store *s)
@@ -138,7 +151,7 @@ int store_end(struct store *s, int r, struct err *err)
 
     if (r >= 0)
         r = st ? store_run(s, st, "commit a transaction", err) : -ERR_SYSTEM;
-    if (r < 0) /* where SQLite has rolled back by itself this says so, and nothing else */
+    if (r < 0) /* fails without harm when SQLite has already rolled back */
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     return r;
 }

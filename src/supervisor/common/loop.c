@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/cleanup.h"
-#include "lib/base/resident.h"
+#include "lib/base/memory-release.h"
 #include "supervisor/common/supervisor.h"
 
 enum { IDLE_MS = 1000 };
@@ -107,7 +107,7 @@ static int supervisor_loop_wait_event(struct supervisor *s, struct epoll_event *
 
     if (n != 0)
         return n;
-    resident_release();
+    memory_release();
     return epoll_wait(s->epoll, ev, 1, -1);
 }
 

@@ -19,7 +19,6 @@
 enum {
     INPUT_CHUNK = 32 << 10,
     INPUT_QUEUE = 64 << 10, /* frames not sent yet: more stdin would only delay KILL */
-    LIMIT_MEMORY = 1 << 0,  /* enum spec_limit */
     END_OF_TRANSMISSION = 4,
 };
 

@@ -272,7 +272,7 @@ static int exec_child_confine(const struct plan *plan, struct err *err)
             return r;
     }
     if (plan->seccomp && GUARD("seccomp"))
-        return filter_install(plan->seccomp, plan->seccomp_len, err);
+        return seccomp_filter_install(plan->seccomp, plan->seccomp_len, err);
     return 0;
 }
 

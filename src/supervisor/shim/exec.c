@@ -351,7 +351,7 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
         u.cpu_usec ? u.cpu_usec
                    : shim_exec_timeval_usec(&ru->ru_utime) + shim_exec_timeval_usec(&ru->ru_stime);
     rec->memory_peak = u.memory_peak ? u.memory_peak : (uint64_t)ru->ru_maxrss * 1024;
-    rec->memory_limit = s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory;
+    rec->memory_limit = s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory;
     rec->oom_kills = u.oom_kills;
     rec->io_read = (uint64_t)ru->ru_inblock * 512;
     rec->io_write = (uint64_t)ru->ru_oublock * 512;

@@ -14,7 +14,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/base/guard.h"
-#include "lib/base/resident.h"
+#include "lib/base/memory-release.h"
 #include "lib/os/caps.h"
 #include "lib/os/confine.h"
 #include "lib/os/listen.h"
@@ -215,6 +215,6 @@ _noreturn_ void init_main(const struct init_args *args)
     for (int i = 0; i < INIT_FDS; i++)
         fd_close(fds[i]);
     malloc_trim(0);
-    resident_release();
+    memory_release();
     shim_init_wait(sock);
 }

@@ -190,7 +190,7 @@ static int shim_job_work(const struct shim *s, int *sock, struct job_spec *spec,
     r = landlock_confine(spec->namespaces & CLONE_NEWNS ? "/" : NULL, spec->port, err);
     if (r < 0)
         return r;
-    r = confine_job(err);
+    r = confine_helper(err);
     if (r < 0)
         return r;
     return spec->run(spec, stats, ret_fd, err);

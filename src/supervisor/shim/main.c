@@ -12,7 +12,6 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
-#include "lib/base/strv.h"
 #include "supervisor/shim/enter.h"
 #include "supervisor/shim/remove.h"
 #include "supervisor/shim/shim.h"
@@ -110,7 +109,7 @@ static int shim_read_plan(struct shim *s, int fd, struct err *err)
 {
     int r = plan_read(fd, &s->plan, err);
 
-    guard_without(strv_env_get(s->plan.env, "RIPCORD_WITHOUT"));
+    guard_environment(s->plan.env);
     s->sup.sandbox_id = s->plan.sandbox_id;
     s->sup.name = s->plan.name;
     s->sup.hash = s->plan.hash;

@@ -48,9 +48,9 @@ static int shim_start_make_cgroups(struct shim *s, struct err *err)
         cgroup_limit(&s->cgroup, GUARD("limits") ? &limits : &(struct cgroup_limits){0});
     if (s->sup.unenforced & p->required) {
         err_set(err, ERR_UNSUPPORTED, "this machine cannot enforce the requested limits:%s%s%s",
-                s->sup.unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
-                s->sup.unenforced & PLAN_LIMIT_CPUS ? " cpus" : "",
-                s->sup.unenforced & PLAN_LIMIT_PIDS ? " pids" : "");
+                s->sup.unenforced & LIMIT_MEMORY ? " memory" : "",
+                s->sup.unenforced & LIMIT_CPUS ? " cpus" : "",
+                s->sup.unenforced & LIMIT_PIDS ? " pids" : "");
         return err_hint(err, "Limits need cgroups with these controllers. Run `ripcord doctor` to "
                              "see how to enable them.");
     }
@@ -351,7 +351,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     _cleanup_close_ int disk = -1;
     int r;
 
-    r = filter_possible(err);
+    r = seccomp_filter_possible(err);
     if (r < 0)
         return r;
     r = shim_start_make_cgroups(s, err);
@@ -360,7 +360,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     r = shim_start_open_data(&s->plan, &disk, err);
     if (r < 0)
         return r;
-    s->memory_shown = proc_view_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
+    s->memory_shown = proc_view_memory(s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory);
     r = shim_start_clone_init(s, err);
     if (r < 0)
         return r;

@@ -1,6 +1,7 @@
 /*
- * Cache mounts of builds, on the engine that keeps images: what there is, removing one, and the
- * budget that all of them share. It is kept after every build, in the background.
+ * Cache mounts of image builds (`RUN --mount=type=cache`) on the engine that stores images: list,
+ * remove, and trim to the budget that all of them share. After every build they are trimmed in the
+ * background. All on the loop.
  */
 #pragma once
 
@@ -9,15 +10,17 @@
 
 struct manager;
 
-/* As manager_image(), json as in image/archive/mount-cache.h. */
+/* `done` and the failures of these three are those of manager_image(). The JSON is described in
+ * image/archive/mount-cache.h. */
 
-/* 0: no engine that is in use has a builder of ours, and done is not called. */
-int manager_mounts(struct manager *m, engine_image_fn done, void *arg, struct err *err);
-int manager_mount_remove(struct manager *m, char *id, engine_image_fn done, void *arg,
+/* Returns 0, without calling done, when no engine in use has a builder of ours; else 1. */
+int manager_mounts(struct manager *m, engine_json_fn done, void *arg, struct err *err);
+int manager_mount_remove(struct manager *m, char *id, engine_json_fn done, void *arg,
                          struct err *err);
-/* keep NULL: the budget. unused: seconds; 0: however long. */
+/* keep: bytes, NULL: the configured budget. unused: remove those unused for so many seconds; 0:
+ * any. */
 int manager_mounts_trim(struct manager *m, const uint64_t *keep, uint64_t unused,
-                        engine_image_fn done, void *arg, struct err *err);
+                        engine_json_fn done, void *arg, struct err *err);
 
-/* A build has ended. */
+/* To be called when a build has ended: trims in the background. */
 void mounts_keep_budget(struct manager *m);

@@ -12,36 +12,35 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-/* The spec's network leads to a registry. An engine that nobody has needed yet has not said whether
- * it can: then the sandbox's supervisor will. */
-static bool sandbox_packages_uses_packages(const struct sandbox *sb,
-                                           const struct sandbox_spec *spec)
+/* Whether the sandbox uses the package cache. A closed engine has not reported its capabilities
+ * yet; then the supervisor's answer decides. */
+static bool sandbox_packages_is_used(const struct sandbox *sb, const struct sandbox_spec *spec)
 {
     bool cannot = engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES);
 
     return sb->m->config.packages && spec->network == SPEC_NETWORK_PACKAGES && !cannot;
 }
 
-/* The supervisor of an earlier version does not know the question. */
+/* A supervisor of an earlier version does not know the request. */
 static void sandbox_packages_no_listener(struct sandbox *sb, const struct err *err)
 {
     const char *why = err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND
-                          ? "it was started by an earlier version: stop it and start it again"
+                          ? "an earlier version started the sandbox; stop it and start it again"
                           : err->msg;
-    char *text = xasprintf("network 'packages' has no package registry: %s", why);
+    char *text = xasprintf("network 'packages' has no package cache: %s", why);
 
     manager_warn(sb->m, "sandbox %s: %s", sb->name, text);
     strv_push(&sb->warnings, text);
 }
 
-/* The socket itself says it. */
-static enum sandbox_way sandbox_packages_way_of(int fd)
+/* A Unix socket leads to the relay, any other socket is in the sandbox's network namespace. */
+static enum packages_route sandbox_packages_route_of(int fd)
 {
     int domain = 0;
     socklen_t len = sizeof(domain);
 
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-    return domain == AF_UNIX ? WAY_STREAM : WAY_SOCKET;
+    return domain == AF_UNIX ? PACKAGES_ROUTE_STREAM : PACKAGES_ROUTE_SOCKET;
 }
 
 static void sandbox_packages_on_listener(void *arg, const struct err *err, int fd)
@@ -52,19 +51,19 @@ static void sandbox_packages_on_listener(void *arg, const struct err *err, int f
         sandbox_packages_no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
         return;
     }
-    sb->way = sandbox_packages_way_of(fd);
+    sb->packages_route = sandbox_packages_route_of(fd);
     packages_proxy_attach(sb->m->config.packages, sb->id, fd);
 }
 
 void sandbox_packages_linked(struct sandbox *sb)
 {
-    if (sandbox_packages_uses_packages(sb, &sb->spec))
+    if (sandbox_packages_is_used(sb, &sb->spec))
         supervisor_conn_listener(sb->conn, sandbox_packages_on_listener, sb);
 }
 
 void sandbox_packages_unlinked(struct sandbox *sb)
 {
-    sb->way = WAY_NONE;
+    sb->packages_route = PACKAGES_ROUTE_NONE;
     if (sb->m->config.packages)
         packages_proxy_forget(sb->m->config.packages, sb->id);
 }
@@ -81,25 +80,24 @@ void sandbox_packages_build(struct manager *m, const char *id, int fd)
         packages_proxy_forget(m->config.packages, id);
 }
 
-const char *sandbox_packages_way(const struct sandbox *sb)
+const char *sandbox_packages_route(const struct sandbox *sb)
 {
     static const char *const names[] = {NULL, "socket", "stream"};
 
-    return names[sb->way];
+    return names[sb->packages_route];
 }
 
 const char *sandbox_packages_trouble(const struct sandbox *sb)
 {
-    return sandbox_packages_uses_packages(sb, &sb->spec)
-               ? packages_proxy_trouble(sb->m->config.packages)
-               : NULL;
+    return sandbox_packages_is_used(sb, &sb->spec) ? packages_proxy_trouble(sb->m->config.packages)
+                                                   : NULL;
 }
 
 static void sandbox_packages_on_answer(void *arg, const struct err *err, const char *json)
 {
     struct op *op = arg;
 
-    (void)json; /* that it answers is all we want to know */
+    (void)json; /* any answer shows that it works */
     if (err)
         op_fail(op, err);
     else
@@ -110,23 +108,13 @@ void sandbox_packages_require(struct op *op, void (*then)(struct op *op))
 {
     const struct manager_config *c = &op->sb->m->config;
 
-    if (!c->packages_required || !sandbox_packages_uses_packages(op->sb, &op->want)) {
+    if (!c->packages_required || !sandbox_packages_is_used(op->sb, &op->want)) {
         then(op);
         return;
     }
     op->then = then;
     packages_proxy_ask(c->packages, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
                        sandbox_packages_on_answer, op);
-}
-
-static const struct sandbox *sandbox_packages_find_id(struct manager *m, const char *id)
-{
-    struct sandbox *sb;
-
-    for (size_t i = 0; id && manager_next(m, &i, &sb);)
-        if (STREQ(sb->id, id))
-            return sb;
-    return NULL;
 }
 
 void sandbox_packages_event(struct manager *m, const char *json)
@@ -137,7 +125,7 @@ void sandbox_packages_event(struct manager *m, const char *json)
     char kind[EVENT_KIND_MAX + 1];
     json_t *doc = NULL;
 
-    if (json_parse("the registry's event", json, strlen(json), &doc, NULL) < 0)
+    if (json_parse("event of the package cache", json, strlen(json), &doc, NULL) < 0)
         return;
     type = json_string_value(json_object_get(doc, "type"));
     snprintf(kind, sizeof(kind), "registry.%.20s", type ? type : "unknown");
@@ -145,6 +133,6 @@ void sandbox_packages_event(struct manager *m, const char *json)
         id = xstrdup(json_string_value(json_object_get(doc, "sandbox")));
     json_object_del(doc, "type");
     json_object_del(doc, "sandbox");
-    sb = sandbox_packages_find_id(m, id);
+    sb = id ? manager_find_id(m, id) : NULL;
     events_emit_of(m->config.events, kind, id, sb ? sb->name : NULL, NULL, doc);
 }

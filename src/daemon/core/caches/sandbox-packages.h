@@ -1,6 +1,6 @@
 /*
- * Network `packages`: brings a sandbox's listening socket to the registry's keeper when its
- * supervisor is linked, and takes it back when that has gone.
+ * Network `packages`: attaches a sandbox's listening socket to the packages proxy when its
+ * supervisor connects, and detaches it when the supervisor is gone. All on the loop.
  */
 #pragma once
 
@@ -10,14 +10,14 @@ struct sandbox;
 
 void sandbox_packages_linked(struct sandbox *sb);
 void sandbox_packages_unlinked(struct sandbox *sb);
-/* Why its package registry does not serve; NULL: nothing is known against it. */
+/* Why the package cache does not serve this sandbox; NULL: no problem is known. */
 const char *sandbox_packages_trouble(const struct sandbox *sb);
-const char *sandbox_packages_way(const struct sandbox *sb); /* NULL: it is not served now */
-/* One event of the registry (proto/packages.h), as one of ours: "registry.<its type>". */
+const char *sandbox_packages_route(const struct sandbox *sb); /* NULL: not served now */
+/* Emits one event of ripcord-packages (proto/packages.h) as "registry.<type>". */
 void sandbox_packages_event(struct manager *m, const char *json);
-/* Goes on with `then` at once, or when the registry is there where the configuration requires it;
- * else the operation fails. */
+/* Calls `then` at once, or, where the configuration requires the package cache, when it answers.
+ * Fails the operation when it does not answer. */
 void sandbox_packages_require(struct op *op, void (*then)(struct op *op));
 
-/* A step of a build looks for its packages behind this socket, which is borrowed; -1: no more. */
+/* Attaches the packages socket of a build step. fd is borrowed; -1: detaches. */
 void sandbox_packages_build(struct manager *m, const char *id, int fd);

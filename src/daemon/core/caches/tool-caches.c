@@ -1,6 +1,6 @@
 /*
- * What package caches there are, and forgetting them: every engine is asked, one after another, and
- * one that fails is a line of its own beside what the others have said.
+ * Lists and drops the caches of package tools. Engines are asked one after another. The failure of
+ * one engine is an entry of its own beside the results of the others.
  */
 #include "daemon/core/caches/tool-caches.h"
 
@@ -8,33 +8,34 @@
 
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/engine/caches.h"
+#include "daemon/engine/engine-caches.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-struct round {
+struct tool_caches_round {
     struct manager *m;
     size_t next;
-    struct engine *engine; /* the one that is asked */
+    struct engine *engine; /* the engine that is being asked */
     json_t *items, *troubles;
-    char *tool; /* to be forgotten, "" for all; NULL: they are listed */
+    char *tool; /* the tool to drop, "" for all; NULL: list */
     tool_caches_fn done;
     void *arg;
 };
 
-static void tool_caches_round_end(struct round *r)
+static void tool_caches_round_end(struct tool_caches_round *r)
 {
     _cleanup_json_ json_t *doc = json_pack("{s:o, s:o}", "caches", r->items, "errors", r->troubles);
 
-    r->m->loose--;
+    r->m->background_calls--;
     r->done(r->arg, doc);
     free(r->tool);
     free(r);
 }
 
-static void tool_caches_round_step(struct round *r);
+static void tool_caches_round_step(struct tool_caches_round *r);
 
-static void tool_caches_round_trouble(struct round *r, const struct err *err)
+static void tool_caches_round_trouble(struct tool_caches_round *r, const struct err *err)
 {
     json_array_append_new(r->troubles,
                           json_pack("{s:s, s:s, s:s}", "engine", r->engine->ops->name, "code",
@@ -43,23 +44,13 @@ static void tool_caches_round_trouble(struct round *r, const struct err *err)
 
 /* ---- listing ---- */
 
-static const char *tool_caches_name_of(struct manager *m, const char *id)
-{
-    struct sandbox *sb;
-
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (STREQ(sb->id, id))
-            return sb->name;
-    return id;
-}
-
-static json_t *tool_caches_to_json(struct round *r, const struct engine_cache *c)
+static json_t *tool_caches_to_json(struct tool_caches_round *r, const struct engine_cache *c)
 {
     static const char *const kinds[] = {"base", "shared", "private"};
-    const char *owner =
-        c->kind == ENGINE_CACHE_PRIVATE ? tool_caches_name_of(r->m, c->owner) : c->owner;
+    const struct sandbox *sb =
+        c->kind == ENGINE_CACHE_PRIVATE ? manager_find_id(r->m, c->owner) : NULL;
     json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "engine", r->engine->ops->name, "kind",
-                          kinds[c->kind], "tool", c->tool, "owner", owner);
+                          kinds[c->kind], "tool", c->tool, "owner", sb ? sb->name : c->owner);
     char text[TIME_FORMAT_MAX];
 
     json_object_set_new(o, "bytes",
@@ -71,7 +62,7 @@ static json_t *tool_caches_to_json(struct round *r, const struct engine_cache *c
 
 static void tool_caches_listed(void *arg, const struct err *err, const struct engine_caches *caches)
 {
-    struct round *r = arg;
+    struct tool_caches_round *r = arg;
 
     if (err)
         tool_caches_round_trouble(r, err);
@@ -80,17 +71,17 @@ static void tool_caches_listed(void *arg, const struct err *err, const struct en
     tool_caches_round_step(r);
 }
 
-/* ---- forgetting ---- */
+/* ---- dropping ---- */
 
-static void tool_caches_dropped(void *arg, const struct err *err, struct engine_sandbox *box)
+static void tool_caches_dropped(void *arg, const struct err *err, struct engine_sandbox *info)
 {
-    (void)box;
+    (void)info;
     if (err && err->code != ERR_UNSUPPORTED)
         tool_caches_round_trouble(arg, err);
     tool_caches_round_step(arg);
 }
 
-static void tool_caches_round_step(struct round *r)
+static void tool_caches_round_step(struct tool_caches_round *r)
 {
     const struct manager_config *c = &r->m->config;
 
@@ -110,7 +101,7 @@ static void tool_caches_round_step(struct round *r)
 static void tool_caches_round_start(struct manager *m, const char *tool, tool_caches_fn done,
                                     void *arg)
 {
-    struct round *r = xnew0(struct round);
+    struct tool_caches_round *r = xnew0(struct tool_caches_round);
 
     r->m = m;
     r->items = json_array();
@@ -118,7 +109,7 @@ static void tool_caches_round_start(struct manager *m, const char *tool, tool_ca
     r->tool = tool ? xstrdup(tool) : NULL;
     r->done = done;
     r->arg = arg;
-    m->loose++;
+    m->background_calls++;
     tool_caches_round_step(r);
 }
 
@@ -134,7 +125,8 @@ int manager_caches_drop(struct manager *m, const char *tool, tool_caches_fn done
     const struct cache_tool *t;
     int r = all ? 0 : cache_tool_find(tool, &t, err);
 
-    if (r >= 0)
-        tool_caches_round_start(m, all ? "" : tool, done, arg);
-    return r;
+    if (r < 0)
+        return r;
+    tool_caches_round_start(m, all ? "" : tool, done, arg);
+    return 0;
 }

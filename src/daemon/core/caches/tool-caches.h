@@ -1,5 +1,5 @@
 /*
- * The caches of package tools on all engines. All on the loop.
+ * The caches of package tools (pip, npm, …) on all engines in use. All on the loop.
  */
 #pragma once
 
@@ -13,8 +13,8 @@ typedef void (*tool_caches_fn)(void *arg, const json_t *doc);
 
 void manager_caches(struct manager *m, tool_caches_fn done, void *arg);
 /*
- * Forgets the shared base and the shared stores of a tool, or of "all". Sandboxes that run keep
- * what they have until they stop. ERR_INVALID at once for a tool that there is not.
+ * Drops the shared base and the shared stores of a tool, or of "all". Running sandboxes keep theirs
+ * until they stop. Returns ERR_INVALID at once for an unknown tool.
  */
 int manager_caches_drop(struct manager *m, const char *tool, tool_caches_fn done, void *arg,
                         struct err *err);

@@ -23,30 +23,35 @@ enum {
     PACKAGES_MAX = 500,
     PACKAGE_MAX = 214, /* the longest npm name; versions are short */
     FILES_MAX = 8 << 20,
-    WARM_LIFE_MS = 3600 * 1000, /* more than the command may take */
+    WARM_LIFE_MS = 3600 * 1000, /* longer than the limit of the command */
     WARM_REST_MS = 60 * 1000,
 };
 
 /*
- * No option here lets a package's own code run, and none can be put in by a package's name. What
- * they unpack or note beside the cache goes with the sandbox.
+ * No option here lets a package's own code run, and the name of a package cannot add an option.
+ * Files that a tool writes outside its cache are removed with the sandbox.
  */
 /* clang-format off */
-static const struct recipe {
+static const struct warm_recipe {
     const char *tool;
-    const char *special; /* what a package's name may hold beside letters, digits and "._-" */
-    const char *packages[12], *requirements[16], *lock[12]; /* commands; packages come behind the first two */
+    const char *special; /* allowed in a package name besides letters, digits and "._-" */
+    /* commands; the packages follow the first two */
+    const char *packages[12], *requirements[16], *lock[12];
 } recipes[] = {
     {"pip", "[],<>=!~*;+ ",
-     {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off", "--only-binary=:all:", "--dest=wheels"},
-     {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off", "--only-binary=:all:", "--dest=wheels", "--requirement=requirements.txt"},
+     {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off",
+      "--only-binary=:all:", "--dest=wheels"},
+     {"python3", "-m", "pip", "download", "--no-input", "--progress-bar=off",
+      "--only-binary=:all:", "--dest=wheels", "--requirement=requirements.txt"},
      {NULL}},
     {"uv", "[],<>=!~*;+ ",
      {"uv", "pip", "install", "--no-progress", "--only-binary=:all:", "--target=site"},
-     {"uv", "pip", "install", "--no-progress", "--only-binary=:all:", "--target=site", "--requirement=requirements.txt"},
+     {"uv", "pip", "install", "--no-progress", "--only-binary=:all:", "--target=site",
+      "--requirement=requirements.txt"},
      {NULL}},
     {"npm", "@/^~<>=*+| ",
-     {"npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-save", "--prefer-online"},
+     {"npm", "install", "--ignore-scripts", "--no-audit", "--no-fund",
+      "--no-update-notifier", "--no-save", "--prefer-online"},
      {NULL},
      {"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"}},
     {"pnpm", "@/^~<>=*+| ",
@@ -73,9 +78,9 @@ void warm_plan_done(struct warm_plan *p)
     *p = (struct warm_plan){.files = -1};
 }
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
-static int warm_plan_find_recipe(const char *tool, const struct recipe **ret, struct err *err)
+static int warm_plan_find_recipe(const char *tool, const struct warm_recipe **ret, struct err *err)
 {
     const struct cache_tool *t;
     int r;
@@ -91,12 +96,12 @@ static int warm_plan_find_recipe(const char *tool, const struct recipe **ret, st
         *ret = &recipes[i];
         return 0;
     }
-    err_set(err, ERR_UNSUPPORTED, "the cache of '%s' cannot be filled in advance", tool);
-    return err_hint(err, "The package registry serves Python and npm packages: pip, uv, npm, pnpm "
-                         "and yarn can be.");
+    err_set(err, ERR_UNSUPPORTED, "the cache of '%s' cannot be warmed", tool);
+    return err_hint(err, "Use pip, uv, npm, pnpm or yarn: the package cache serves Python and "
+                         "npm packages.");
 }
 
-static int warm_plan_check_package(const struct recipe *r, const char *s, struct err *err)
+static int warm_plan_check_package(const struct warm_recipe *r, const char *s, struct err *err)
 {
     bool fine = *s && strlen(s) <= PACKAGE_MAX && (isalnum((unsigned char)*s) || *s == '@');
 
@@ -104,12 +109,12 @@ static int warm_plan_check_package(const struct recipe *r, const char *s, struct
         fine = isalnum((unsigned char)*p) || strchr("._-", *p) || strchr(r->special, *p);
     if (fine)
         return 0;
-    err_set(err, ERR_INVALID, "'%.80s' is not a package for %s", s, r->tool);
+    err_set(err, ERR_INVALID, "invalid package '%.80s' for %s", s, r->tool);
     return err_hint(err,
-                    "A name, with a version where wanted: 'requests==2.32.3', 'left-pad@1.3'.");
+                    "Write a name, or a name and a version: 'requests==2.32.3', 'left-pad@1.3'.");
 }
 
-/* How much of a line is no comment. */
+/* The length of a line without its comment. */
 static size_t warm_plan_without_comment(const char *line, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -118,7 +123,7 @@ static size_t warm_plan_without_comment(const char *line, size_t len)
     return len;
 }
 
-/* Options in the file could undo ours, and lead elsewhere: none but digests. */
+/* Options in the file could undo ours or name another index, so only digests are allowed. */
 static int warm_plan_check_options(const char *text, size_t len, unsigned line, struct err *err)
 {
     for (size_t i = 0; i < len; i++) {
@@ -126,25 +131,26 @@ static int warm_plan_check_options(const char *text, size_t len, unsigned line, 
 
         if (!option || (len - i > 7 && strncmp(text + i, "--hash=", 7) == 0))
             continue;
-        err_set(err, ERR_INVALID, "line %u of the requirements has an option: '%.*s'", line,
+        err_set(err, ERR_INVALID, "line %u of the requirements: option '%.*s' is not allowed", line,
                 (int)MIN(len - i, (size_t)60), text + i);
-        return err_hint(err, "Only requirements are taken, with '--hash=…' behind them.");
+        return err_hint(err, "Remove the option. Only '--hash=…' is allowed after a requirement.");
     }
     return 0;
 }
 
-/* Python ends a line at more characters than we do, some of them not ASCII: with one of those a
- * comment could go on as an option. */
+/* Python ends a line at more characters than we do, some of them not ASCII. After one of those,
+ * a comment could continue as an option. */
 static int warm_plan_check_characters(const char *text, size_t len, unsigned line, struct err *err)
 {
     for (size_t i = 0; i < len; i++)
         if (text[i] != '\t' && (text[i] < ' ' || text[i] > '~'))
-            return err_set(err, ERR_INVALID, "line %u of the requirements has the character 0x%02x",
-                           line, (unsigned char)text[i]);
+            return err_set(err, ERR_INVALID,
+                           "line %u of the requirements: character 0x%02x is not allowed", line,
+                           (unsigned char)text[i]);
     return 0;
 }
 
-/* What the tool gets to read: without comments, which may hold anything, another encoding too. */
+/* Appends a line without its comment, which may hold any bytes, also in another encoding. */
 static int warm_plan_take_line(const char *text, size_t len, unsigned line, struct buf *ret,
                                struct err *err)
 {
@@ -154,47 +160,50 @@ static int warm_plan_take_line(const char *text, size_t len, unsigned line, stru
         len--;
     len = warm_plan_without_comment(text, len);
     r = warm_plan_check_characters(text, len, line, err);
-    if (r >= 0)
-        r = warm_plan_check_options(text, len, line, err);
-    if (r >= 0 && (buf_append(ret, text, len) < 0 || buf_append_c(ret, '\n') < 0))
-        r = err_set(err, ERR_LIMIT, "the requirements are over %zu bytes", ret->max);
-    return r;
+    if (r < 0)
+        return r;
+    r = warm_plan_check_options(text, len, line, err);
+    if (r < 0)
+        return r;
+    if (buf_append(ret, text, len) < 0 || buf_append_c(ret, '\n') < 0)
+        return err_set(err, ERR_LIMIT, "the requirements are larger than %zu bytes", ret->max);
+    return 0;
 }
 
 static int warm_plan_take_requirements(const char *text, struct buf *ret, struct err *err)
 {
     unsigned line = 1;
-    int r = 0;
 
-    for (const char *p = text; r >= 0 && *p; line++) {
+    for (const char *p = text; *p; line++) {
         size_t len = strcspn(p, "\n");
+        int r = warm_plan_take_line(p, len, line, ret, err);
 
-        r = warm_plan_take_line(p, len, line, ret, err);
+        if (r < 0)
+            return r;
         p += len + (p[len] == '\n');
     }
-    return r;
+    return 0;
 }
 
-static int warm_plan_check_kind(const struct recipe *r, const struct warm_request *q,
+static int warm_plan_check_kind(const struct warm_recipe *r, const struct warm_request *q,
                                 struct err *err)
 {
     int given = (json_array_size(q->packages) > 0) + (q->requirements != NULL) + (q->lock != NULL);
 
     if (!given)
-        return err_set(err, ERR_INVALID, "nothing to fill the cache of '%s' with: no package",
-                       r->tool);
+        return err_set(err, ERR_INVALID, "no packages are given for the cache of '%s'", r->tool);
     if (q->requirements && !r->requirements[0])
-        return err_set(err, ERR_INVALID, "%s takes no file of requirements", r->tool);
+        return err_set(err, ERR_INVALID, "%s does not support requirements files", r->tool);
     if (q->lock && !r->lock[0])
-        return err_set(err, ERR_INVALID, "%s takes no " LOCKFILE, r->tool);
+        return err_set(err, ERR_INVALID, "%s does not support " LOCKFILE, r->tool);
     if (q->lock && given > 1)
-        return err_set(err, ERR_INVALID, "either packages or a " LOCKFILE);
+        return err_set(err, ERR_INVALID, "packages and a " LOCKFILE " cannot be combined");
     return 0;
 }
 
 /* ---- the command ---- */
 
-static int warm_plan_add_packages(char ***argv, const struct recipe *r, const json_t *packages,
+static int warm_plan_add_packages(char ***argv, const struct warm_recipe *r, const json_t *packages,
                                   struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
@@ -203,7 +212,7 @@ static int warm_plan_add_packages(char ***argv, const struct recipe *r, const js
     if (n < 0)
         return n;
     if (strv_len(names) > PACKAGES_MAX)
-        return err_set(err, ERR_INVALID, "over %d packages", PACKAGES_MAX);
+        return err_set(err, ERR_INVALID, "too many packages (limit %d)", PACKAGES_MAX);
     for (char **name = names; name && *name; name++) {
         if (warm_plan_check_package(r, *name, err) < 0)
             return -ERR_INVALID;
@@ -212,8 +221,8 @@ static int warm_plan_add_packages(char ***argv, const struct recipe *r, const js
     return 0;
 }
 
-static int warm_plan_make_argv(const struct recipe *r, const struct warm_request *q, char ***ret,
-                               struct err *err)
+static int warm_plan_make_argv(const struct warm_recipe *r, const struct warm_request *q,
+                               char ***ret, struct err *err)
 {
     const char *const *words = q->lock ? r->lock : q->requirements ? r->requirements : r->packages;
 
@@ -224,7 +233,7 @@ static int warm_plan_make_argv(const struct recipe *r, const struct warm_request
 
 /* ---- the files ---- */
 
-/* Where a lock file says that a package comes from is not where it comes from here. */
+/* Removes the addresses of packages: they come from the package cache here. */
 static void warm_plan_drop_urls(json_t *j)
 {
     const char *key, *url = json_string_value(json_object_get(j, "resolved"));
@@ -236,7 +245,7 @@ static void warm_plan_drop_urls(json_t *j)
     json_object_foreach_safe(j, next, key, v) if (json_is_object(v)) warm_plan_drop_urls(v);
 }
 
-/* npm wants the package.json that a lock file belongs to; the lock file knows what was in it. */
+/* npm needs the package.json of a lock file. The lock file has a copy of the relevant parts. */
 static json_t *warm_plan_package_of(const json_t *lock)
 {
     static const char *const keys[] = {"name",
@@ -288,7 +297,7 @@ static int warm_plan_put_lock(struct tar_writer *w, const char *text, struct err
         return r;
     if (!json_is_object(json_object_get(lock, "packages"))) {
         err_set(err, ERR_INVALID, LOCKFILE " has no 'packages'");
-        return err_hint(err, "npm 7 and later write one that has.");
+        return err_hint(err, "Write it with npm 7 or later.");
     }
     warm_plan_drop_urls(lock);
     package = warm_plan_package_of(lock);
@@ -298,8 +307,8 @@ static int warm_plan_put_lock(struct tar_writer *w, const char *text, struct err
     return r < 0 ? r : warm_plan_put_file(w, "package.json", package_text, err);
 }
 
-/* All of it lies in the pipe before anybody reads: supervisors read what they can wait for, which a
- * file is not. */
+/* Writes the whole archive into the pipe before anybody reads: supervisors can wait for a pipe,
+ * but not for a file. */
 static int warm_plan_into_pipe(const struct buf *tar, int *ret, struct err *err)
 {
     _cleanup_close_ int near = -1, far = -1;
@@ -310,7 +319,7 @@ static int warm_plan_into_pipe(const struct buf *tar, int *ret, struct err *err)
     near = fds[0];
     far = fds[1];
     if (fcntl(far, F_SETPIPE_SZ, (int)tar->len) < (int)tar->len)
-        return err_set(err, ERR_LIMIT, "the files take %zu bytes, which is too much", tar->len);
+        return err_set(err, ERR_LIMIT, "the files are too large (%zu bytes)", tar->len);
     r = fd_write_all(far, buf_data(tar), tar->len);
     if (r < 0)
         return err_sys(err, -r, "write to a pipe");
@@ -327,18 +336,21 @@ static int warm_plan_make_files(const struct warm_request *q, int *ret, struct e
 
     tar_writer_init(&w, warm_plan_to_buf, &tar);
     r = tar_put(&w, &folder, err);
-    if (r >= 0 && q->requirements)
-        r = warm_plan_put_requirements(&w, q->requirements, err);
-    if (r >= 0 && q->lock)
-        r = warm_plan_put_lock(&w, q->lock, err);
-    if (r >= 0)
-        r = tar_finish(&w, err);
+    if (r < 0)
+        return r;
+    r = q->requirements ? warm_plan_put_requirements(&w, q->requirements, err) : 0;
+    if (r < 0)
+        return r;
+    r = q->lock ? warm_plan_put_lock(&w, q->lock, err) : 0;
+    if (r < 0)
+        return r;
+    r = tar_finish(&w, err);
     return r < 0 ? r : warm_plan_into_pipe(&tar, ret, err);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole plan ---- */
 
-/* It sees the present base and adds to it; of the other tools it sees nothing. */
+/* The sandbox sees the present base and adds to it. It does not see the caches of other tools. */
 static json_t *warm_plan_make_spec(const struct warm_request *q)
 {
     json_t *o = json_pack("{s:s, s:{s:s, s:s}, s:{s:s}, s:I, s:I, s:I}", "network", "packages",
@@ -369,26 +381,29 @@ static int warm_plan_read_request(const json_t *doc, struct warm_request *q, str
 
 int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err)
 {
-    struct warm_plan p = {.files = -1};
-    const struct recipe *recipe = NULL;
+    _cleanup_(warm_plan_done) struct warm_plan p = {.files = -1};
+    const struct warm_recipe *recipe = NULL;
     struct warm_request q = {0};
     int r;
 
     r = warm_plan_read_request(request, &q, err);
-    if (r >= 0)
-        r = warm_plan_find_recipe(q.tool, &recipe, err);
-    if (r >= 0)
-        r = warm_plan_check_kind(recipe, &q, err);
-    if (r >= 0)
-        r = warm_plan_make_argv(recipe, &q, &p.argv, err);
-    if (r >= 0)
-        r = warm_plan_make_files(&q, &p.files, err);
-    if (r < 0) {
-        warm_plan_done(&p);
+    if (r < 0)
         return r;
-    }
+    r = warm_plan_find_recipe(q.tool, &recipe, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_check_kind(recipe, &q, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_make_argv(recipe, &q, &p.argv, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_make_files(&q, &p.files, err);
+    if (r < 0)
+        return r;
     p.tool = recipe->tool;
     p.spec = warm_plan_make_spec(&q);
     *ret = p;
+    p = (struct warm_plan){.files = -1}; /* handed over */
     return 0;
 }

@@ -1,20 +1,19 @@
 /*
- * What `cache warm` does in its sandbox: the request, checked, as a command, the files that it
- * needs, and the spec. For warm.c.
+ * Turns a checked `cache warm` request into what warm.c runs: the command, the files that it needs,
+ * and the spec of the sandbox. No option of a command lets the code of a package run.
  */
 #pragma once
 
 #include "lib/base/json.h"
 
 struct warm_plan {
-    const char *tool, *engine; /* static; owned by the spec, or NULL */
+    const char *tool, *engine; /* tool: static; engine: borrowed from the spec, or NULL */
     char **argv;
-    int files; /* pipe with an archive of folder `warm`, which is to lie in the user's home; owned
-                */
+    int files; /* owned: pipe with an archive of folder `warm`, for WARM_HOME */
     json_t *spec;
 };
 
-/* Below the sandbox's home. */
+/* Relative to WARM_HOME. */
 #define WARM_FOLDER "warm"
 #define WARM_HOME "/home/agent"
 

@@ -1,7 +1,7 @@
 /*
- * A chain of calls of the manager's own: the sandbox is made, gets its files, runs the tool; then
- * its cache comes out as an archive, into a file without a name, and the engine makes a new base of
- * it. Whatever fails, the sandbox goes before anybody is told.
+ * A chain of asynchronous calls to the manager: create the sandbox, copy the files in, run the
+ * tool, copy its cache out as an archive into an unnamed file, and let the engine make a new base
+ * from it. The sandbox is removed before the result is reported, also after a failure.
  */
 #include "daemon/core/caches/warm.h"
 
@@ -30,15 +30,15 @@ struct warm {
     struct manager *m;
     char name[SANDBOX_NAME_SIZE];
     struct warm_plan plan;
-    struct engine *engine; /* the sandbox's, once it is there */
+    struct engine *engine; /* of the sandbox, when that exists */
     struct exec *exec;     /* a reference, while it is watched */
     struct exec_watch watch;
-    int archive; /* -1: not yet, or handed on */
-    int pipe;    /* what comes out of the sandbox, on its way there; -1: all has come */
+    int archive; /* -1: not open yet, or handed over */
+    int pipe;    /* read end of the archive's pipe; -1: all is read */
     struct loop_watch *incoming;
-    bool copied; /* and the sandbox says that this was all */
+    bool copied; /* the sandbox reports that the archive is complete */
     uint64_t files, bytes;
-    struct err err; /* why it failed; told when the sandbox has gone */
+    struct err err; /* reported when the sandbox is removed */
     warm_done_fn done;
     void *arg;
 };
@@ -61,6 +61,8 @@ static void warm_stop_reading(struct warm *w)
 
 static void warm_free(struct warm *w)
 {
+    if (!w)
+        return;
     for (struct warm **at = &w->m->warms; *at; at = &(*at)->next) {
         if (*at != w)
             continue;
@@ -74,6 +76,7 @@ static void warm_free(struct warm *w)
     err_done(&w->err);
     free(w);
 }
+DEFINE_CLEANUP(struct warm *, warm_free);
 
 void warms_drop(struct manager *m)
 {
@@ -81,7 +84,7 @@ void warms_drop(struct manager *m)
         warm_free(m->warms);
 }
 
-static void warm_tell(struct warm *w)
+static void warm_report(struct warm *w)
 {
     _cleanup_json_ json_t *result = NULL;
 
@@ -97,7 +100,7 @@ static void warm_tell(struct warm *w)
 
 void warms_end(struct manager *m)
 {
-    const struct err why = {.code = ERR_ENGINE, .msg = (char *)"the daemon is ending"};
+    const struct err why = {.code = ERR_ENGINE, .msg = (char *)"the daemon is shutting down"};
 
     for (struct warm *w = m->warms; w; w = w->next) {
         if (w->done)
@@ -107,7 +110,7 @@ void warms_end(struct manager *m)
     }
 }
 
-/* One that cannot be removed now goes when its time is over. */
+/* A sandbox that cannot be removed now is removed later by its leases. */
 static void warm_removed(void *arg, const struct err *err, const struct sandbox *sb,
                          enum manager_action action)
 {
@@ -118,33 +121,34 @@ static void warm_removed(void *arg, const struct err *err, const struct sandbox 
     if (w->m->closing)
         return;
     if (err && err->code != ERR_NOT_FOUND)
-        manager_warn(w->m, "sandbox %s stays for a while: %s", w->name, err->msg);
-    warm_tell(w);
+        manager_warn(w->m, "sandbox %s: cannot be removed now, its lease removes it later: %s",
+                     w->name, err->msg);
+    warm_report(w);
 }
 
 static void warm_finish(struct warm *w, const struct err *err)
 {
-    if (w->m->closing) /* warms_end() has told */
+    if (w->m->closing) /* warms_end() has reported it */
         return;
     if (err)
         err_copy(&w->err, err);
     warm_unwatch(w);
     if (manager_remove(w->m, w->name, true, warm_removed, w, NULL) < 0)
-        warm_tell(w);
+        warm_report(w);
 }
 
 /* ---- the new base ---- */
 
-static void warm_published(void *arg, const struct err *err, struct engine_sandbox *box)
+static void warm_published(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct warm *w = arg;
 
-    (void)box;
-    w->m->loose--;
+    (void)info;
+    w->m->background_calls--;
     warm_finish(w, err);
 }
 
-/* When all has come, and was all. */
+/* Needs both: the pipe is at its end, and the sandbox reported success. */
 static void warm_publish(struct warm *w)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -156,7 +160,7 @@ static void warm_publish(struct warm *w)
         warm_finish(w, &err);
         return;
     }
-    w->m->loose++;
+    w->m->background_calls++;
     engine_cache_publish(w->engine, w->plan.tool, TAKE_FD(w->archive), warm_published, w);
 }
 
@@ -176,10 +180,11 @@ static void warm_copied_out(void *arg, const struct err *err, const struct copy_
     warm_publish(w);
 }
 
-/* What cannot be written is read all the same: warm_copied_out() then ends it. */
+/* After a failed write it reads on, so that the sandbox can finish; warm_copied_out() ends it
+ * then. */
 static void warm_on_incoming(void *arg, int events)
 {
-    static char piece[PIECE]; /* one thread, used up before we return */
+    static char piece[PIECE]; /* static to save stack: one thread, and not used after the return */
     struct warm *w = arg;
     ssize_t n = read(w->pipe, piece, sizeof(piece));
     int r = n > 0 && !w->err.code ? fd_write_all(w->archive, piece, (size_t)n) : 0;
@@ -193,7 +198,7 @@ static void warm_on_incoming(void *arg, int events)
     warm_publish(w);
 }
 
-/* *ret: the end that the sandbox writes to. */
+/* *ret: the write end, for the sandbox. */
 static int warm_open_archive(struct warm *w, int *ret, struct err *err)
 {
     const char *dir = w->m->config.state_dir;
@@ -218,19 +223,16 @@ static void warm_take_cache(struct warm *w)
     _cleanup_free_ char *path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_close_ int fd = -1;
-    int r;
 
-    r = warm_open_archive(w, &fd, &err);
-    if (r >= 0)
-        r = manager_copy(w->m, w->name, path, false, TAKE_FD(fd), warm_copied_out, w, &err);
-    if (r < 0)
+    if (warm_open_archive(w, &fd, &err) < 0 ||
+        manager_copy(w->m, w->name, path, false, TAKE_FD(fd), warm_copied_out, w, &err) < 0)
         warm_finish(w, &err);
 }
 
 /* ---- the tool ---- */
 
-/* The last line that it wrote to stderr: tools end with what is wrong. */
-static void warm_last_words(const struct exec *x, char ret[static TAIL_MAX])
+/* The last line of stderr, where tools print the cause of a failure. */
+static void warm_last_error_line(const struct exec *x, char ret[static TAIL_MAX])
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
     struct journal_reader reader;
@@ -253,7 +255,7 @@ static void warm_last_words(const struct exec *x, char ret[static TAIL_MAX])
         memmove(ret, line + 1, strlen(line));
 }
 
-static void warm_judge(const struct exec *x, struct err *err)
+static void warm_check_end(const struct exec *x, struct err *err)
 {
     char words[TAIL_MAX];
 
@@ -264,12 +266,13 @@ static void warm_judge(const struct exec *x, struct err *err)
         if (*x->end.hint)
             err_hint(err, "%s", x->end.hint);
     } else if (x->end.cause == END_TIMEOUT) {
-        err_set(err, ERR_TIMEOUT, "it took too long");
+        err_set(err, ERR_TIMEOUT, "the tool took too long");
     } else if (x->end.cause != END_EXITED) {
-        err_set(err, ERR_ENGINE, "it was ended: %s", end_cause_name(x->end.cause));
+        err_set(err, ERR_ENGINE, "the tool was ended: %s", end_cause_name(x->end.cause));
     } else if (x->end.exit_code != 0) {
-        warm_last_words(x, words);
-        err_set(err, ERR_INVALID, "it ended with %d: %.500s", x->end.exit_code, words);
+        warm_last_error_line(x, words);
+        err_set(err, ERR_INVALID, "the tool failed with exit status %d: %.500s", x->end.exit_code,
+                words);
     }
 }
 
@@ -280,7 +283,7 @@ static void warm_on_exec(void *arg, enum exec_event event)
 
     if (event != EXEC_EVENT_ENDED)
         return;
-    warm_judge(w->exec, &err);
+    warm_check_end(w->exec, &err);
     warm_unwatch(w);
     if (err.code)
         warm_finish(w, &err);
@@ -322,7 +325,7 @@ static int warm_check_sandbox(const struct sandbox *sb, struct err *err)
 {
     if (sb->engine->caps & ENGINE_CAP_NET_PACKAGES && sb->engine->ops->cache_publish)
         return 0;
-    return err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot fill caches in advance here",
+    return err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot warm caches on this machine",
                    sb->engine->ops->name);
 }
 
@@ -331,19 +334,17 @@ static void warm_ensured(void *arg, const struct err *err, const struct sandbox 
 {
     struct warm *w = arg;
     _cleanup_err_ struct err why = ERR_INIT;
-    int r = 0;
 
     (void)action;
     if (err || !sb || w->m->closing) {
-        warm_finish(w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"it has gone"});
+        warm_finish(
+            w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"});
         return;
     }
     w->engine = sb->engine;
-    r = warm_check_sandbox(sb, &why);
-    if (r >= 0)
-        r = manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), warm_copied_in, w,
-                         &why);
-    if (r < 0)
+    if (warm_check_sandbox(sb, &why) < 0 ||
+        manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), warm_copied_in, w,
+                     &why) < 0)
         warm_finish(w, &why);
 }
 
@@ -354,32 +355,35 @@ static int warm_check_room(const struct manager *m, struct err *err)
     for (const struct warm *w = m->warms; w; w = w->next)
         n++;
     if (!m->config.state_dir)
-        return err_set(err, ERR_UNSUPPORTED, "there is no folder to keep caches in");
-    return n < WARMS_MAX ? 0 : err_set(err, ERR_LIMIT, "%d caches are being filled already", n);
+        return err_set(err, ERR_UNSUPPORTED, "this daemon has no folder for caches");
+    return n < WARMS_MAX
+               ? 0
+               : err_set(err, ERR_LIMIT, "too many caches are being warmed (limit %d)", WARMS_MAX);
 }
 
 int manager_warm(struct manager *m, const json_t *request, warm_done_fn done, void *arg,
                  struct err *err)
 {
-    struct warm *w = xnew0(struct warm);
-    char id[SANDBOX_ID_LEN + 1] = "";
+    _cleanup_(warm_freep) struct warm *w = xnew0(struct warm);
+    char id[SANDBOX_ID_LEN + 1];
     int r;
 
     *w = (struct warm){
         .m = m, .archive = -1, .pipe = -1, .done = done, .arg = arg, .plan = {.files = -1}};
     r = warm_check_room(m, err);
-    if (r >= 0)
-        r = warm_plan_read(request, &w->plan, err);
-    if (r >= 0)
-        r = random_hex(id, err);
-    snprintf(w->name, sizeof(w->name), "warm-%s", id);
-    if (r >= 0)
-        r = manager_ensure(m, w->name, w->plan.spec, warm_ensured, w, err);
-    if (r < 0) {
-        warm_free(w);
+    if (r < 0)
         return r;
-    }
+    r = warm_plan_read(request, &w->plan, err);
+    if (r < 0)
+        return r;
+    r = random_hex(id, err);
+    if (r < 0)
+        return r;
+    snprintf(w->name, sizeof(w->name), "warm-%s", id);
+    r = manager_ensure(m, w->name, w->plan.spec, warm_ensured, w, err);
+    if (r < 0)
+        return r;
     w->next = m->warms;
-    m->warms = w;
+    m->warms = TAKE_PTR(w);
     return 0;
 }

@@ -1,9 +1,9 @@
 /*
- * Numbers are handed out of a reserved block whose end is in the store, so that a crash can only
- * skip some. A write survives our own death, but not always the machine's: after a power cut the
- * mark may be an older one. So the first mark of each boot waits for the disk, and a start that
- * finds another boot's mark without a clean end leaps over more numbers than can have been lost
- * (the log is written through every few thousand commits at the latest).
+ * Numbers come from a reserved block whose end is in the store, so a crash can only skip numbers. A
+ * write survives the death of the daemon, but not always that of the machine: after a power cut the
+ * mark may be an older one. Therefore the first mark of each boot is synced to disk. A start that
+ * finds the mark of another boot without a clean end skips more numbers than can have been lost:
+ * SQLite syncs its log every few thousand commits at the latest.
  */
 #include "daemon/core/events/events.h"
 
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/core/sandbox/sandbox.h"
+#include "daemon/engine/exec-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/log.h"
 #include "lib/base/macro.h"
@@ -29,12 +30,12 @@ enum {
     BLOCK = 1024,
     LEAP = 1 << 24,
     BATCH = 128,        /* in one transaction: about a millisecond */
-    PENDING_MAX = 8192, /* the disk is full: the oldest go */
+    PENDING_MAX = 8192, /* when the store cannot be written; the oldest are dropped */
     DATA_MAX = 4096,
 };
 
-struct pending {
-    struct pending *next;
+struct pending_event {
+    struct pending_event *next;
     uint64_t seq, at;
     char kind[EVENT_KIND_MAX];
     char sandbox_id[SANDBOX_ID_LEN + 1], sandbox[SANDBOX_NAME_SIZE], exec[EXEC_ID_LEN + 1];
@@ -43,15 +44,15 @@ struct pending {
 
 struct event_log {
     struct store *store;
-    struct loop_timer *flush_timer, *tell_timer;
+    struct loop_timer *flush_timer, *notify_timer;
     char boot[BOOT_ID_MAX];
     uint64_t next, reserved;
     uint64_t saved; /* all up to this number are in the store, or lost */
     uint64_t keep, stored;
-    bool counted; /* stored is known */
-    bool skipped; /* no number could be had for the last one */
-    bool telling; /* tell_timer is set */
-    struct pending *first, **last;
+    bool counted;   /* `stored` is valid */
+    bool skipped;   /* the last event got no number */
+    bool notifying; /* notify_timer is set */
+    struct pending_event *first, **last;
     size_t n_pending;
     struct events_watch *watches;
 };
@@ -72,12 +73,13 @@ static int events_reserve(struct event_log *ev, bool sync, struct err *err)
 {
     int r = events_mark(ev, ev->next + BLOCK, false, sync, err);
 
-    if (r >= 0)
-        ev->reserved = ev->next + BLOCK;
-    return r;
+    if (r < 0)
+        return r;
+    ev->reserved = ev->next + BLOCK;
+    return 0;
 }
 
-static int events_take_up(struct event_log *ev, struct err *err)
+static int events_load_mark(struct event_log *ev, struct err *err)
 {
     char text[96], state = 'u', boot[BOOT_ID_MAX] = "";
     unsigned long long number = 1;
@@ -88,18 +90,19 @@ static int events_take_up(struct event_log *ev, struct err *err)
     if (r < 0)
         return r;
     if (r > 0 && sscanf(text, "%llu %c %39s", &number, &state, boot) < 2)
-        return err_set(err, ERR_SYSTEM, "the mark of event numbers is damaged: '%s'", text);
+        return err_set(err, ERR_SYSTEM, "the mark of event numbers in the store is damaged: '%s'",
+                       text);
     same_boot = r == 0 || (!STREQ(boot, "-") && STREQ(boot, ev->boot));
     ev->next = number + (state == 'c' || same_boot ? 0 : LEAP);
     ev->saved = ev->next - 1;
     return events_reserve(ev, !same_boot, err);
 }
 
-/* ---- keeping ---- */
+/* ---- writing to the store ---- */
 
 static void events_pending_pop(struct event_log *ev)
 {
-    struct pending *p = ev->first;
+    struct pending_event *p = ev->first;
 
     ev->first = p->next;
     if (!ev->first)
@@ -115,7 +118,7 @@ static const char *events_or_null(const char *s)
     return *s ? s : NULL;
 }
 
-static struct event events_to_event(const struct pending *p)
+static struct event events_to_event(const struct pending_event *p)
 {
     return (struct event){
         .seq = p->seq,
@@ -128,21 +131,19 @@ static struct event events_to_event(const struct pending *p)
     };
 }
 
-static struct store_event events_to_row(const struct pending *p)
+static struct store_event events_to_row(const struct pending_event *p)
 {
     struct event e = events_to_event(p);
 
     return (struct store_event){e.seq, e.at, e.kind, e.sandbox_id, e.sandbox, e.exec, e.data};
 }
 
-/* Some more than the limit may gather, so that not every write is also a removal. */
+/* Lets the log grow a little over the limit, so that not every write also deletes. */
 static int events_trim(struct event_log *ev, struct err *err)
 {
     struct store_span span = {0};
-    int r = 0;
+    int r = ev->counted ? 0 : store_event_span(ev->store, &span, err);
 
-    if (!ev->counted)
-        r = store_event_span(ev->store, &span, err);
     if (r < 0)
         return r;
     ev->stored += span.count;
@@ -150,9 +151,10 @@ static int events_trim(struct event_log *ev, struct err *err)
     if (ev->stored <= ev->keep + MIN(ev->keep / 8, 2 * BATCH))
         return 0;
     r = store_event_trim(ev->store, ev->stored - ev->keep, err);
-    if (r >= 0)
-        ev->stored = ev->keep;
-    return r;
+    if (r < 0)
+        return r;
+    ev->stored = ev->keep;
+    return 0;
 }
 
 static int events_flush_batch(struct event_log *ev, struct err *err)
@@ -161,7 +163,7 @@ static int events_flush_batch(struct event_log *ev, struct err *err)
     size_t n = 0;
     int r;
 
-    for (const struct pending *p = ev->first; p && n < BATCH; p = p->next)
+    for (const struct pending_event *p = ev->first; p && n < BATCH; p = p->next)
         rows[n++] = events_to_row(p);
     r = store_event_add(ev->store, rows, n, err);
     if (r < 0)
@@ -173,7 +175,7 @@ static int events_flush_batch(struct event_log *ev, struct err *err)
     return events_trim(ev, err);
 }
 
-/* One batch a turn. */
+/* Writes one batch per turn of the loop. */
 static void events_on_timer(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -184,7 +186,7 @@ static void events_on_timer(void *arg)
         return;
     failed = events_flush_batch(ev, &err) < 0;
     if (failed)
-        log_debug("events are not saved, trying again: %s", err.msg);
+        log_debug("cannot save events, trying again: %s", err.msg);
     if (ev->first)
         loop_timer_set(ev->flush_timer, failed ? FLUSH_AGAIN : 0, false);
 }
@@ -196,11 +198,11 @@ void events_flush(struct event_log *ev)
             return;
 }
 
-static void events_tell(void *arg)
+static void events_notify(void *arg)
 {
     struct event_log *ev = arg;
 
-    ev->telling = false;
+    ev->notifying = false;
     for (struct events_watch *w = ev->watches, *next; w; w = next) {
         next = w->next;
         w->fn(w->arg);
@@ -217,13 +219,13 @@ int events_open(struct loop *loop, struct store *store, uint64_t keep, struct ev
     ev->keep = keep;
     ev->last = &ev->first;
     time_boot_id(ev->boot);
-    r = events_take_up(ev, err);
+    r = events_load_mark(ev, err);
     if (r < 0) {
         free(ev);
         return err_wrap(err, "events");
     }
     ev->flush_timer = loop_timer_new(loop, events_on_timer, ev);
-    ev->tell_timer = loop_timer_new(loop, events_tell, ev);
+    ev->notify_timer = loop_timer_new(loop, events_notify, ev);
     *ret = ev;
     return 0;
 }
@@ -238,21 +240,22 @@ void events_close(struct event_log *ev)
     while (ev->first)
         events_pending_pop(ev);
     loop_timer_free(ev->flush_timer);
-    loop_timer_free(ev->tell_timer);
+    loop_timer_free(ev->notify_timer);
     free(ev);
 }
 
 /* ---- emitting ---- */
 
-static void events_tell_soon(struct event_log *ev)
+static void events_notify_soon(struct event_log *ev)
 {
-    if (!ev->watches || ev->telling)
+    if (!ev->watches || ev->notifying)
         return;
-    ev->telling = true;
-    loop_timer_set(ev->tell_timer, 0, false);
+    ev->notifying = true;
+    loop_timer_set(ev->notify_timer, 0, false);
 }
 
-/* False: none can be had, and what happens now is lost; its number will be seen to be missing. */
+/* False: no number is available and this event is lost. Its number is skipped, so readers see a
+ * gap. */
 static bool events_take_number(struct event_log *ev, uint64_t *ret)
 {
     if (ev->next + 1 >= ev->reserved && events_reserve(ev, false, NULL) < 0) {
@@ -284,14 +287,14 @@ static void events_copy(char *to, size_t size, const char *from)
 void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_id,
                     const char *sandbox, const char *exec, json_t *data)
 {
-    struct pending *p;
+    struct pending_event *p;
     uint64_t seq;
 
     if (!ev || !events_take_number(ev, &seq)) {
         json_decref(data);
         return;
     }
-    p = xnew0(struct pending);
+    p = xnew0(struct pending_event);
     p->seq = seq;
     p->at = time_wall();
     events_copy(p->kind, sizeof(p->kind), kind);
@@ -305,7 +308,7 @@ void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_
     ev->last = &p->next;
     if (++ev->n_pending > PENDING_MAX)
         events_pending_pop(ev);
-    events_tell_soon(ev);
+    events_notify_soon(ev);
 }
 
 void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
@@ -335,7 +338,7 @@ int events_before_oldest(struct event_log *ev, uint64_t *ret, struct err *err)
     return 0;
 }
 
-struct reading {
+struct event_reading {
     struct event_reader *r;
     event_fn fn;
     void *arg;
@@ -356,8 +359,9 @@ static bool events_matches(const struct event_reader *r, const struct event *e)
            (e->sandbox_id && STREQ(r->sandbox, e->sandbox_id));
 }
 
-/* Its own number is that of the last one missing: who has read it goes on behind it. */
-static void events_tell_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
+/* The gap has the number of the last missing event: a reader continues after it. */
+static void events_send_gap(const struct event_reading *rd, uint64_t after, uint64_t next,
+                            uint64_t at)
 {
     char data[80];
     struct event gap = {.seq = next - 1, .at = at, .kind = "gap", .data = data};
@@ -367,10 +371,10 @@ static void events_tell_gap(const struct reading *rd, uint64_t after, uint64_t n
     rd->fn(rd->arg, &gap);
 }
 
-static void events_read_one(const struct reading *rd, const struct event *e)
+static void events_read_one(const struct event_reading *rd, const struct event *e)
 {
     if (e->seq > rd->r->after + 1)
-        events_tell_gap(rd, rd->r->after, e->seq, e->at);
+        events_send_gap(rd, rd->r->after, e->seq, e->at);
     rd->r->after = e->seq;
     if (events_matches(rd->r, e))
         rd->fn(rd->arg, e);
@@ -387,18 +391,18 @@ static void events_read_row(void *arg, const struct store_event *row)
 int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, event_fn fn,
                 void *arg, struct err *err)
 {
-    struct reading rd = {r, fn, arg};
+    struct event_reading rd = {r, fn, arg};
     int n = 0;
 
-    if (r->after >= ev->next) { /* of another life: its numbers are not ours */
-        events_tell_gap(&rd, r->after, 1, time_wall());
+    if (r->after >= ev->next) { /* a number of another store */
+        events_send_gap(&rd, r->after, 1, time_wall());
         r->after = 0;
     }
     if (r->after < ev->saved)
         n = store_event_each(ev->store, r->after, limit, events_read_row, &rd, err);
     if (n < 0)
         return n;
-    for (const struct pending *p = ev->first; p && (unsigned)n < limit; p = p->next) {
+    for (const struct pending_event *p = ev->first; p && (unsigned)n < limit; p = p->next) {
         struct event e = events_to_event(p);
 
         if (e.seq <= r->after)
@@ -437,19 +441,15 @@ static int events_append_field(struct buf *b, const char *key, const char *value
 int event_to_text(const struct event *e, struct buf *b)
 {
     char at[TIME_FORMAT_MAX];
-    int r;
 
-    r = buf_appendf(b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)e->seq,
-                    time_format(e->at, at));
-    if (r >= 0)
-        r = events_append_field(b, "kind", e->kind);
-    if (r >= 0)
-        r = events_append_field(b, "sandbox", e->sandbox);
-    if (r >= 0)
-        r = events_append_field(b, "sandbox_id", e->sandbox_id);
-    if (r >= 0)
-        r = events_append_field(b, "exec", e->exec);
-    if (r >= 0 && e->data)
-        r = buf_appendf(b, ",\"data\":%s", e->data);
-    return r < 0 ? r : buf_append_c(b, '}');
+    if (buf_appendf(b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)e->seq,
+                    time_format(e->at, at)) < 0 ||
+        events_append_field(b, "kind", e->kind) < 0 ||
+        events_append_field(b, "sandbox", e->sandbox) < 0 ||
+        events_append_field(b, "sandbox_id", e->sandbox_id) < 0 ||
+        events_append_field(b, "exec", e->exec) < 0)
+        return -ERR_LIMIT;
+    if (e->data && buf_appendf(b, ",\"data\":%s", e->data) < 0)
+        return -ERR_LIMIT;
+    return buf_append_c(b, '}');
 }

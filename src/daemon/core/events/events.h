@@ -1,16 +1,16 @@
 /*
- * What has happened, as numbered events: every change is one, told to whoever follows, and kept in
- * the store up to a limit. On the loop.
+ * The event log: every change is a numbered event, sent to followers and kept in the store up to a
+ * limit. All on the loop.
  *
- * Numbers go up by one and never come twice, not after a crash either. Where some are missing (a
- * crash took what was not written yet, the limit took old ones, a reader was too slow) the reader
- * is told by an event of kind "gap" in their place: data {"after": A, "next": N}.
+ * Numbers go up by one and are never used twice, also not after a crash. Events may be missing: a
+ * crash lost what was not written yet, the limit removed old ones, or a reader was too slow. The
+ * reader then gets an event of kind "gap" in their place, with data {"after": A, "next": N}.
  *
- * Emitting costs a few microseconds: the event is put in memory, and what has gathered is written
- * in one transaction a moment later. A follower never holds anybody up: it reads when it can.
+ * Emitting costs a few microseconds: the event goes to memory, and pending events are written in
+ * one transaction a moment later. A slow follower delays nobody: it reads at its own pace.
  *
  * Kinds (docs/API.md lists them with their data): "sandbox.<state>" for each change of state,
- * "exec.started", "exec.ended", "daemon.started"; others name theirs "<thing>.<what happened>".
+ * "exec.started", "exec.ended", "daemon.started". New kinds are named "<thing>.<what happened>".
  */
 #pragma once
 
@@ -31,49 +31,49 @@ enum { EVENT_KIND_MAX = 40, EVENT_TEXT_MAX = 16 << 10 };
 struct event {
     uint64_t seq, at; /* at: wall clock */
     const char *kind;
-    const char *sandbox_id, *sandbox, *exec; /* ids and a name; NULL: of none */
+    const char *sandbox_id, *sandbox, *exec; /* ids and a name; NULL: not about one */
     const char *data;                        /* JSON object, or NULL */
 };
 
-/* keep: how many are kept; 0: none but those that are not written yet. */
+/* keep: how many events are kept; 0: only those that are not written yet. */
 int events_open(struct loop *loop, struct store *store, uint64_t keep, struct event_log **ret,
                 struct err *err);
-/* Writes what is left. Nobody may follow any more. NULL is fine. */
+/* Writes pending events. All watches must be removed before. NULL is allowed. */
 void events_close(struct event_log *ev);
-/* Writes what has gathered now. */
+/* Writes pending events now. */
 void events_flush(struct event_log *ev);
 
 /*
- * One more event. ev NULL: nobody keeps events, nothing happens. Texts are copied; data is taken
- * (an object, or NULL). Followers hear of it on a later turn of the loop.
+ * Adds an event. ev NULL: there is no event log, and nothing happens. Texts are copied; data is
+ * taken (an object, or NULL). Followers are notified on a later turn of the loop.
  */
 void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
                  json_t *data);
-/* The same of what is no live sandbox: of a sandbox by its id and name, or of none (NULL). */
+/* The same for a sandbox that is not in memory, by its id and name; both NULL: about no sandbox. */
 void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_id,
                     const char *sandbox, const char *exec, json_t *data);
 
 /* ---- reading ---- */
 
 struct event_reader {
-    uint64_t after;      /* the number of the last one that was read */
+    uint64_t after;      /* number of the last event that was read */
     const char *sandbox; /* borrowed: name or id; NULL: all */
-    const char *kind;    /* borrowed: a kind, or what stands before its dot; NULL: all */
+    const char *kind;    /* borrowed: a kind, or its part before the dot; NULL: all */
 };
 
 /* The number of the newest event, 0 before the first. */
 uint64_t events_newest(const struct event_log *ev);
-/* Just before the oldest one that is kept. */
+/* The number before that of the oldest event that is kept. */
 int events_before_oldest(struct event_log *ev, uint64_t *ret, struct err *err);
 
 /* e is valid during the call only. */
 typedef void (*event_fn)(void *arg, const struct event *e);
-/* Looks at up to `limit` events behind r->after, hands on those that are asked for, and gaps, and
- * moves r->after. Returns how many it looked at: 0 when there are no more. */
+/* Examines up to `limit` events after r->after, passes the matching ones and gaps to fn, and
+ * advances r->after. Returns how many it examined: 0 when there are no more. */
 int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, event_fn fn,
                 void *arg, struct err *err);
 
-/* Somebody who wants to hear that there are new ones. Embedded by its owner, who removes it. */
+/* Notified when there are new events. Embedded by its owner, who removes it. */
 struct events_watch {
     struct events_watch *next;
     void (*fn)(void *arg);

@@ -1,50 +1,59 @@
 /*
- * What the manager does with execs.
+ * Execs as the manager handles them: start, loss of the supervisor, end. For core only.
  */
 #pragma once
 
 #include "daemon/core/exec/exec.h"
 #include "lib/store/store.h"
 
-/* A new exec in the sandbox's list; takes the request's contents. The reference is the caller's. */
+/* A new exec in the sandbox's list. Takes the contents of the request. The caller owns a
+ * reference. */
 int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, struct err *err);
-/* A live one that an earlier daemon started. */
+/* Adds a live exec that an earlier daemon started. */
 void exec_adopt(struct sandbox *sb, const struct store_exec *row);
-/* What the start of an ephemeral sandbox takes along, or NULL; and that it did. */
+/* The request that travels with the start of an ephemeral sandbox, or NULL. exec_first_sent()
+ * notes that it was sent. */
 struct exec_request *exec_first_request(struct sandbox *sb);
 void exec_first_sent(struct sandbox *sb);
-/* Sends it to the supervisor. */
+/* exec-json.c; argv may be NULL. New reference. */
+json_t *exec_argv_to_json(char *const *argv);
+/* Sends the exec to the supervisor of its sandbox, which must be connected. */
 void exec_launch(struct exec *x);
-/* The sandbox did not come up. */
+/* Ends the exec as start_failed: its sandbox did not start. */
 void exec_fail(struct exec *x, const struct err *err);
 
-/* In the supervisor's hands. */
+/* The supervisor has it. */
 static inline bool exec_is_sent(const struct exec *x)
 {
     return x->seq && !x->waiting;
 }
-/* For the next start, but not for ever: a sandbox that cannot stay up is a failure. */
+/* Whether it may wait for the next start of its sandbox. Not for ever: a sandbox that cannot
+ * stay up is a failure. */
 bool exec_may_wait(struct exec *x);
 /* daemon/core/sandbox/manager.c: starts its sandbox, then launches it. */
 void manager_start_for(struct exec *x);
 
-/* Link events. */
+/* Events of the supervisor's connection. */
 void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd);
 void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t err_end);
-/* Its sandbox goes down: it waits for the next start. */
+/* The supervisor refuses it because the sandbox goes down: it waits for the next start. */
 void exec_on_refused(struct sandbox *sb, const char *id, const struct err *err);
 void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec);
-/* The supervisor has gone: each live exec gets the record it left behind, or says engine_lost; one
- * that was not begun waits. Those are sent to the next start when the sandbox's state says that it
- * is down: before, a start would find it running. */
+/*
+ * The supervisor is gone. exec_all_lost() ends each live exec with the record that the supervisor
+ * left, or as engine_lost; an exec that had not started waits. exec_start_waiting() starts the
+ * sandbox for those: only when its state says that it is down, because a start would find it
+ * running before.
+ */
 void exec_all_lost(struct sandbox *sb);
 void exec_start_waiting(struct sandbox *sb);
-/* After a restart, of those that the store has as live: the last daemon was to send them again. */
+/* After a restart of the daemon: ends execs that the store has as live but that no supervisor
+ * got. */
 void exec_end_unbegun(struct sandbox *sb);
 
-/* The end file that a supervisor has left; -ERR_NOT_FOUND without one. */
+/* Reads the end record that a supervisor left; -ERR_NOT_FOUND without one. */
 int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exec_id,
                   struct end_record *ret, struct err *err);
-/* Ends that could not be saved (a full disk) are kept in memory and tried again. */
+/* Ends that could not be saved (full disk) are kept in memory; this saves them again. */
 void exec_retry_unsaved(struct manager *m);
 struct exec *exec_find_unsaved(struct manager *m, const char *id);

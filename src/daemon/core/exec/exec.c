@@ -1,10 +1,16 @@
+/*
+ * The life of an exec: request, start, output, end. Each has one way out, exec_end(): it notifies
+ * the watches, emits the event, adds the usage, saves the end and starts retention. The supervisor
+ * decides the cause of an end. Only an exec without an end record gets its cause here (exec_fail(),
+ * exec_lost(), exec_end_unbegun()).
+ */
 #include "daemon/core/exec/exec.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 
 #include "daemon/core/events/events.h"
-#include "daemon/core/exec/end-json.h"
+#include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/sandbox/lease.h"
@@ -46,7 +52,7 @@ static struct exec *exec_alloc(struct sandbox *sb)
 {
     struct exec *x = xnew0(struct exec);
 
-    x->refs = 1; /* the sandbox's */
+    x->refs = 1; /* held by the sandbox */
     x->sb = sb;
     x->m = sb->m;
     x->stdin_fd = -1;
@@ -63,8 +69,8 @@ int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, st
     int r;
 
     if (sb->n_execs >= EXEC_LIVE_MAX)
-        return err_set(err, ERR_LIMIT, "sandbox '%s' has %u live execs, no more are allowed",
-                       sb->name, sb->n_execs);
+        return err_set(err, ERR_LIMIT, "sandbox '%s': too many live execs (limit %d)", sb->name,
+                       EXEC_LIVE_MAX);
     r = random_hex(req->id, err);
     if (r < 0)
         return r;
@@ -106,7 +112,7 @@ static void exec_attached(void *arg, const struct err *err, int fd)
     exec_unref(x);
 }
 
-static bool core_exec_is_sent(const struct exec *x)
+static bool exec_is_reachable(const struct exec *x)
 {
     return x->sb && x->sb->conn && exec_is_sent(x);
 }
@@ -123,7 +129,7 @@ static uint64_t exec_slowest(const struct exec *x, int stream)
 
 void exec_ack(struct exec *x)
 {
-    if (core_exec_is_sent(x) && x->attached)
+    if (exec_is_reachable(x) && x->attached)
         supervisor_conn_ack(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
                             exec_slowest(x, JOURNAL_STDERR));
 }
@@ -139,8 +145,9 @@ void exec_watch_add(struct exec *x, struct exec_watch *w)
     if (!w->attached || x->attached || x->state == EXEC_ENDED)
         return;
     x->attached = true;
-    /* Before it is sent, the request itself carries the wish. The reference is the answer's. */
-    if (core_exec_is_sent(x))
+    /* Before it is sent, the request itself says that it is attached. The answer drops the
+     * reference. */
+    if (exec_is_reachable(x))
         supervisor_conn_attach(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
                                exec_slowest(x, JOURNAL_STDERR), exec_attached, exec_ref(x));
 }
@@ -162,7 +169,7 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
     if (!w->attached || others || !x->attached)
         return;
     x->attached = false;
-    if (core_exec_is_sent(x))
+    if (exec_is_reachable(x))
         supervisor_conn_detach(x->sb->conn, x->id);
 }
 
@@ -177,15 +184,6 @@ static char *exec_options_text(const struct exec *x)
     if (x->req.session)
         json_object_set_new(o, "session", json_true());
     return json_to_text(o, true);
-}
-
-static json_t *exec_argv_to_json(char *const *argv)
-{
-    json_t *a = json_array();
-
-    for (; argv && *argv; argv++)
-        json_array_append_new(a, json_string(*argv));
-    return a;
 }
 
 static void exec_store_add(struct exec *x)
@@ -205,7 +203,7 @@ static void exec_store_add(struct exec *x)
     };
 
     if (store_exec_add(x->m->store, &row, &err) < 0)
-        manager_warn(x->m, "exec %s of sandbox %s is not saved: %s", x->id, x->sandbox_name,
+        manager_warn(x->m, "exec %s of sandbox %s cannot be saved: %s", x->id, x->sandbox_name,
                      err.msg);
     else
         x->stored = true;
@@ -221,7 +219,7 @@ static void exec_bind_to_sandbox(struct exec *x)
     exec_store_add(x);
 }
 
-/* The one that an ephemeral sandbox is made for. */
+/* The exec that an ephemeral sandbox was made for. */
 static struct exec *exec_first_of(const struct sandbox *sb)
 {
     struct exec *x = sb->ephemeral ? sb->execs : NULL;
@@ -249,7 +247,7 @@ void exec_first_sent(struct sandbox *sb)
         x->sent = true;
 }
 
-/* Whoever came or left since it was sent ahead is told now. */
+/* Sends changes of `attached` that were made after the request had gone ahead with the start. */
 static void exec_catch_up(struct exec *x)
 {
     if (x->attached && !x->req.attach)
@@ -259,21 +257,17 @@ static void exec_catch_up(struct exec *x)
         supervisor_conn_detach(x->sb->conn, x->id);
 }
 
-static void exec_send(struct exec *x)
-{
-    x->attached = x->req.attach |= x->attached;
-    supervisor_conn_exec(x->sb->conn, &x->req);
-}
-
 void exec_launch(struct exec *x)
 {
-    if (x->sent)
+    if (x->sent) {
         exec_catch_up(x);
-    else
-        exec_send(x);
-    /* Sent first, stored second: the supervisor works while SQLite writes. If we die between the
-     * two, the journals are on disk and the row is missing: history is lost, truth is not. */
-    if (!x->seq || !STREQ(x->sandbox_id, x->sb->id)) /* it waited while another took the name */
+    } else {
+        x->attached = x->req.attach |= x->attached;
+        supervisor_conn_exec(x->sb->conn, &x->req);
+    }
+    /* Sent first, stored second: the supervisor works while SQLite writes. If the daemon dies
+     * between the two, the journals are on disk and only the row is missing. */
+    if (!x->seq || !STREQ(x->sandbox_id, x->sb->id)) /* or: the name has a new sandbox */
         exec_bind_to_sandbox(x);
     x->waiting = false;
 }
@@ -299,40 +293,45 @@ static void exec_drop_from_sandbox(struct exec *x)
 
 static int exec_write_end(struct exec *x, struct err *err)
 {
-    _cleanup_json_ json_t *o = end_to_json(&x->end);
+    _cleanup_json_ json_t *o = end_record_to_json(&x->end);
     _cleanup_free_ char *text = json_to_text(o, false);
 
     return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text,
-                          retain_bytes(x), err);
+                          output_retention_bytes(x), err);
 }
 
-/* With what it has used, so that neither is ever there without the other. */
 static int exec_write_end_and_totals(struct exec *x, struct err *err)
+{
+    int r = exec_write_end(x, err);
+
+    return r < 0 ? r : usage_totals_write(&x->m->usage_totals, err);
+}
+
+/* Writes the end and its share of the totals in one transaction: neither exists without the
+ * other. */
+static int exec_commit_end(struct exec *x, struct err *err)
 {
     struct store *s = x->m->store;
     int r = store_begin(s, err);
 
     if (r < 0)
         return r;
-    r = exec_write_end(x, err);
-    if (r >= 0)
-        r = usage_totals_write(&x->m->tallies, err);
-    r = store_end(s, r, err);
-    if (r >= 0)
-        usage_totals_written(&x->m->tallies);
-    return r;
+    r = store_end(s, exec_write_end_and_totals(x, err), err);
+    if (r < 0)
+        return r;
+    usage_totals_written(&x->m->usage_totals);
+    return 0;
 }
 
-/* The end is known and must not be forgotten because the disk is full: it is kept and tried again.
- */
+/* An end must not be lost because the disk is full: it is kept in memory and saved again later. */
 static void exec_save_end(struct exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct manager *m = x->m;
 
-    if (exec_write_end_and_totals(x, &err) >= 0)
+    if (exec_commit_end(x, &err) >= 0)
         return;
-    manager_warn(m, "end of exec %s is not saved%s: %s", x->id,
+    manager_warn(m, "the end of exec %s cannot be saved%s: %s", x->id,
                  m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);
     if (m->n_unsaved >= EXEC_UNSAVED_MAX)
         return;
@@ -360,7 +359,7 @@ struct exec *exec_find_unsaved(struct manager *m, const char *id)
     return NULL;
 }
 
-/* An ephemeral sandbox goes with its journals, so it waits for those who still read them. */
+/* An ephemeral sandbox is removed with its journals, so it waits for their readers. */
 static void exec_hold_for_readers(struct exec *x, struct sandbox *sb)
 {
     if (!sb->ephemeral)
@@ -398,10 +397,10 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     exec_hold_for_readers(x, sb);
     exec_notify(x, EXEC_EVENT_ENDED);
     exec_emit_ended(x, sb);
-    usage_totals_add(&x->m->tallies, sb, x);
+    usage_totals_add(&x->m->usage_totals, sb, x);
     if (x->stored && !sb->ephemeral)
         exec_save_end(x);
-    retain_ended(sb, x);
+    output_retention_ended(sb, x);
     if (sb->ephemeral)
         sandbox_expire(sb);
     exec_unref(x);
@@ -412,7 +411,7 @@ void exec_fail(struct exec *x, const struct err *err)
     struct end_record rec;
 
     err_copy(&x->start_err, err);
-    end_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
+    end_record_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
     if (!x->seq && x->sb->state != SANDBOX_ABSENT && x->sb->stored)
         exec_bind_to_sandbox(x);
     exec_end(x, &rec);
@@ -431,7 +430,8 @@ int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exe
     return end_record_read(fd, ret, err);
 }
 
-/* What the journals hold was truly written, also when nobody lived to count it. */
+/* The journals hold what was really written, also when the supervisor died before it could
+ * count. */
 static void exec_count_output(const struct exec *x, enum journal_stream which, uint64_t *ret_bytes,
                               uint64_t *ret_dropped)
 {
@@ -448,17 +448,12 @@ static void exec_count_output(const struct exec *x, enum journal_stream which, u
     journal_reader_done(&reader);
 }
 
-/* A supervisor makes it before it begins. */
+/* The supervisor makes the folder before it starts the command. */
 static bool exec_has_folder(const struct exec *x)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
 
     return access(dir, F_OK) == 0 || errno != ENOENT;
-}
-
-static bool exec_was_begun(const struct exec *x)
-{
-    return x->state != EXEC_STARTING || x->sb->ephemeral || exec_has_folder(x);
 }
 
 void exec_end_unbegun(struct sandbox *sb)
@@ -469,8 +464,8 @@ void exec_end_unbegun(struct sandbox *sb)
         next = x->next;
         if (!x->seq || exec_has_folder(x))
             continue;
-        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE, "the daemon ended before the command had begun",
-                 x->started_at);
+        end_record_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
+                        "the daemon ended before the command started", x->started_at);
         exec_end(x, &rec);
     }
 }
@@ -480,7 +475,7 @@ bool exec_may_wait(struct exec *x)
     return !x->sb->ephemeral && ++x->refusals <= EXEC_REFUSALS_MAX;
 }
 
-static void exec_put_off(struct exec *x, const char *why)
+static void exec_defer(struct exec *x, const char *why)
 {
     const struct err err = {.code = ERR_ENGINE, .msg = (char *)why};
 
@@ -494,15 +489,15 @@ static void exec_lost(struct exec *x)
 {
     struct end_record rec;
 
-    if (!exec_is_sent(x)) /* its sandbox's operation tells what becomes of it */
+    if (!exec_is_sent(x)) /* the operation of its sandbox decides about it */
         return;
-    if (!exec_was_begun(x)) {
-        exec_put_off(x, "the sandbox went down before it began");
+    if (x->state == EXEC_STARTING && !x->sb->ephemeral && !exec_has_folder(x)) {
+        exec_defer(x, "the sandbox went down before the command started");
         return;
     }
     if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {
-        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
-                 "the sandbox's supervisor ended without an end record", x->started_at);
+        end_record_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
+                        "the sandbox's supervisor ended without an end record", x->started_at);
         exec_count_output(x, JOURNAL_STDOUT, &rec.stdout_bytes, &rec.stdout_dropped);
         exec_count_output(x, JOURNAL_STDERR, &rec.stderr_bytes, &rec.stderr_dropped);
     }
@@ -524,7 +519,7 @@ void exec_start_waiting(struct sandbox *sb)
             manager_start_for(x);
 }
 
-/* ---- link events ---- */
+/* ---- events of the supervisor's connection ---- */
 
 static struct exec *exec_find_id(struct sandbox *sb, const char *id)
 {
@@ -546,7 +541,7 @@ struct exec *exec_find_live(struct sandbox *sb, const char *id)
     return newest && newest->seq + 1 == sb->next_seq ? newest : NULL;
 }
 
-/* Enough to recognise it by; the whole is in the exec's own document. */
+/* Enough to recognise the exec; its document has the whole command line. */
 static json_t *exec_command_data(const struct exec *x)
 {
     json_t *o = json_object();
@@ -590,7 +585,7 @@ void exec_on_refused(struct sandbox *sb, const char *id, const struct err *err)
     struct exec *x = exec_find_id(sb, id);
 
     if (x)
-        exec_put_off(x, err->msg);
+        exec_defer(x, err->msg);
 }
 
 void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec)

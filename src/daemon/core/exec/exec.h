@@ -1,15 +1,19 @@
 /*
- * Execs: commands in a sandbox. A live exec is an object held by its sandbox from the call until
- * its end is known; after that only its row and its journals remain (and the object, for whoever
- * still has a reference). Everything on the loop.
+ * Execs: commands in a sandbox. The sandbox holds a live exec from the request until its end is
+ * known. After that only its row and its journals remain, and the object while somebody has a
+ * reference. All on the loop.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/supervisor-conn.h"
 #include "lib/base/json.h"
+#include "lib/base/time.h"
+#include "lib/journal/journal.h"
+#include "lib/journal/record.h"
 
 struct sandbox;
 struct manager;
@@ -25,8 +29,8 @@ enum exec_event {
 };
 
 /*
- * Somebody who wants to know. Embedded by its owner, who removes it before it goes. An attached
- * watch gets OUTPUT events and holds the writer back when `acked` falls a whole budget behind.
+ * An observer of an exec. Embedded by its owner, who removes it before it is freed. An attached
+ * watch gets OUTPUT events and stops the writer when `acked` is a whole budget behind.
  */
 struct exec_watch {
     struct exec_watch *next;
@@ -37,7 +41,7 @@ struct exec_watch {
 };
 
 struct exec {
-    struct sandbox *sb; /* NULL once ended */
+    struct sandbox *sb; /* NULL after the end */
     struct manager *m;
     struct exec *next; /* in the sandbox's list */
     unsigned refs;
@@ -46,51 +50,53 @@ struct exec {
     const char *exec_root; /* of its engine */
     uint64_t seq;
     enum exec_state state;
-    struct exec_request req; /* emptied when it has been sent, but for argv and flags */
-    bool detached;           /* nobody was to follow it */
-    bool cancelled;          /* killed before it was sent */
-    bool sent;               /* ahead, with the start of its sandbox */
-    bool waiting;            /* sent, not begun because its sandbox went down: to be sent again */
-    unsigned char refusals;  /* how often that happened */
-    bool stored, attached;   /* attached: the supervisor sends us OUTPUT */
+    struct exec_request req; /* argv and flags stay; the rest is wiped when it has been sent */
+    bool detached;           /* the client does not follow it */
+    bool cancelled;          /* killed before it was sent; it will not be sent */
+    bool sent;               /* with the start of its sandbox, before exec_launch() */
+    bool waiting; /* sent, but not started because its sandbox went down: to be sent again */
+    unsigned char refusals; /* how often it was sent in vain */
+    bool stored, attached;  /* attached: the supervisor sends us OUTPUT */
     uint64_t started_at, ended_at;
     int pid;
-    int stdin_fd; /* owned: the write end of stdin or a pty master, non-blocking; -1: none */
-    uint64_t end_of[JOURNAL_STREAMS]; /* as told by the last OUTPUT */
+    int stdin_fd; /* owned: write end of stdin, or pty master; non-blocking; -1: closed */
+    uint64_t end_of[JOURNAL_STREAMS]; /* length of each stream, from the last OUTPUT */
     struct exec_watch *watches;
-    struct loop_timer *grace;  /* of a session that was told to end, or NULL */
-    struct sandbox *read_from; /* after the end, in an ephemeral sandbox: held by our watches */
-    struct end_record end;     /* valid when ended */
-    struct err start_err;      /* set when the sandbox itself could not be brought up */
+    struct loop_timer *grace;  /* of a cancelled session: kills it; or NULL */
+    struct sandbox *read_from; /* ephemeral, after the end: kept alive by our watches */
+    struct end_record end;     /* valid in state EXEC_ENDED */
+    struct err start_err;      /* set when the sandbox itself could not be started */
 };
 
 struct exec *exec_ref(struct exec *x);
-void exec_unref(struct exec *x); /* NULL is fine */
+void exec_unref(struct exec *x); /* NULL is allowed */
 
-/* NULL when it is not live; "last" is the newest one if that is live. */
+/* NULL when it is not live. "last": the newest exec, if that is live. */
 struct exec *exec_find_live(struct sandbox *sb, const char *id);
 
 void exec_watch_add(struct exec *x, struct exec_watch *w);
 void exec_watch_remove(struct exec *x, struct exec_watch *w);
-/* Tells the supervisor how far the slowest attached watch is. */
+/* Sends the supervisor the position of the slowest attached watch. */
 void exec_ack(struct exec *x);
 
 typedef void (*exec_result_fn)(void *arg,
                                const struct err *err); /* never before the call returns */
 
-/* ERR_CONFLICT when it has ended or not begun; else done tells. */
+/* ERR_CONFLICT at once when it has ended or not started; else done reports the result. */
 int exec_signal(struct exec *x, int sig, exec_result_fn done, void *arg, struct err *err);
-int exec_kill(struct exec *x, exec_result_fn done, void *arg, struct err *err); /* whole cgroup */
+int exec_kill(struct exec *x, exec_result_fn done, void *arg,
+              struct err *err); /* kills the whole cgroup */
 void exec_resize(struct exec *x, uint16_t rows, uint16_t cols);
 void exec_stdin_close(struct exec *x);
 
-/* The EXEC document: of a live or held exec, or of a stored one. New reference. */
+/* The EXEC document of a live or referenced exec; exec_get_json() also finds stored ones. New
+ * reference. */
 json_t *exec_to_json(const struct exec *x);
 int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct err *err);
-/* Of all sandboxes: live ones, or with `all` as many of the rest as an answer may hold. */
+/* Of all sandboxes: live execs, or with `all` also stored ones, up to the limit of an answer. */
 int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *err);
-/* What execs have used together: {"execs","cpu_ms",…} of a sandbox; {"all","labels","sandboxes"} of
- * everything. New reference. */
+/* What execs have used in total: {"execs","cpu_ms",…} of a sandbox, or
+ * {"all","labels","sandboxes"} of all of them. New reference. */
 int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err);
 int exec_totals_all(struct manager *m, json_t **ret, struct err *err);
 int exec_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t **ret,

@@ -1,7 +1,7 @@
 /*
- * One job at a time for the whole manager, a few execs of one sandbox in it: files first, then the
- * rows. If we die in between, the row says "kept" of a folder that is not there, which reads as a
- * gap and is put right by the next daemon.
+ * One job at a time for the whole manager, with a few execs of one sandbox: first the files, then
+ * the rows. If the daemon dies in between, a row says "kept" for a folder that is gone. Readers see
+ * that as a gap, and the next daemon corrects the row.
  */
 #include "daemon/core/exec/output-retention.h"
 
@@ -12,18 +12,18 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-enum { RETAIN_BATCH = 16, RETAIN_LOOKS = 8 /* at the store, a tick */ };
+enum { RETAIN_BATCH = 16, RETAIN_LOOKS = 8 /* store queries per tick */ };
 #define RETAIN_AGAIN (60 * USEC_PER_SEC) /* after a failure */
 
 struct retain_job {
     struct manager *m;
-    char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1]; /* of a sandbox that may go meanwhile */
+    char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1]; /* the sandbox may be removed meanwhile */
     char **execs;
-    uint64_t bytes; /* that they take */
+    uint64_t bytes; /* on disk, of these execs */
 
-    /* While the victims are chosen: */
+    /* used while the execs are chosen: */
     uint64_t kept, now; /* now: wall clock */
-    uint64_t next_at;   /* when the oldest that stays is due */
+    uint64_t next_at;   /* when the oldest remaining exec is due */
     uint64_t too_many;
     char last[EXEC_ID_LEN + 1];
     uint64_t last_bytes, last_due;
@@ -47,7 +47,7 @@ static bool output_retention_is_over(const struct manager *m, uint64_t bytes)
     return budget && bytes > budget;
 }
 
-/* The number of the newest exec that is too many; 0: none is. */
+/* The number of the newest exec beyond history_keep; 0: none. */
 static uint64_t output_retention_too_many(const struct sandbox *sb)
 {
     uint64_t keep = sb->m->config.history_keep;
@@ -55,24 +55,24 @@ static uint64_t output_retention_too_many(const struct sandbox *sb)
     return keep && sb->next_seq > keep + 1 ? sb->next_seq - 1 - keep : 0;
 }
 
-uint64_t retain_record_bytes(const struct end_record *end)
+uint64_t output_retention_record_bytes(const struct end_record *end)
 {
     return end->stdout_bytes - MIN(end->stdout_bytes, end->stdout_dropped) + end->stderr_bytes -
            MIN(end->stderr_bytes, end->stderr_dropped);
 }
 
-uint64_t retain_bytes(const struct exec *x)
+uint64_t output_retention_bytes(const struct exec *x)
 {
-    return retain_record_bytes(&x->end);
+    return output_retention_record_bytes(&x->end);
 }
 
-void retain_load(struct sandbox *sb)
+void output_retention_load(struct sandbox *sb)
 {
     store_exec_kept_bytes(sb->m->store, sb->id, &sb->journal_bytes, NULL);
-    sb->retain_at = 0; /* not known: the first look tells */
+    sb->retain_at = 0; /* unknown: the first query finds out */
 }
 
-/* ---- choosing ---- */
+/* ---- choosing execs ---- */
 
 static void output_retention_take_last(struct retain_job *j)
 {
@@ -81,7 +81,8 @@ static void output_retention_take_last(struct retain_job *j)
     j->last[0] = '\0';
 }
 
-/* Oldest first. Each row is held back until the next one shows that it is not the newest. */
+/* Called for the oldest first. Each exec is chosen only when the next row shows that it is not
+ * the newest. */
 static void output_retention_choose(void *arg, const struct store_exec *row)
 {
     struct retain_job *j = arg;
@@ -90,7 +91,7 @@ static void output_retention_choose(void *arg, const struct store_exec *row)
     if (j->last[0])
         output_retention_take_last(j);
     if (j->next_at != UINT64_MAX)
-        return; /* one that stays has been seen: so do all that ended after it */
+        return; /* an exec that stays was found: all later ones stay as well */
     if (row->seq <= j->too_many)
         due = 0;
     if (due > j->now && !output_retention_is_over(j->m, j->kept - MIN(j->kept, j->bytes))) {
@@ -116,15 +117,15 @@ static struct retain_job *output_retention_job_new(struct sandbox *sb)
     snprintf(j->id, sizeof(j->id), "%s", sb->id);
     if (store_exec_each_kept(sb->m->store, sb->id, RETAIN_BATCH, output_retention_choose, j, &err) <
         0)
-        manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
+        manager_warn(sb->m, "sandbox %s: cannot read its execs: %s", sb->name, err.msg);
     if (j->last[0] && j->last_due > j->now)
-        j->next_at = j->last_due; /* as far as we know the newest: only its age counts */
+        j->next_at = j->last_due; /* probably the newest: only its age counts */
     else if (j->last[0])
         output_retention_take_last(j);
     return j;
 }
 
-/* ---- doing ---- */
+/* ---- removing output ---- */
 
 static struct sandbox *output_retention_job_sandbox(const struct retain_job *j)
 {
@@ -133,17 +134,18 @@ static struct sandbox *output_retention_job_sandbox(const struct retain_job *j)
     return sb && STREQ(sb->id, j->id) ? sb : NULL;
 }
 
-static void output_retention_forgotten(void *arg, const struct err *err, struct engine_sandbox *box)
+static void output_retention_forgotten(void *arg, const struct err *err,
+                                       struct engine_sandbox *info)
 {
     struct retain_job *j = arg;
     struct manager *m = j->m;
     struct sandbox *sb = output_retention_job_sandbox(j);
 
-    (void)box;
-    m->loose--;
+    (void)info;
+    m->background_calls--;
     m->retaining = false;
     if (err)
-        manager_warn(m, "sandbox %s: old output is not removed, trying again later: %s", j->name,
+        manager_warn(m, "sandbox %s: cannot remove old output, trying again later: %s", j->name,
                      err->msg);
     for (char **x = err ? NULL : j->execs; x && *x; x++)
         store_exec_journal_gone(m->store, *x, NULL);
@@ -169,15 +171,15 @@ static void output_retention_run(struct sandbox *sb)
     }
     sb->retain_at = j->now + RETAIN_AGAIN;
     m->retaining = true;
-    m->loose++;
+    m->background_calls++;
     engine_forget_execs(sb->engine, sb->id, j->execs, output_retention_forgotten, j);
 }
 
-void retain_ended(struct sandbox *sb, const struct exec *x)
+void output_retention_ended(struct sandbox *sb, const struct exec *x)
 {
     if (sb->ephemeral || !x->stored)
         return;
-    sb->journal_bytes += retain_bytes(x);
+    sb->journal_bytes += output_retention_bytes(x);
     sb->retain_at = MIN(sb->retain_at, output_retention_due_at(sb->m, x->ended_at));
     if (!output_retention_is_over(sb->m, sb->journal_bytes) &&
         output_retention_too_many(sb) < sb->trim_seq + RETAIN_BATCH)
@@ -188,7 +190,7 @@ void retain_ended(struct sandbox *sb, const struct exec *x)
         output_retention_run(sb);
 }
 
-void retain_tick(struct manager *m)
+void output_retention_tick(struct manager *m)
 {
     uint64_t now = time_wall();
     struct sandbox *sb;

@@ -1,8 +1,8 @@
 /*
- * How long output is kept: a budget for the finished execs of a sandbox, an age, and a number.
- * Oldest ends go first, the newest one never for its size alone. The row, which is the receipt,
- * stays and says that the journals are gone, until so many have followed that it goes too. On the
- * loop; the deleting is the engine's workers'.
+ * Retention of output: per sandbox a budget for the output of ended execs, an age, and a number of
+ * execs. The oldest ends go first; the newest output never goes for its size alone. The row stays
+ * as the receipt and says that the journals are gone, until the exec is beyond the number of execs
+ * that are kept. On the loop; workers of the engine delete the files.
  */
 #pragma once
 
@@ -13,12 +13,12 @@ struct exec;
 struct manager;
 struct sandbox;
 
-/* What the store remembers of an earlier daemon's execs. */
-void retain_load(struct sandbox *sb);
-/* An exec of it has ended. */
-void retain_ended(struct sandbox *sb, const struct exec *x);
-/* Bytes that its journals take. */
-uint64_t retain_bytes(const struct exec *x);
-uint64_t retain_record_bytes(const struct end_record *end);
-/* A little of what is due. */
-void retain_tick(struct manager *m);
+/* Loads what the store knows about execs of an earlier daemon. */
+void output_retention_load(struct sandbox *sb);
+/* To be called when an exec of the sandbox has ended. */
+void output_retention_ended(struct sandbox *sb, const struct exec *x);
+/* Bytes that the journals of an exec take on disk. */
+uint64_t output_retention_bytes(const struct exec *x);
+uint64_t output_retention_record_bytes(const struct end_record *end);
+/* Does a small part of what is due. */
+void output_retention_tick(struct manager *m);

@@ -18,58 +18,62 @@
 #define SCOPE_SANDBOX "sandbox"
 #define SCOPE_LABEL "label"
 
-/* Labels are the user's to invent, one for each run if he likes. */
+/* Users choose labels freely, perhaps a new one for each run. */
 enum { LABELS_MAX = 2000 };
 
-struct sum {
+struct usage_sum {
     char *key;         /* owned: "scope:name" */
     const char *scope; /* static */
-    const char *name;  /* in key */
+    const char *name;  /* points into key */
     struct store_total add;
 };
 
-static void usage_totals_sum_free(struct sum *s)
+static void usage_totals_pending_free(struct usage_sum *s)
 {
     free(s->key);
     free(s);
 }
 
-static int usage_totals_flush(struct tallies *t, struct err *err)
+static int usage_totals_flush(struct usage_totals *t, struct err *err)
 {
-    int r = t->pending.used ? store_begin(t->store, err) : 0;
+    int r;
 
-    if (r < 0 || !t->pending.used)
+    if (!t->pending.used)
+        return 0;
+    r = store_begin(t->store, err);
+    if (r < 0)
         return r;
     r = store_end(t->store, usage_totals_write(t, err), err);
-    if (r >= 0)
-        usage_totals_written(t);
-    return r;
+    if (r < 0)
+        return r;
+    usage_totals_written(t);
+    return 0;
 }
 
 static void usage_totals_on_timer(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct tallies *t = arg;
+    struct usage_totals *t = arg;
 
     if (usage_totals_flush(t, &err) >= 0)
         return;
-    log_debug("totals are not saved, trying again: %s", err.msg);
+    log_debug("cannot save usage totals, trying again: %s", err.msg);
     loop_timer_set(t->timer, FLUSH_AGAIN, false);
 }
 
-void usage_totals_open(struct tallies *t, struct loop *loop, struct store *store)
+void usage_totals_open(struct usage_totals *t, struct loop *loop, struct store *store)
 {
-    *t = (struct tallies){.store = store};
+    *t = (struct usage_totals){.store = store};
     t->timer = loop_timer_new(loop, usage_totals_on_timer, t);
 }
 
-void usage_totals_close(struct tallies *t)
+void usage_totals_close(struct usage_totals *t)
 {
     void *value;
 
     usage_totals_flush(t, NULL);
     for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);)
-        usage_totals_sum_free(value);
+        usage_totals_pending_free(value);
     map_done(&t->pending);
     loop_timer_free(t->timer);
 }
@@ -90,14 +94,15 @@ static struct store_total usage_totals_used_by(const struct end_record *e)
     };
 }
 
-static struct sum *usage_totals_sum_get(struct tallies *t, const char *scope, const char *name)
+static struct usage_sum *usage_totals_pending_get(struct usage_totals *t, const char *scope,
+                                                  const char *name)
 {
     _cleanup_free_ char *key = xasprintf("%s:%s", scope, name);
-    struct sum *s = map_get(&t->pending, key);
+    struct usage_sum *s = map_get(&t->pending, key);
 
     if (s)
         return s;
-    s = xnew0(struct sum);
+    s = xnew0(struct usage_sum);
     s->scope = scope;
     s->key = TAKE_PTR(key);
     s->name = s->key + strlen(scope) + 1;
@@ -105,10 +110,10 @@ static struct sum *usage_totals_sum_get(struct tallies *t, const char *scope, co
     return s;
 }
 
-static void core_usage_totals_add(struct tallies *t, const char *scope, const char *name,
-                                  const struct store_total *more)
+static void usage_totals_add_to(struct usage_totals *t, const char *scope, const char *name,
+                                const struct store_total *more)
 {
-    struct store_total *a = &usage_totals_sum_get(t, scope, name)->add;
+    struct store_total *a = &usage_totals_pending_get(t, scope, name)->add;
 
     a->execs += more->execs;
     a->failed += more->failed;
@@ -121,22 +126,23 @@ static void core_usage_totals_add(struct tallies *t, const char *scope, const ch
     a->updated_at = time_wall();
 }
 
-void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct exec *x)
+void usage_totals_add(struct usage_totals *t, const struct sandbox *sb, const struct exec *x)
 {
     const struct store_total used = usage_totals_used_by(&x->end);
 
     if (!t->pending.used)
         loop_timer_set(t->timer, FLUSH_AFTER, false);
-    core_usage_totals_add(t, SCOPE_ALL, "", &used);
-    if (x->stored && !sb->ephemeral) /* else it has no receipt either */
-        core_usage_totals_add(t, SCOPE_SANDBOX, sb->id, &used);
+    usage_totals_add_to(t, SCOPE_ALL, "", &used);
+    if (x->stored && !sb->ephemeral) /* others have no receipt */
+        usage_totals_add_to(t, SCOPE_SANDBOX, sb->id, &used);
     for (char **l = sb->spec.labels; l && *l; l++)
-        core_usage_totals_add(t, SCOPE_LABEL, *l, &used);
+        usage_totals_add_to(t, SCOPE_LABEL, *l, &used);
 }
 
 /* ---- writing ---- */
 
-static int usage_totals_write_one(struct tallies *t, const struct sum *s, struct err *err)
+static int usage_totals_write_one(struct usage_totals *t, const struct usage_sum *s,
+                                  struct err *err)
 {
     struct store_total row = s->add;
 
@@ -146,7 +152,7 @@ static int usage_totals_write_one(struct tallies *t, const struct sum *s, struct
     return store_total_add(t->store, &row, err);
 }
 
-static int usage_totals_trim(struct tallies *t, struct err *err)
+static int usage_totals_trim(struct usage_totals *t, struct err *err)
 {
     if (t->labels_new < LABELS_MAX / 8)
         return 0;
@@ -154,39 +160,42 @@ static int usage_totals_trim(struct tallies *t, struct err *err)
     return store_total_trim(t->store, SCOPE_LABEL, LABELS_MAX, err);
 }
 
-int usage_totals_write(struct tallies *t, struct err *err)
-{
-    void *value;
-    int r = 0;
-
-    for (size_t i = 0; r >= 0 && map_next(&t->pending, &i, NULL, &value);)
-        r = usage_totals_write_one(t, value, err);
-    return r < 0 ? r : usage_totals_trim(t, err);
-}
-
-void usage_totals_written(struct tallies *t)
+int usage_totals_write(struct usage_totals *t, struct err *err)
 {
     void *value;
 
     for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);) {
-        struct sum *s = value;
+        int r = usage_totals_write_one(t, value, err);
+
+        if (r < 0)
+            return r;
+    }
+    return usage_totals_trim(t, err);
+}
+
+void usage_totals_written(struct usage_totals *t)
+{
+    void *value;
+
+    for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);) {
+        struct usage_sum *s = value;
 
         map_remove(&t->pending, s->key);
-        usage_totals_sum_free(s);
+        usage_totals_pending_free(s);
     }
 }
 
-void usage_totals_forget(struct tallies *t, const char *sandbox_id)
+void usage_totals_forget(struct usage_totals *t, const char *sandbox_id)
 {
     _cleanup_free_ char *key = xasprintf(SCOPE_SANDBOX ":%s", sandbox_id);
-    struct sum *s = map_remove(&t->pending, key);
+    struct usage_sum *s = map_remove(&t->pending, key);
 
     if (s)
-        usage_totals_sum_free(s);
+        usage_totals_pending_free(s);
     store_total_delete(t->store, SCOPE_SANDBOX, sandbox_id, NULL);
 }
 
-/* ---- telling ---- */
+/* ---- reading ---- */
 
 static json_t *usage_totals_to_json(const struct store_total *t)
 {
@@ -203,29 +212,29 @@ static void usage_totals_collect(void *arg, const struct store_total *row)
     json_object_set_new(arg, row->name, usage_totals_to_json(row));
 }
 
-/* {"name":…} of one name or (NULL) all of a scope. */
-static int usage_totals_read_scope(struct tallies *t, const char *scope, const char *name,
+/* {"name":…} with one total, or with all of a scope (name NULL). */
+static int usage_totals_read_scope(struct usage_totals *t, const char *scope, const char *name,
                                    json_t **ret, struct err *err)
 {
-    json_t *o = json_object();
+    _cleanup_json_ json_t *o = json_object();
     int r = store_total_each(t->store, scope, name, usage_totals_collect, o, err);
 
     if (r < 0)
-        json_decref(o);
-    else
-        *ret = o;
-    return r;
+        return r;
+    *ret = TAKE_PTR(o);
+    return 0;
 }
 
-static int usage_totals_read_one(struct tallies *t, const char *scope, const char *name,
+static int usage_totals_read_one(struct usage_totals *t, const char *scope, const char *name,
                                  json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *o = NULL;
     json_t *found;
     int r = usage_totals_flush(t, err);
 
-    if (r >= 0)
-        r = usage_totals_read_scope(t, scope, name, &o, err);
+    if (r < 0)
+        return r;
+    r = usage_totals_read_scope(t, scope, name, &o, err);
     if (r < 0)
         return r;
     found = json_object_get(o, name);
@@ -233,19 +242,21 @@ static int usage_totals_read_one(struct tallies *t, const char *scope, const cha
     return 0;
 }
 
-int usage_totals_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err)
+int usage_totals_of(struct usage_totals *t, const char *sandbox_id, json_t **ret, struct err *err)
 {
     return usage_totals_read_one(t, SCOPE_SANDBOX, sandbox_id, ret, err);
 }
 
-int usage_totals_all(struct tallies *t, json_t **ret, struct err *err)
+int usage_totals_all(struct usage_totals *t, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *all = NULL, *labels = NULL;
     int r = usage_totals_read_one(t, SCOPE_ALL, "", &all, err);
 
-    if (r >= 0)
-        r = usage_totals_read_scope(t, SCOPE_LABEL, NULL, &labels, err);
-    if (r >= 0)
-        *ret = json_pack("{s:O, s:O}", "all", all, "labels", labels);
-    return r;
+    if (r < 0)
+        return r;
+    r = usage_totals_read_scope(t, SCOPE_LABEL, NULL, &labels, err);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:O, s:O}", "all", all, "labels", labels);
+    return 0;
 }

@@ -1,9 +1,10 @@
 /*
- * What all execs have used together: of each sandbox, of each label, and of the root. Sums outlive
- * the rows of the execs and, but for a sandbox's own, the sandboxes; throw-away ones count as well.
+ * What all execs have used in total: per sandbox, per label, and for the whole root. Totals outlive
+ * the rows of the execs. Those of labels and of the root also outlive the sandboxes. Throw-away
+ * sandboxes count as well.
  *
- * What an exec has used is added in memory, and written with its end where that is written; for
- * runs, whose ends are not, a moment later in one transaction for many.
+ * The usage of an exec is added in memory and written in the transaction of its end. `run` stores
+ * no ends: its usage is written a moment later, many in one transaction. All on the loop.
  */
 #pragma once
 
@@ -18,25 +19,26 @@ struct manager;
 struct sandbox;
 struct store;
 
-struct tallies {
+struct usage_totals {
     struct store *store; /* borrowed */
     struct loop_timer *timer;
-    struct map pending;  /* struct sum, by scope and name */
-    unsigned labels_new; /* flushed since the last trim */
+    struct map pending;  /* struct usage_sum, by "scope:name" */
+    unsigned labels_new; /* written since the last trim */
 };
 
-void usage_totals_open(struct tallies *t, struct loop *loop, struct store *store);
-void usage_totals_close(struct tallies *t);
+void usage_totals_open(struct usage_totals *t, struct loop *loop, struct store *store);
+void usage_totals_close(struct usage_totals *t);
 
 /* An exec of sb has ended. */
-void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct exec *x);
-/* Writes what is pending into the caller's transaction; usage_totals_written() when that is committed. */
-int usage_totals_write(struct tallies *t, struct err *err);
-void usage_totals_written(struct tallies *t);
-/* The sandbox has gone. */
-void usage_totals_forget(struct tallies *t, const char *sandbox_id);
+void usage_totals_add(struct usage_totals *t, const struct sandbox *sb, const struct exec *x);
+/* Writes pending sums into the caller's transaction. To be followed by usage_totals_written()
+ * when the transaction is committed. */
+int usage_totals_write(struct usage_totals *t, struct err *err);
+void usage_totals_written(struct usage_totals *t);
+/* To be called when the sandbox is removed. */
+void usage_totals_forget(struct usage_totals *t, const char *sandbox_id);
 
 /* {"execs","failed","wall_ms",…} of one sandbox. New reference. */
-int usage_totals_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err);
+int usage_totals_of(struct usage_totals *t, const char *sandbox_id, json_t **ret, struct err *err);
 /* {"all":…,"labels":{"k=v":…}}. */
-int usage_totals_all(struct tallies *t, json_t **ret, struct err *err);
+int usage_totals_all(struct usage_totals *t, json_t **ret, struct err *err);

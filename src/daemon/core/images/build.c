@@ -19,7 +19,7 @@ struct manager_build {
     struct manager *m;
     struct manager_build *next, **self; /* in m->builds */
     struct build *build;
-    struct build_events events; /* of the caller; empty: it has gone, or has been told */
+    struct build_events events; /* of the caller; empty: the caller is gone or has got `done` */
     void *arg;
 };
 
@@ -54,7 +54,7 @@ static bool build_is_inside(const char *path)
 static int build_check_tags(const struct build_request *req, struct err *err)
 {
     if (strv_len(req->tags) > BUILD_TAGS_MAX)
-        return err_set(err, ERR_LIMIT, "an image gets at most %d names at once", BUILD_TAGS_MAX);
+        return err_set(err, ERR_LIMIT, "too many tags (limit %d)", BUILD_TAGS_MAX);
     for (char **t = req->tags; t && *t; t++) {
         _cleanup_free_ char *name = NULL;
         int r = reference_parse(*t, &name, err);
@@ -68,13 +68,13 @@ static int build_check_tags(const struct build_request *req, struct err *err)
 static int build_check_agents(const struct build_request *req, struct err *err)
 {
     if (strv_len(req->agents) > BUILD_AGENTS_MAX)
-        return err_set(err, ERR_LIMIT, "a build has at most %d ssh agents", BUILD_AGENTS_MAX);
+        return err_set(err, ERR_LIMIT, "too many ssh agents (limit %d)", BUILD_AGENTS_MAX);
     for (char **a = req->agents; a && *a; a++) {
         const char *equals = strchr(*a, '=');
         _cleanup_free_ char *id = xstrndup(*a, equals ? (size_t)(equals - *a) : 0);
 
         if (!equals || equals[1] != '/' || strlen(equals + 1) >= PATH_MAX)
-            return err_set(err, ERR_INVALID, "ssh agent '%.100s' is not ID=/PATH", *a);
+            return err_set(err, ERR_INVALID, "ssh agent '%.100s' must be ID=/PATH", *a);
         if (parse_secret_name(id, err) < 0)
             return err_wrap(err, "ssh agent '%.100s'", *a);
     }
@@ -87,20 +87,20 @@ static int build_check_request(const struct build_request *req, struct err *err)
     int r;
 
     if (!build_is_inside(req->dockerfile))
-        return err_set(err, ERR_INVALID, "the Dockerfile '%s' is not a path in the context",
+        return err_set(err, ERR_INVALID, "the Dockerfile '%s' must be a path inside the context",
                        req->dockerfile);
     if (req->target && !*req->target)
-        return err_set(err, ERR_INVALID, "the target stage has no name");
+        return err_set(err, ERR_INVALID, "the name of the target stage is empty");
     if (req->network && spec_network_parse(req->network, &network, err) < 0)
         return err_wrap(err, "network of a build");
     for (char **a = req->args; a && *a; a++)
         if (!strchr(*a, '=') || **a == '=')
-            return err_set(err, ERR_INVALID, "build argument '%s' is not NAME=VALUE", *a);
+            return err_set(err, ERR_INVALID, "build argument '%s' must be NAME=VALUE", *a);
     r = build_check_agents(req, err);
     return r < 0 ? r : build_check_tags(req, err);
 }
 
-/* ---- under way ---- */
+/* ---- running builds ---- */
 
 static void build_on_lines(void *arg, const char *text, size_t len)
 {
@@ -110,7 +110,7 @@ static void build_on_lines(void *arg, const char *text, size_t len)
         mb->events.lines(mb->arg, text, len);
 }
 
-static void build_tell_done(struct manager_build *mb, const struct err *err, const char *json)
+static void build_report_done(struct manager_build *mb, const struct err *err, const char *json)
 {
     struct build_events events = mb->events;
 
@@ -123,11 +123,11 @@ static void build_on_done(void *arg, const struct err *err, const char *json)
 {
     struct manager_build *mb = arg;
 
-    mb->m->loose--;
+    mb->m->background_calls--;
     *mb->self = mb->next;
     if (mb->next)
         mb->next->self = mb->self;
-    build_tell_done(mb, err, json);
+    build_report_done(mb, err, json);
     mounts_keep_budget(mb->m);
     free(mb);
 }
@@ -142,11 +142,11 @@ static struct manager_build *build_add(struct manager *m, const struct build_eve
     if (mb->next)
         mb->next->self = &mb->next;
     m->builds = mb;
-    m->loose++;
+    m->background_calls++;
     return mb;
 }
 
-/* Why it cannot begin; 0 and *ret otherwise. */
+/* Checks the request and the state of the daemon, and chooses the engine. */
 static int build_prepare(struct manager *m, const char *engine, const struct build_request *req,
                          struct engine **ret, struct err *err)
 {
@@ -155,7 +155,7 @@ static int build_prepare(struct manager *m, const char *engine, const struct bui
     if (r < 0)
         return r;
     if (m->closing)
-        return err_set(err, ERR_CONFLICT, "the daemon is ending");
+        return err_set(err, ERR_CONFLICT, "the daemon is shutting down");
     r = disk_floor_check(m, err);
     if (r < 0)
         return r;
@@ -204,9 +204,9 @@ void builds_end(struct manager *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    err_set(&err, ERR_CONFLICT, "the daemon is ending: the build was cancelled");
+    err_set(&err, ERR_CONFLICT, "the build was cancelled: the daemon is shutting down");
     for (struct manager_build *mb = m->builds; mb; mb = mb->next) {
         build_cancel(mb->build);
-        build_tell_done(mb, &err, NULL);
+        build_report_done(mb, &err, NULL);
     }
 }

@@ -1,10 +1,11 @@
 /*
- * The plan: pure comparison, nothing is changed here.
+ * The decision table of reconcile: what becomes of each sandbox and object. Pure comparison of the
+ * store with an engine's list; nothing is changed here.
  *
- * A sandbox that has changed state since the engine was asked is left out: the list does not know
- * of it yet. A store that was made anew over objects of an older one (the database is lost) holds
- * everything it does not know until somebody says `from_engine`: to take them for leftovers would
- * delete what people have lost the list of, not what they have lost.
+ * A sandbox that changed its state after the engine was asked is left alone: the list is older than
+ * the change. A new store over objects of an older one (the database was lost) keeps every object
+ * without a row until a run with `from_engine`: removing them as leftovers would delete sandboxes
+ * whose files are still wanted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,92 +16,80 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
+enum reconcile_case {
+    /* objects without a row in the store */
+    CASE_LEGACY,         /* `legacy.*` in ripcord.yaml names it */
+    CASE_UNREADABLE_ROW, /* there is a row, but this version cannot read it */
+    CASE_TAKE_BACK,      /* a named sandbox, and the run has `from_engine` */
+    CASE_STORE_IS_NEW,   /* the store is younger than the objects of this engine */
+    CASE_NO_ROW,         /* all others */
+    /* sandboxes of the store */
+    CASE_CHANGING,  /* ephemeral, newer than the list, or with an operation in its queue */
+    CASE_STALE,     /* its configuration hash differs from the one that this version computes */
+    CASE_GONE,      /* the engine does not have it, or has only leftovers around it */
+    CASE_LEFTOVERS, /* it is down, but parts of a run are left */
+    CASE_CORRECT,   /* all others */
+};
+
+/*
+ * RECON_WAITING: the run carries out the action. RECON_DONE and RECON_DEFERRED: nothing is to be
+ * done, the decision itself is the result.
+ */
+/* clang-format off */
+static const struct {
+    enum recon_action action;
+    enum recon_result result;
+    const char *reason, *hint; /* NULL: none */
+} decisions[] = {
+    [CASE_LEGACY]         = {RECON_REMOVE,   RECON_WAITING,  "legacy", NULL},
+    [CASE_UNREADABLE_ROW] = {RECON_ADOPT,    RECON_DEFERRED,
+                             "its row in the store cannot be read; left unchanged", NULL},
+    [CASE_TAKE_BACK]      = {RECON_ADOPT,    RECON_WAITING,  "taken back from the engine", NULL},
+    [CASE_STORE_IS_NEW]   = {RECON_ADOPT,    RECON_DEFERRED, "not in the store, which is new",
+                             "Run 'ripcord reconcile --from-engine' to take it back."},
+    [CASE_NO_ROW]         = {RECON_REMOVE,   RECON_WAITING,  "not in the store", NULL},
+    [CASE_CHANGING]       = {RECON_ADOPT,    RECON_DONE,     NULL, NULL},
+    [CASE_STALE]          = {RECON_RECREATE, RECON_WAITING,
+                             "its configuration is out of date", NULL},
+    [CASE_GONE]           = {RECON_MARK,     RECON_WAITING,  SANDBOX_GONE, NULL},
+    [CASE_LEFTOVERS]      = {RECON_CLEAN,    RECON_WAITING,
+                             "leftovers of a run have no supervisor", NULL},
+    [CASE_CORRECT]        = {RECON_ADOPT,    RECON_DONE,     NULL, NULL},
+};
+/* clang-format on */
+
 struct reconcile_plan {
     struct recon_run *run;
     struct recon_lane *lane;
     struct map sandboxes; /* by id: those of this engine */
-    bool held;
+    bool store_is_new;    /* for this engine */
 };
 
-static struct recon_item *reconcile_plan_add(struct reconcile_plan *p, enum recon_action action,
-                                             const char *reason)
-{
-    struct recon_lane *lane = p->lane;
-    struct recon_item *item = xnew0(struct recon_item);
+/* ---- which case an object without a row is ---- */
 
-    item->run = p->run;
-    item->engine = lane->engine;
-    item->action = action;
-    item->reason = reason ? xstrdup(reason) : NULL;
-    if ((lane->n & (lane->n - 1)) == 0) /* full: the room is a power of two */
-        lane->items = xreallocarray(lane->items, lane->n ? 2 * lane->n : 1, sizeof(item));
-    lane->items[lane->n++] = item;
-    return item;
-}
-
-static struct recon_item *reconcile_plan_add_object(struct reconcile_plan *p,
-                                                    const struct engine_object *o,
-                                                    enum recon_action action, const char *reason)
-{
-    struct recon_item *item = reconcile_plan_add(p, action, reason);
-
-    item->kind = o->kind;
-    memcpy(item->id, o->id, sizeof(item->id));
-    memcpy(item->hash, o->hash, sizeof(item->hash));
-    item->name = o->name ? xstrdup(o->name) : NULL;
-    item->ref = o->ref ? xstrdup(o->ref) : NULL;
-    item->spec = o->spec ? xstrdup(o->spec) : NULL;
-    return item;
-}
-
-static struct recon_item *reconcile_plan_add_sandbox(struct reconcile_plan *p,
-                                                     const struct sandbox *sb,
-                                                     enum recon_action action, const char *reason)
-{
-    struct recon_item *item = reconcile_plan_add(p, action, reason);
-
-    snprintf(item->id, sizeof(item->id), "%s", sb->id);
-    item->name = xstrdup(sb->name);
-    return item;
-}
-
-static void reconcile_plan_settle(struct recon_item *item, enum recon_result result)
-{
-    item->result = result;
-}
-
-/* ---- what the store does not know ---- */
-
-/* A throw-away sandbox has the name of its id, and nobody who would want it back. */
+/* A throw-away sandbox is named after its id, and nobody wants it back. */
 static bool reconcile_plan_is_throw_away(const struct engine_object *o)
 {
     return !o->name || !*o->name || strncmp(o->name, "run-", 4) == 0;
 }
 
-static void reconcile_plan_unknown(struct reconcile_plan *p, const struct engine_object *o)
+static enum reconcile_case reconcile_plan_case_of_object(const struct reconcile_plan *p,
+                                                         const struct engine_object *o)
 {
-    const struct manager *m = p->run->m;
+    bool from_engine = p->run->options.from_engine;
 
-    if (strv_contains(recovery_unread(m->recovery), o->id)) {
-        reconcile_plan_settle(reconcile_plan_add_object(p, o, RECON_ADOPT,
-                                                        "its row cannot be read: it is left alone"),
-                              RECON_DEFERRED);
-    } else if (p->run->options.from_engine && !reconcile_plan_is_throw_away(o)) {
-        reconcile_plan_add_object(p, o, RECON_ADOPT, "taken back from the engine")->adopts = true;
-    } else if (p->held && !p->run->options.from_engine) {
-        struct recon_item *item =
-            reconcile_plan_add_object(p, o, RECON_ADOPT, "the store is new and does not know it");
-
-        item->hint = xstrdup("'ripcord reconcile --from-engine' takes it back.");
-        reconcile_plan_settle(item, RECON_DEFERRED);
-    } else {
-        reconcile_plan_add_object(p, o, RECON_REMOVE, "the store does not know it");
-    }
+    if (o->kind != OBJECT_SANDBOX)
+        return CASE_LEGACY;
+    if (strv_contains(recovery_unread(p->run->m->recovery), o->id))
+        return CASE_UNREADABLE_ROW;
+    if (from_engine)
+        return reconcile_plan_is_throw_away(o) ? CASE_NO_ROW : CASE_TAKE_BACK;
+    return p->store_is_new ? CASE_STORE_IS_NEW : CASE_NO_ROW;
 }
 
-/* ---- what it knows ---- */
+/* ---- which case a sandbox of the store is ---- */
 
-/* Whether its row has the hash that this version gives to its spec: asked once in our life. */
+/* Compares the row's hash with the hash that this version computes. Computed once per daemon. */
 static bool reconcile_plan_has_right_hash(struct sandbox *sb)
 {
     char now[SPEC_HASH_LEN + 1];
@@ -115,58 +104,78 @@ static bool reconcile_plan_has_right_hash(struct sandbox *sb)
 static bool reconcile_plan_is_stale(struct sandbox *sb, const struct engine_object *o)
 {
     if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_STOPPED)
-        return false; /* a failed one has a reason that must be read first */
+        return false; /* the user must be able to read why it failed */
     return !reconcile_plan_has_right_hash(sb) ||
            (o->whole && *o->hash && !STREQ(o->hash, sb->hash));
 }
 
-/* Nothing is to be added to what its state says. */
+/* Its state already says why it is not there. */
 static bool reconcile_plan_is_marked(const struct sandbox *sb)
 {
     return sb->state == SANDBOX_FAILED ||
            (sb->reason && strncmp(sb->reason, SANDBOX_GONE, strlen(SANDBOX_GONE)) == 0);
 }
 
-static void reconcile_plan_known(struct reconcile_plan *p, struct sandbox *sb,
-                                 const struct engine_object *o)
+/* o NULL: the engine has no object of this sandbox. */
+static enum reconcile_case reconcile_plan_case_of_sandbox(const struct reconcile_plan *p,
+                                                          struct sandbox *sb,
+                                                          const struct engine_object *o)
 {
     if (sb->ephemeral || sb->since >= p->lane->listed_at)
-        reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
-    else if (reconcile_plan_is_stale(sb, o))
-        reconcile_plan_add_sandbox(p, sb, RECON_RECREATE,
-                                   "its configuration is not what it should be made with");
-    else if (sb->ops) /* what it comes to is not known yet */
-        reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
-    else if (!o->whole && !reconcile_plan_is_marked(sb) && (!sb->conn || sb->engine->ops->look))
-        reconcile_plan_add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
-    else if (o->up && !sb->conn)
-        reconcile_plan_add_sandbox(p, sb, RECON_CLEAN,
-                                   "something of a run is left that nobody keeps");
-    else
-        reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
+        return CASE_CHANGING;
+    if (o && reconcile_plan_is_stale(sb, o))
+        return CASE_STALE;
+    if (sb->ops)
+        return CASE_CHANGING;
+    if (!o)
+        return reconcile_plan_is_marked(sb) ? CASE_CORRECT : CASE_GONE;
+    /* With a live supervisor the engine is asked once more (daemon/core/sandbox/engine-watch.c). */
+    if (!o->whole && !reconcile_plan_is_marked(sb) && (!sb->conn || sb->engine->ops->look))
+        return CASE_GONE;
+    return o->up && !sb->conn ? CASE_LEFTOVERS : CASE_CORRECT;
 }
 
-/* The engine has nothing of it. With a living supervisor the engine is asked again
- * (daemon/core/sandbox/engine-news.c). */
-static void reconcile_plan_missing(struct reconcile_plan *p, struct sandbox *sb)
+/* ---- the items ---- */
+
+static struct recon_item *reconcile_plan_add(struct reconcile_plan *p, enum reconcile_case c)
 {
-    if (sb->ops || sb->ephemeral || sb->since >= p->lane->listed_at || reconcile_plan_is_marked(sb))
-        reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, sb->reason),
-                              RECON_DONE);
-    else
-        reconcile_plan_add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
+    struct recon_lane *lane = p->lane;
+    struct recon_item *item = xnew0(struct recon_item);
+
+    item->run = p->run;
+    item->engine = lane->engine;
+    item->action = decisions[c].action;
+    item->result = decisions[c].result;
+    item->adopts = c == CASE_TAKE_BACK;
+    item->reason = decisions[c].reason ? xstrdup(decisions[c].reason) : NULL;
+    item->hint = decisions[c].hint ? xstrdup(decisions[c].hint) : NULL;
+    if ((lane->n & (lane->n - 1)) == 0) /* full: the room is a power of two */
+        lane->items = xreallocarray(lane->items, lane->n ? 2 * lane->n : 1, sizeof(item));
+    lane->items[lane->n++] = item;
+    return item;
 }
 
-static void reconcile_plan_object(struct reconcile_plan *p, const struct engine_object *o)
+static void reconcile_plan_add_object(struct reconcile_plan *p, const struct engine_object *o)
 {
-    struct sandbox *sb = o->kind == OBJECT_SANDBOX ? map_get(&p->sandboxes, o->id) : NULL;
+    struct recon_item *item = reconcile_plan_add(p, reconcile_plan_case_of_object(p, o));
 
-    if (o->kind != OBJECT_SANDBOX)
-        reconcile_plan_add_object(p, o, RECON_REMOVE, "legacy");
-    else if (!sb)
-        reconcile_plan_unknown(p, o);
-    else
-        reconcile_plan_known(p, sb, o);
+    item->kind = o->kind;
+    memcpy(item->id, o->id, sizeof(item->id));
+    memcpy(item->hash, o->hash, sizeof(item->hash));
+    item->name = o->name ? xstrdup(o->name) : NULL;
+    item->ref = o->ref ? xstrdup(o->ref) : NULL;
+    item->spec = o->spec ? xstrdup(o->spec) : NULL;
+}
+
+static void reconcile_plan_add_sandbox(struct reconcile_plan *p, struct sandbox *sb,
+                                       const struct engine_object *o)
+{
+    struct recon_item *item = reconcile_plan_add(p, reconcile_plan_case_of_sandbox(p, sb, o));
+
+    snprintf(item->id, sizeof(item->id), "%s", sb->id);
+    item->name = xstrdup(sb->name);
+    if (!o && !item->reason && sb->reason)
+        item->reason = xstrdup(sb->reason);
 }
 
 void recon_plan(struct recon_run *run, struct recon_lane *lane, const struct engine_objects *list)
@@ -174,15 +183,22 @@ void recon_plan(struct recon_run *run, struct recon_lane *lane, const struct eng
     struct reconcile_plan p = {.run = run, .lane = lane};
     struct sandbox *sb;
 
-    p.held = store_is_held(run->m->store, lane->engine->ops->name);
+    p.store_is_new = store_is_held(run->m->store, lane->engine->ops->name);
     for (size_t i = 0; manager_next(run->m, &i, &sb);)
         if (sb->engine == lane->engine)
             map_add(&p.sandboxes, sb->id, sb);
-    for (size_t i = 0; i < list->n; i++)
-        reconcile_plan_object(&p, list->v[i]);
+    for (size_t i = 0; i < list->n; i++) {
+        const struct engine_object *o = list->v[i];
+
+        sb = o->kind == OBJECT_SANDBOX ? map_get(&p.sandboxes, o->id) : NULL;
+        if (sb)
+            reconcile_plan_add_sandbox(&p, sb, o);
+        else
+            reconcile_plan_add_object(&p, o);
+    }
     for (size_t i = 0; manager_next(run->m, &i, &sb);)
         if (sb->engine == lane->engine && !engine_objects_get(list, sb->id))
-            reconcile_plan_missing(&p, sb);
+            reconcile_plan_add_sandbox(&p, sb, NULL);
     map_done(&p.sandboxes);
 }
 

@@ -1,5 +1,5 @@
 /*
- * A run as JSON, while it goes on and afterwards.
+ * The report of a run as JSON, during the run and afterwards.
  */
 #include "daemon/core/reconcile/reconcile-internal.h"
 #include "lib/base/cleanup.h"
@@ -25,7 +25,7 @@ static const char *reconcile_report_result_name(const struct recon_item *item)
 
 static json_t *reconcile_report_text_to_json(const char *s)
 {
-    json_t *j = s ? json_string(s) : NULL; /* an engine's words may be no UTF-8 */
+    json_t *j = s ? json_string(s) : NULL; /* NULL when an engine's text is not UTF-8 */
 
     return j ? j : json_null();
 }
@@ -57,12 +57,12 @@ static json_t *reconcile_report_item_to_json(const struct recon_item *item)
     return o;
 }
 
-struct figures {
+struct reconcile_counts {
     size_t total, finished, by_result[RECON_FAILED + 1];
-    size_t adopted, recreated, removed, cleaned, marked; /* with success, or planned */
+    size_t adopted, recreated, removed, cleaned, marked; /* successful, or planned */
 };
 
-static void reconcile_report_count_item(const struct recon_item *item, struct figures *f)
+static void reconcile_report_count_item(const struct recon_item *item, struct reconcile_counts *f)
 {
     size_t *const by_action[] = {
         [RECON_ADOPT] = &f->adopted, [RECON_RECREATE] = &f->recreated, [RECON_REMOVE] = &f->removed,
@@ -74,7 +74,7 @@ static void reconcile_report_count_item(const struct recon_item *item, struct fi
         ++*by_action[item->action];
 }
 
-static json_t *reconcile_report_figures_to_json(const struct figures *f)
+static json_t *reconcile_report_counts_to_json(const struct reconcile_counts *f)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "adopted", (json_int_t)f->adopted,
                      "recreated", (json_int_t)f->recreated, "removed", (json_int_t)f->removed,
@@ -86,7 +86,7 @@ static json_t *reconcile_report_figures_to_json(const struct figures *f)
 static json_t *reconcile_report_run_to_json(const struct recon_run *run)
 {
     json_t *o = json_object(), *results = json_array(), *troubles = json_array();
-    struct figures f = {0};
+    struct reconcile_counts f = {0};
 
     for (size_t i = 0; i < run->n_lanes; i++) {
         const struct recon_lane *lane = &run->lanes[i];
@@ -112,7 +112,7 @@ static json_t *reconcile_report_run_to_json(const struct recon_run *run)
     json_object_set_new(o, "took_ms", json_integer((json_int_t)(run->took / USEC_PER_MSEC)));
     json_object_set_new(o, "total", json_integer((json_int_t)f.total));
     json_object_set_new(o, "finished", json_integer((json_int_t)f.finished));
-    json_object_set_new(o, "counts", reconcile_report_figures_to_json(&f));
+    json_object_set_new(o, "counts", reconcile_report_counts_to_json(&f));
     json_object_set_new(o, "unreachable", troubles);
     json_object_set_new(o, "results", results);
     return o;

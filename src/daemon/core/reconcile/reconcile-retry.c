@@ -1,6 +1,6 @@
 /*
- * What failed or was busy is remembered with the time of its next try. Background runs pass over it
- * until then and repeat what was said; a command tries at once.
+ * Remembers what failed or was busy, with the time of its next try. Until then background runs skip
+ * the object and repeat the last result; a command tries at once.
  */
 #include <stdlib.h>
 #include <sys/random.h>
@@ -13,21 +13,21 @@
 #define RETRY_MAX (600 * USEC_PER_SEC)
 enum { RETRY_DOUBLINGS = 9 };
 
-/* Something that could not be done, between two tries. */
-struct grudge {
+/* An object whose action failed or was deferred. */
+struct reconcile_retry {
     unsigned tries;
-    uint64_t at; /* time_mono() of the next */
+    uint64_t at; /* time_mono() of the next try */
     enum recon_result result;
     char *reason, *hint;
 };
 
-static void reconcile_retry_grudge_free(struct grudge *g)
+static void reconcile_retry_free(struct reconcile_retry *retry)
 {
-    if (!g)
+    if (!retry)
         return;
-    free(g->reason);
-    free(g->hint);
-    free(g);
+    free(retry->reason);
+    free(retry->hint);
+    free(retry);
 }
 
 static char *reconcile_retry_key_of(const struct recon_item *item)
@@ -36,15 +36,7 @@ static char *reconcile_retry_key_of(const struct recon_item *item)
                      item->ref ? item->ref : item->id);
 }
 
-static struct grudge *reconcile_retry_grudge_of(const struct reconcile *rc,
-                                                const struct recon_item *item)
-{
-    _cleanup_free_ char *key = reconcile_retry_key_of(item);
-
-    return map_get(&rc->grudges, key);
-}
-
-/* A quarter more or less: many that failed together must not come back together. */
+/* Varies by a quarter: many that failed together must not be tried again together. */
 static uint64_t reconcile_retry_pause_after(unsigned tries)
 {
     uint64_t pause = RETRY_FIRST << MIN(tries - 1, (unsigned)RETRY_DOUBLINGS), dice = 0;
@@ -55,78 +47,79 @@ static uint64_t reconcile_retry_pause_after(unsigned tries)
     return pause - pause / 4 + dice % (pause / 2);
 }
 
-void retry_later(struct reconcile *rc, struct recon_item *item)
+void reconcile_retry_later(struct reconcile *rc, struct recon_item *item)
 {
     _cleanup_free_ char *key = reconcile_retry_key_of(item);
-    struct grudge *g = map_get(&rc->grudges, key);
+    struct reconcile_retry *retry = map_get(&rc->retries, key);
 
-    if (!g) {
-        g = xnew0(struct grudge);
-        map_add(&rc->grudges, key, g);
+    if (!retry) {
+        retry = xnew0(struct reconcile_retry);
+        map_add(&rc->retries, key, retry);
     }
-    g->tries++;
-    g->at = time_mono() + reconcile_retry_pause_after(g->tries);
-    g->result = item->result;
-    free(g->reason);
-    g->reason = item->reason ? xstrdup(item->reason) : NULL;
-    free(g->hint);
-    g->hint = item->hint ? xstrdup(item->hint) : NULL;
-    item->retry_at = g->at;
+    retry->tries++;
+    retry->at = time_mono() + reconcile_retry_pause_after(retry->tries);
+    retry->result = item->result;
+    free(retry->reason);
+    retry->reason = item->reason ? xstrdup(item->reason) : NULL;
+    free(retry->hint);
+    retry->hint = item->hint ? xstrdup(item->hint) : NULL;
+    item->retry_at = retry->at;
 }
 
-void retry_forget(struct reconcile *rc, const struct recon_item *item)
+void reconcile_retry_forget(struct reconcile *rc, const struct recon_item *item)
 {
     _cleanup_free_ char *key = reconcile_retry_key_of(item);
 
-    reconcile_retry_grudge_free(map_remove(&rc->grudges, key));
+    reconcile_retry_free(map_remove(&rc->retries, key));
 }
 
-/* Of objects that have gone by other hands: none of this run's items speaks of them. */
-void retry_trim(struct reconcile *rc)
+/* Entries that no run has tried for long belong to objects that somebody else removed. */
+void reconcile_retry_trim(struct reconcile *rc)
 {
     void *value;
     const char *key;
 
-    for (size_t i = 0; map_next(&rc->grudges, &i, &key, &value);) {
-        struct grudge *g = value;
+    for (size_t i = 0; map_next(&rc->retries, &i, &key, &value);) {
+        struct reconcile_retry *retry = value;
 
-        if (g->at + 2 * RETRY_MAX < time_mono())
-            reconcile_retry_grudge_free(map_remove(&rc->grudges, key));
+        if (retry->at + 2 * RETRY_MAX < time_mono())
+            reconcile_retry_free(map_remove(&rc->retries, key));
     }
 }
 
-/* In a background run: its time has not come. */
-bool retry_must_wait(const struct reconcile *rc, struct recon_item *item)
+/* In a background run: true when its next try is not due. */
+bool reconcile_retry_must_wait(const struct reconcile *rc, struct recon_item *item)
 {
-    const struct grudge *g = reconcile_retry_grudge_of(rc, item);
+    _cleanup_free_ char *key = reconcile_retry_key_of(item);
+    const struct reconcile_retry *retry = map_get(&rc->retries, key);
 
-    if (!g || STREQ(item->run->options.trigger, "command") || g->at <= time_mono())
+    if (!retry || STREQ(item->run->options.trigger, "command") || retry->at <= time_mono())
         return false;
-    item->result = g->result;
-    item->retry_at = g->at;
+    item->result = retry->result;
+    item->retry_at = retry->at;
     free(item->reason);
-    item->reason = g->reason ? xstrdup(g->reason) : NULL;
+    item->reason = retry->reason ? xstrdup(retry->reason) : NULL;
     free(item->hint);
-    item->hint = g->hint ? xstrdup(g->hint) : NULL;
+    item->hint = retry->hint ? xstrdup(retry->hint) : NULL;
     return true;
 }
 
-bool retry_is_due(const struct reconcile *rc)
+bool reconcile_retry_is_due(const struct reconcile *rc)
 {
     uint64_t now = time_mono();
     void *value;
 
-    for (size_t i = 0; map_next(&rc->grudges, &i, NULL, &value);)
-        if (((const struct grudge *)value)->at <= now)
+    for (size_t i = 0; map_next(&rc->retries, &i, NULL, &value);)
+        if (((const struct reconcile_retry *)value)->at <= now)
             return true;
     return false;
 }
 
-void retry_done(struct reconcile *rc)
+void reconcile_retry_done(struct reconcile *rc)
 {
     void *value;
 
-    for (size_t i = 0; map_next(&rc->grudges, &i, NULL, &value);)
-        reconcile_retry_grudge_free(value);
-    map_done(&rc->grudges);
+    for (size_t i = 0; map_next(&rc->retries, &i, NULL, &value);)
+        reconcile_retry_free(value);
+    map_done(&rc->retries);
 }

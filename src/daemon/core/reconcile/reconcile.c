@@ -1,6 +1,7 @@
 /*
- * Runs: one at a time, the others wait in a queue. Each engine has a lane of items, of which a few
- * are under way at once; what other objects still use (legacy networks and volumes) comes last.
+ * Runs of reconcile: one at a time, others wait in a queue. Each engine has a lane of items, and a
+ * few of them are worked on at once. Legacy networks and volumes come last, because other objects
+ * use them.
  */
 #include "daemon/core/reconcile/reconcile.h"
 
@@ -54,13 +55,13 @@ static struct recon_lane *reconcile_lane_of(const struct recon_item *item)
     return NULL;
 }
 
-static void reconcile_say(const struct recon_item *item)
+static void reconcile_log_item(const struct recon_item *item)
 {
     struct manager *m = item->run->m;
     const char *name = item->name ? item->name : item->id;
 
     if (item->result == RECON_FAILED)
-        manager_warn(m, "reconcile: %s %s '%s' on %s: %s; it is tried again",
+        manager_warn(m, "reconcile: %s %s '%s' on %s: %s; trying again later",
                      recon_action_name(item->action), object_kind_name(item->kind), name,
                      item->engine->ops->name, item->reason ? item->reason : "failed");
     else
@@ -84,22 +85,22 @@ static void reconcile_item_over(struct recon_item *item, const struct err *err)
         item->hint = err->hint ? xstrdup(err->hint) : NULL;
     }
     if (err && !run->options.dry_run)
-        retry_later(rc, item);
+        reconcile_retry_later(rc, item);
     else if (!err)
-        retry_forget(rc, item);
-    reconcile_say(item);
+        reconcile_retry_forget(rc, item);
+    reconcile_log_item(item);
     lane->active--;
     lane->finished++;
     reconcile_lane_go(run, lane);
     reconcile_run_check(run);
 }
 
-static void reconcile_discarded(void *arg, const struct err *err, struct engine_sandbox *box)
+static void reconcile_discarded(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct recon_item *item = arg;
 
-    (void)box;
-    item->run->m->loose--;
+    (void)info;
+    item->run->m->background_calls--;
     reconcile_item_over(item, err);
 }
 
@@ -120,15 +121,15 @@ static void reconcile_over_now(void *arg)
     struct recon_item *item = arg;
     _cleanup_err_ struct err err = ERR_INIT;
 
-    item->run->m->loose--;
+    item->run->m->background_calls--;
     err_move(&err, &item->err);
     reconcile_item_over(item, err.code ? &err : NULL);
 }
 
-/* From the loop's next turn, like every other answer; with item->err, when it is set. */
+/* Ends the item on the next turn of the loop, like every other answer, with item->err if set. */
 static void reconcile_over_soon(struct recon_item *item)
 {
-    item->run->m->loose++;
+    item->run->m->background_calls++;
     loop_defer(item->run->m->loop, reconcile_over_now, item);
 }
 
@@ -144,11 +145,11 @@ static void reconcile_discard(struct recon_item *item, enum discard how, engine_
     struct engine_object o = {.kind = item->kind, .name = item->name, .ref = item->ref};
 
     memcpy(o.id, item->id, sizeof(o.id));
-    item->run->m->loose++;
+    item->run->m->background_calls++;
     engine_discard(item->engine, &o, how, done, item);
 }
 
-/* The store's side of one that is not there: its next start makes it anew. */
+/* The engine does not have it: its next start creates it again. */
 static void reconcile_mark_gone(struct sandbox *sb)
 {
     char when[TIME_FORMAT_MAX];
@@ -165,12 +166,12 @@ static void reconcile_operate(struct recon_item *item, struct sandbox *sb)
     if (item->action == RECON_RECREATE) {
         op = op_push(sb, &op_renew);
     } else if (item->action == RECON_CLEAN && sb->state == SANDBOX_FAILED) {
-        op = recovery_add(sb); /* its supervisor may well live: it is asked again */
+        op = recovery_add(sb); /* its supervisor may still live: connect again */
     } else if (item->action == RECON_CLEAN) {
         sb->unsettled = true;
-        op = news_look_at(sb);
+        op = engine_watch_inspect(sb);
     } else if (sb->engine->ops->look) {
-        op = news_look_at(sb);
+        op = engine_watch_inspect(sb);
     } else if (!sb->conn && !sb->ops) {
         reconcile_mark_gone(sb);
     }
@@ -190,8 +191,8 @@ static void reconcile_adopt(struct recon_item *item)
         op_wait(recovery_add(sb), reconcile_operated, item);
 }
 
-/* A dry run, or a sandbox that has been removed meanwhile. */
-static void reconcile_pretend(struct recon_item *item, const struct sandbox *sb)
+/* For a dry run, or a sandbox that was removed meanwhile. */
+static void reconcile_check_only(struct recon_item *item, const struct sandbox *sb)
 {
     if (sb && item->action == RECON_RECREATE)
         op_renew_check(sb, &item->err);
@@ -211,7 +212,7 @@ static void reconcile_item_start(struct recon_item *item)
                                         : DISCARD_REMOVE,
                           reconcile_discarded);
     else if (dry || (item->action != RECON_ADOPT && !sb))
-        reconcile_pretend(item, sb);
+        reconcile_check_only(item, sb);
     else if (item->action == RECON_ADOPT)
         reconcile_adopt(item);
     else
@@ -220,37 +221,37 @@ static void reconcile_item_start(struct recon_item *item)
 
 /* ---- lanes ---- */
 
-/* In use by what goes before them. */
-static bool reconcile_is_late(const struct recon_item *item)
+/* Objects that earlier items use. */
+static bool reconcile_goes_last(const struct recon_item *item)
 {
     return item->kind == OBJECT_NETWORK || item->kind == OBJECT_VOLUME;
 }
 
-/* Why not is for its removal to say. */
-static void reconcile_ended(void *arg, const struct err *err, struct engine_sandbox *box)
+/* A failure is ignored here: the removal reports it. */
+static void reconcile_ended(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct recon_item *item = arg;
     struct recon_run *run = item->run;
     struct recon_lane *lane = reconcile_lane_of(item);
 
-    (void)box;
+    (void)info;
     item->ended = !err;
-    run->m->loose--;
+    run->m->background_calls--;
     item->running = false;
     lane->active--;
     reconcile_lane_go(run, lane);
     reconcile_run_check(run);
 }
 
-/* A legacy container may be one that its engine starts again: its end and removal are one. */
+/* An engine may restart a legacy container, so it is ended and removed in one step. */
 static bool reconcile_is_to_end(const struct recon_run *run, struct recon_item *item)
 {
     return item->action == RECON_REMOVE && item->kind == OBJECT_SANDBOX &&
            item->result == RECON_WAITING && !run->options.dry_run &&
-           !retry_must_wait(run->m->reconcile, item);
+           !reconcile_retry_must_wait(run->m->reconcile, item);
 }
 
-/* False: not all that are to go have ended yet. */
+/* False: some processes of objects to remove have not ended yet. */
 static bool reconcile_end_all(struct recon_run *run, struct recon_lane *lane)
 {
     if (!engine_ends_first(lane->engine))
@@ -276,11 +277,11 @@ static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane)
     while (lane->next < lane->n && lane->active < at_once && !run->m->closing) {
         struct recon_item *item = lane->items[lane->next];
 
-        if (reconcile_is_late(item) && lane->active && lane->next > 0 &&
-            !reconcile_is_late(lane->items[lane->next - 1]))
-            return; /* what uses it is still being removed */
+        if (reconcile_goes_last(item) && lane->active && lane->next > 0 &&
+            !reconcile_goes_last(lane->items[lane->next - 1]))
+            return; /* objects that use it are still being removed */
         lane->next++;
-        if (item->result != RECON_WAITING || retry_must_wait(run->m->reconcile, item)) {
+        if (item->result != RECON_WAITING || reconcile_retry_must_wait(run->m->reconcile, item)) {
             lane->finished++;
             continue;
         }
@@ -289,12 +290,12 @@ static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane)
     }
 }
 
-static int reconcile_late_last(const void *a, const void *b)
+static int reconcile_compare_items(const void *a, const void *b)
 {
     const struct recon_item *x = *(struct recon_item *const *)a,
                             *y = *(struct recon_item *const *)b;
 
-    return (int)reconcile_is_late(x) - (int)reconcile_is_late(y);
+    return (int)reconcile_goes_last(x) - (int)reconcile_goes_last(y);
 }
 
 struct reconcile_listing {
@@ -309,17 +310,17 @@ static void reconcile_listed(void *arg, const struct err *err, const struct engi
     struct recon_lane *lane = l->lane;
 
     free(l);
-    run->m->loose--;
+    run->m->background_calls--;
     lane->listing = false;
     if (err) {
         lane->trouble = xstrdup(err->msg);
         if (engine_is_open(lane->engine))
-            manager_warn(run->m, "reconcile: what is on engine '%s' cannot be listed: %s",
+            manager_warn(run->m, "reconcile: cannot list the objects on engine '%s': %s",
                          lane->engine->ops->name, err->msg);
     } else if (!run->m->closing) {
         recon_plan(run, lane, list);
         if (lane->n)
-            qsort(lane->items, lane->n, sizeof(*lane->items), reconcile_late_last);
+            qsort(lane->items, lane->n, sizeof(*lane->items), reconcile_compare_items);
         reconcile_lane_go(run, lane);
     }
     reconcile_run_check(run);
@@ -333,7 +334,7 @@ static void reconcile_lane_list(struct recon_run *run, struct recon_lane *lane)
     l->lane = lane;
     lane->listing = true;
     lane->listed_at = time_wall();
-    run->m->loose++;
+    run->m->background_calls++;
     engine_list(lane->engine, run->options.from_engine, reconcile_listed, l);
 }
 
@@ -372,7 +373,7 @@ static void reconcile_count(const struct recon_run *run, size_t ret[static 4])
                 ret[run->lanes[i].items[k]->result]++;
 }
 
-static void reconcile_tell(struct recon_run *run)
+static void reconcile_emit_ended(struct recon_run *run)
 {
     size_t n[4];
 
@@ -393,8 +394,8 @@ static void reconcile_run_check(struct recon_run *run)
     run->ended_at = time_wall();
     run->took = time_mono() - run->started_mono;
     reconcile_settle_engines(run);
-    reconcile_tell(run);
-    retry_trim(rc);
+    reconcile_emit_ended(run);
+    reconcile_retry_trim(rc);
     rc->queue = run->next;
     rc->begun = false;
     reconcile_run_free(rc->last);
@@ -416,8 +417,8 @@ static void reconcile_run_begin(struct recon_run *run)
     for (size_t i = 0; i < c->n_engines; i++) {
         struct engine *e = c->engines[i];
 
-        /* One that is out of reach and that nobody would miss is nobody's business. */
-        if (engine_is_open(e) || (command && news_is_wanted(run->m, e)))
+        /* An unreachable engine that nobody would miss is not listed. */
+        if (engine_is_open(e) || (command && engine_watch_is_wanted(run->m, e)))
             run->lanes[run->n_lanes++].engine = e;
     }
     for (size_t i = 0; i < run->n_lanes; i++)
@@ -431,12 +432,12 @@ static void reconcile_kicked(void *arg)
 
     rc->kicked = false;
     rc->due--;
-    if (!rc->m) { /* the manager has gone in the meantime */
+    if (!rc->m) { /* the manager was freed meanwhile */
         if (!rc->due)
             free(rc);
         return;
     }
-    /* States must be known first: what recovery has not looked at yet would look lost. */
+    /* Recovery must be done: a sandbox that it has not examined would look lost. */
     if (rc->begun || !rc->queue || rc->m->closing || !manager_is_recovered(rc->m))
         return;
     rc->begun = true;
@@ -470,7 +471,7 @@ uint64_t reconcile_request(struct manager *m, const struct reconcile_options *op
     return run->number;
 }
 
-/* One that waits is enough: it will see everything that has happened before it begins. */
+/* One queued run is enough: it sees everything that happens before it begins. */
 void reconcile_soon(struct manager *m, const char *trigger)
 {
     const struct recon_run *run = m->reconcile->queue;
@@ -481,7 +482,7 @@ void reconcile_soon(struct manager *m, const char *trigger)
     reconcile_request(m, &(struct reconcile_options){.trigger = trigger}, NULL, NULL);
 }
 
-/* Those that were busy, the moment that they are not. */
+/* Re-creates stale sandboxes that were busy, as soon as they are idle. */
 static void reconcile_renew_idle(struct manager *m)
 {
     struct sandbox *sb;
@@ -504,7 +505,7 @@ void reconcile_tick(struct manager *m)
     }
     if (m->config.reconcile_interval && rc->next_at && time_mono() >= rc->next_at)
         reconcile_soon(m, "timer");
-    else if (retry_is_due(rc))
+    else if (reconcile_retry_is_due(rc))
         reconcile_soon(m, "retry");
 }
 
@@ -518,7 +519,7 @@ void reconcile_free(struct manager *m)
 {
     struct reconcile *rc = m->reconcile;
 
-    retry_done(rc);
+    reconcile_retry_done(rc);
     while (rc->queue) {
         struct recon_run *run = rc->queue;
 

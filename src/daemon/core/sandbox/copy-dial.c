@@ -10,7 +10,7 @@
 
 enum { TRANSFERS_MAX = 1024 };
 
-/* Owned by its sandbox's list until it has been told. */
+/* In its sandbox's list, which owns it, until copy_call_finish(). */
 struct copy_call {
     struct copy_call *next;
     struct sandbox *sb;
@@ -22,9 +22,20 @@ struct copy_call {
     void *arg;
 };
 
-static const struct err gone_err = {.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"};
+static const struct err gone_err = {.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"};
 
-static void copy_tell(struct copy_call *t, const struct err *err, const struct copy_result *result)
+static void copy_call_free(struct copy_call *t)
+{
+    if (!t)
+        return;
+    fd_close(t->tar_fd);
+    free(t->path);
+    free(t);
+}
+DEFINE_CLEANUP(struct copy_call *, copy_call_free);
+
+static void copy_call_finish(struct copy_call *t, const struct err *err,
+                             const struct copy_result *result)
 {
     struct sandbox *sb = t->sb;
 
@@ -37,19 +48,17 @@ static void copy_tell(struct copy_call *t, const struct err *err, const struct c
     sb->n_transfers--;
     lease_touch(sb);
     t->done(t->arg, err, result);
-    fd_close(t->tar_fd);
-    free(t->path);
-    free(t);
+    copy_call_free(t);
 }
 
-void transfers_lost(struct sandbox *sb, bool all)
+void copy_dial_lost(struct sandbox *sb, bool all)
 {
     const struct copy_result none = {.fd = -1};
 
     for (struct copy_call *t = sb->transfers, *next; t; t = next) {
         next = t->next;
         if (all || t->sent)
-            copy_tell(t, &gone_err, &none);
+            copy_call_finish(t, &gone_err, &none);
     }
 }
 
@@ -62,7 +71,7 @@ static void copy_dial_dialled(void *arg, const struct err *err, int fd)
 
     if (err)
         fd_close(fd);
-    copy_tell(arg, !err && fd < 0 ? &none : err, &result);
+    copy_call_finish(arg, !err && fd < 0 ? &none : err, &result);
 }
 
 static void copy_dial_take_stat(struct copy_result *result, const char *stat)
@@ -87,10 +96,10 @@ static void copy_dial_copied(void *arg, const struct err *err, char **stats)
 
     for (char **s = stats; s && *s; s++)
         copy_dial_take_stat(&result, *s);
-    copy_tell(arg, err, &result);
+    copy_call_finish(arg, err, &result);
 }
 
-/* ---- beginnings ---- */
+/* ---- starting a call ---- */
 
 static void copy_dial_launch(struct copy_call *t)
 {
@@ -111,7 +120,7 @@ static void copy_dial_sandbox_ready(void *arg, const struct err *err, const stru
 
     (void)action;
     if (err || !sb || !sb->conn)
-        copy_tell(t, err ? err : &gone_err, &none);
+        copy_call_finish(t, err ? err : &gone_err, &none);
     else
         copy_dial_launch(t);
 }
@@ -121,17 +130,17 @@ static int copy_dial_check_sandbox(const struct sandbox *sb, struct err *err)
     if (!sb->ops && sandbox_check_awake(sb, err) < 0)
         return -ERR_CONFLICT;
     if (sb->n_transfers >= TRANSFERS_MAX)
-        return err_set(err, ERR_LIMIT, "%d copies and connections are under way in '%s' already",
-                       TRANSFERS_MAX, sb->name);
+        return err_set(err, ERR_LIMIT, "sandbox '%s': too many copies and connections (limit %d)",
+                       sb->name, TRANSFERS_MAX);
     return 0;
 }
 
-/* Starts the sandbox when it does not run; takes t's contents. */
-static int copy_start(struct manager *m, const char *name, const struct copy_call *wish,
-                      struct err *err)
+/* Starts the sandbox first when it does not run. Takes `call`, also on failure. */
+static int copy_dial_start(struct manager *m, const char *name, struct copy_call *call,
+                           struct err *err)
 {
+    _cleanup_(copy_call_freep) struct copy_call *owned = call;
     struct sandbox *sb = manager_find(m, name, err);
-    struct copy_call *t;
     struct op *op;
     int r;
 
@@ -140,48 +149,43 @@ static int copy_start(struct manager *m, const char *name, const struct copy_cal
     r = copy_dial_check_sandbox(sb, err);
     if (r < 0)
         return r;
-    t = xmemdup(wish, sizeof(*wish));
-    t->sb = sb;
-    t->next = sb->transfers;
-    sb->transfers = t;
+    call->sb = sb;
+    call->next = sb->transfers;
+    sb->transfers = TAKE_PTR(owned);
     sb->n_transfers++;
     if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
-        copy_dial_launch(t);
+        copy_dial_launch(call);
         return 0;
     }
     op = op_push(sb, &op_ensure);
     op->existing = true;
-    op_wait(op, copy_dial_sandbox_ready, t);
+    op_wait(op, copy_dial_sandbox_ready, call);
     return 0;
 }
 
 int manager_copy(struct manager *m, const char *name, const char *path, bool into, int tar_fd,
                  copy_done_fn done, void *arg, struct err *err)
 {
-    struct copy_call wish = {.into = into, .tar_fd = tar_fd, .done = done, .arg = arg};
+    _cleanup_(copy_call_freep) struct copy_call *call = xnew0(struct copy_call);
     int r;
 
-    if (path[0] != '/') {
-        fd_close(tar_fd);
+    *call = (struct copy_call){
+        .path = xstrdup(path), .into = into, .tar_fd = tar_fd, .done = done, .arg = arg};
+    if (path[0] != '/')
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", path);
-    }
-    wish.path = xstrdup(path);
     r = into ? disk_floor_check(m, err) : 0;
-    if (r >= 0)
-        r = copy_start(m, name, &wish, err);
-    if (r < 0) {
-        free(wish.path);
-        fd_close(tar_fd);
-    }
-    return r;
+    if (r < 0)
+        return r;
+    return copy_dial_start(m, name, TAKE_PTR(call), err);
 }
 
 int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
                  struct err *err)
 {
-    const struct copy_call wish = {.tar_fd = -1, .port = port, .done = done, .arg = arg};
+    struct copy_call *call = xnew0(struct copy_call);
 
-    return copy_start(m, name, &wish, err);
+    *call = (struct copy_call){.tar_fd = -1, .port = port, .done = done, .arg = arg};
+    return copy_dial_start(m, name, call, err);
 }
 
 void manager_touch(struct manager *m, const char *name)

@@ -1,7 +1,7 @@
 /*
- * Files and connections through a sandbox's supervisor: what `cp` and `port` are made of. A sandbox
- * that is stopped is started first. The bytes themselves never come here: a copy streams through
- * the descriptor that the caller gave, a dial yields one. All on the loop.
+ * File copies and connections through a sandbox's supervisor, for `cp` and `port`. A stopped
+ * sandbox is started first. The data does not pass through here: a copy streams through the
+ * caller's descriptor, and a dial returns a connected one. All on the loop.
  */
 #pragma once
 
@@ -15,23 +15,23 @@ struct sandbox;
 struct copy_call;
 
 struct copy_result {
-    uint64_t entries, bytes, skipped; /* copy */
-    int fd;                           /* dial: connected, owned by the callee; else -1 */
+    uint64_t entries, bytes, skipped; /* of a copy */
+    int fd;                           /* of a dial: connected, owned by the callback; else -1 */
 };
 
-/* err NULL: success. Called once, never before the call that registered it has returned. */
+/* err NULL: success. Called once, never before the function that registered it has returned. */
 typedef void (*copy_done_fn)(void *arg, const struct err *err, const struct copy_result *result);
 
-/* Each returns failure at once for what is wrong with the request itself; done is not called then.
- * Takes tar_fd in any case. */
+/* Both return a failure at once when the request itself is wrong; done is not called then.
+ * manager_copy() takes tar_fd, also on failure. */
 int manager_copy(struct manager *m, const char *name, const char *path, bool into, int tar_fd,
                  copy_done_fn done, void *arg, struct err *err);
 int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
                  struct err *err);
 
-/* Somebody talks to the sandbox: it is not idle. Fine with a name that is gone. */
+/* Counts as use of the sandbox for its idle_stop. An unknown name is ignored. */
 void manager_touch(struct manager *m, const char *name);
 
-/* The supervisor's line was cut without a word: whoever waits on it is told; with `all`, also those
- * who wait for the sandbox to come up. */
-void transfers_lost(struct sandbox *sb, bool all);
+/* The supervisor's connection is gone: fails the calls that were sent to it. all: also those
+ * that wait for the sandbox to start. */
+void copy_dial_lost(struct sandbox *sb, bool all);

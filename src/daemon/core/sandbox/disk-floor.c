@@ -1,12 +1,12 @@
 /*
- * The check is made at each request instead of from a timer: statvfs() costs a microsecond, and
- * room that has just been made counts at once.
+ * The check is made at each request, not from a timer: statvfs() takes a microsecond, and space
+ * that was freed counts at once.
  *
- * The timer is for those who are running already. Measuring a sandbox means walking its files, on a
- * worker of its engine: that is done only while the disk is below the floor, so that there are two
- * figures to compare by the time it falls below the half. Who does not grow is never stopped: when
- * something else fills the disk, stopping sandboxes would not help. A writer that fills all of it
- * between two looks is not caught, but sees ENOSPC by then, as everybody does.
+ * The timer watches running sandboxes. Measuring a sandbox walks its files, on a worker of its
+ * engine. This is done only while less than the floor is free, so that two measurements exist when
+ * less than half of the floor is free. A sandbox that does not grow is never stopped: if something
+ * else fills the disk, stopping sandboxes would not help. A writer that fills the whole disk
+ * between two measurements is not caught; it gets ENOSPC like everybody else.
  */
 #include "daemon/core/sandbox/disk-floor.h"
 
@@ -18,7 +18,7 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-/* On a small disk the floor is a tenth of it; of the inodes a hundredth is kept free. */
+/* On a small disk the floor is a tenth of its size. A hundredth of the inodes is kept free. */
 enum { FLOOR_DIVISOR = 10, INODES_DIVISOR = 100, LOOKS_PER_MINUTE = 30, DESCRIPTORS_KEPT = 128 };
 
 #define LOOK_INTERVAL (2 * USEC_PER_SEC)
@@ -30,9 +30,9 @@ struct disk_floor_state {
     uint64_t free, floor;
 };
 
-/* False when there is no floor. When it cannot be asked, the work itself will show what is wrong.
- */
-static bool disk_floor_look(const struct manager *m, struct disk_floor_state *ret)
+/* False when there is no floor, or when statvfs() fails: then the work itself will fail and say
+ * why. */
+static bool disk_floor_read(const struct manager *m, struct disk_floor_state *ret)
 {
     struct disk_floor_state s;
 
@@ -49,13 +49,13 @@ static bool disk_floor_look(const struct manager *m, struct disk_floor_state *re
 static int disk_floor_too_full(const char *what, const char *free, const char *floor,
                                struct err *err)
 {
-    err_set(err, ERR_LIMIT, "the disk is nearly full: %s %s free, new work needs %s", free, what,
+    err_set(err, ERR_LIMIT, "the disk is nearly full: %s%s are free, new work needs %s", free, what,
             floor);
-    return err_hint(err, "Remove sandboxes or other files; the key 'disk.floor' of ripcord.yaml "
-                         "sets what is kept free.");
+    return err_hint(err, "Remove sandboxes or other files, or lower 'disk.floor' in "
+                         "ripcord.yaml.");
 }
 
-/* Some file systems do not count inodes: they tell 0. */
+/* Some file systems do not count inodes and report 0. */
 static int disk_floor_check_inodes(const struct statvfs *fs, struct err *err)
 {
     uint64_t floor = (uint64_t)fs->f_files / INODES_DIVISOR;
@@ -65,12 +65,12 @@ static int disk_floor_check_inodes(const struct statvfs *fs, struct err *err)
         return 0;
     snprintf(have, sizeof(have), "%llu", (unsigned long long)fs->f_favail);
     snprintf(need, sizeof(need), "%llu", (unsigned long long)floor);
-    return disk_floor_too_full("inodes are", have, need, err);
+    return disk_floor_too_full(" inodes", have, need, err);
 }
 
 /*
- * New work is refused while what is under way can still be finished: a start or an exec takes a
- * dozen for a moment, several go on at once, and clients want to be answered.
+ * Keeps enough descriptors to finish the work that is running: a start or an exec needs a dozen for
+ * a moment, several run at once, and clients need answers.
  */
 static int disk_floor_check_descriptors(struct err *err)
 {
@@ -78,11 +78,12 @@ static int disk_floor_check_descriptors(struct err *err)
 
     if (left >= MIN(DESCRIPTORS_KEPT, limit / 4))
         return 0;
-    err_set(err, ERR_LIMIT, "no new work: the daemon has %u of its %u descriptors in use",
+    err_set(err, ERR_LIMIT,
+            "the daemon has too few free file descriptors: %u of %u descriptors in use",
             limit - left, limit);
     return err_hint(err,
-                    "Let some commands or clients end, or give the daemon more: LimitNOFILE= in "
-                    "its unit, 'ulimit -Hn' where it is started.");
+                    "Wait until some commands or clients end, or raise the daemon's limit with "
+                    "LimitNOFILE= in its unit or 'ulimit -Hn' before it is started.");
 }
 
 int disk_floor_check(const struct manager *m, struct err *err)
@@ -93,18 +94,17 @@ int disk_floor_check(const struct manager *m, struct err *err)
 
     if (r < 0)
         return r;
-    if (!disk_floor_look(m, &s))
+    if (!disk_floor_read(m, &s))
         return 0;
     if (s.free < s.floor)
-        return disk_floor_too_full("are", format_size(s.free, have), format_size(s.floor, need),
-                                   err);
+        return disk_floor_too_full("", format_size(s.free, have), format_size(s.floor, need), err);
     return disk_floor_check_inodes(&s.fs, err);
 }
 
-/* ---- the biggest grower ---- */
+/* ---- the sandbox that grows fastest ---- */
 
-/* What it grew by since the look before, or 0 when that would not fill the disk within a minute.
- * One that cannot be measured (too big, too deep) counts, but least of all. */
+/* Its growth since the last measurement, or 0 when that would not fill the disk within a minute.
+ * A sandbox that cannot be measured (too big, too deep) counts with the smallest growth. */
 static uint64_t disk_floor_growth(const struct sandbox *sb, uint64_t free)
 {
     uint64_t grown = 0;
@@ -119,7 +119,7 @@ static uint64_t disk_floor_growth(const struct sandbox *sb, uint64_t free)
     return grown >= free / LOOKS_PER_MINUTE ? grown : 0;
 }
 
-/* Stopping frees nothing, so the next one goes only when it threatens the rest by itself. */
+/* Stopping frees no space. So another one is stopped only when it alone could fill the rest. */
 static void disk_floor_stop_grower(struct manager *m, uint64_t free)
 {
     struct sandbox *sb = NULL, *worst = NULL;
@@ -137,19 +137,19 @@ static void disk_floor_stop_grower(struct manager *m, uint64_t free)
     }
     if (!worst)
         return;
-    manager_warn(m, "the disk is nearly full (%s free): sandbox '%s' grows most and is stopped",
+    manager_warn(m, "the disk is nearly full (%s free): stopping sandbox '%s', which grows fastest",
                  format_size(free, text), worst->name);
     op = op_push(worst, &op_stop);
     op->grace = STOP_GRACE;
-    op->why = xstrdup("the disk is nearly full and this sandbox grew most");
+    op->why = xstrdup("the disk is nearly full and this sandbox grew fastest");
 }
 
-struct measure {
+struct disk_measurement {
     struct manager *m;
     char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1];
 };
 
-static void disk_floor_store_usage(struct measure *w, uint64_t usage)
+static void disk_floor_store_usage(struct disk_measurement *w, uint64_t usage)
 {
     struct sandbox *sb = map_get(&w->m->sandboxes, w->name);
 
@@ -163,25 +163,25 @@ static void disk_floor_store_usage(struct measure *w, uint64_t usage)
 
 static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage)
 {
-    struct measure *w = arg;
+    struct disk_measurement *w = arg;
     struct manager *m = w->m;
     struct disk_floor_state s;
 
     disk_floor_store_usage(w, err ? USAGE_UNKNOWN : usage);
     free(w);
-    m->loose--;
-    if (--m->floor.pending == 0 && !m->closing && disk_floor_look(m, &s) && s.free < s.floor / 2)
+    m->background_calls--;
+    if (--m->floor.pending == 0 && !m->closing && disk_floor_read(m, &s) && s.free < s.floor / 2)
         disk_floor_stop_grower(m, s.free);
 }
 
 static void disk_floor_measure(struct sandbox *sb)
 {
-    struct measure *w = xnew0(struct measure);
+    struct disk_measurement *w = xnew0(struct disk_measurement);
 
     w->m = sb->m;
     memcpy(w->name, sb->name, sizeof(w->name));
     memcpy(w->id, sb->id, sizeof(w->id));
-    sb->m->loose++;
+    sb->m->background_calls++;
     sb->m->floor.pending++;
     engine_usage(sb->engine, sb->id, disk_floor_measured, w);
 }
@@ -196,7 +196,7 @@ void disk_floor_tick(struct manager *m)
         return;
     f->next = time_mono() + LOOK_INTERVAL;
     f->round += 1;
-    if (!disk_floor_look(m, &s) || s.free >= s.floor)
+    if (!disk_floor_read(m, &s) || s.free >= s.floor)
         return;
     for (size_t i = 0; manager_next(m, &i, &sb);)
         if (sb->state == SANDBOX_RUNNING)

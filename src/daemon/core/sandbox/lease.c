@@ -7,8 +7,8 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-struct due {
-    const char *by; /* NULL: nothing will happen */
+struct lease_due {
+    const char *by; /* NULL: nothing is due */
     bool remove;
     uint64_t in; /* usec */
 };
@@ -25,11 +25,11 @@ static bool lease_is_down(enum sandbox_state s)
 
 void lease_moved(struct sandbox *sb, enum sandbox_state from)
 {
-    uint64_t now = uptime_now(&sb->m->uptime);
+    uint64_t now = lease_clock_now(&sb->m->lease_clock);
 
     if (lease_is_up(sb->state) && !lease_is_up(from))
         sb->up_at = sb->idle_at = now;
-    /* A removal that failed counts anew: it is not tried at every tick. */
+    /* A failed removal starts the clock again, so that it is not tried at every tick. */
     if (lease_is_down(sb->state) && !lease_is_down(from))
         sb->down_at = now;
 }
@@ -38,17 +38,17 @@ void lease_touch(struct sandbox *sb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    sb->idle_at = uptime_now(&sb->m->uptime);
+    sb->idle_at = lease_clock_now(&sb->m->lease_clock);
     if (!sb->spec.idle_stop || !sb->stored || sb->ephemeral)
         return;
     if (store_sandbox_set_idle(sb->m->store, sb->id, sb->idle_at, &err) < 0)
-        manager_warn(sb->m, "sandbox %s: when it was last used is not saved: %s", sb->name,
+        manager_warn(sb->m, "sandbox %s: cannot save the time of its last use: %s", sb->name,
                      err.msg);
 }
 
 void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t down_at)
 {
-    uint64_t now = uptime_now(&sb->m->uptime);
+    uint64_t now = lease_clock_now(&sb->m->lease_clock);
 
     sb->up_at = up_at ? up_at : now;
     sb->idle_at = idle_at ? idle_at : now;
@@ -74,7 +74,7 @@ static json_t *lease_ms(uint64_t usec)
 
 static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
 {
-    struct sandbox_spec before = sb->spec; /* its numbers only */
+    struct sandbox_spec before = sb->spec; /* only for its numbers */
     int r;
 
     lease_copy(&sb->spec, from);
@@ -90,14 +90,15 @@ static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, str
     return 0;
 }
 
-/* The store has it: what is noted beside the sandbox counts when that is lost. */
-static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *box)
+/* A failure is only a warning: the store has the leases. The copy beside the sandbox matters
+ * when the store is lost. */
+static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err)
-        manager_warn(op->sb->m, "sandbox %s: its leases are not noted beside it: %s", op->sb->name,
+        manager_warn(op->sb->m, "sandbox %s: the engine cannot save its leases: %s", op->sb->name,
                      err->msg);
     TAKE_PTR(op->then)(op);
 }
@@ -121,19 +122,19 @@ void lease_apply(struct op *op, op_step_fn then)
 
 /* ---- what is due ---- */
 
-static void lease_consider(struct due *d, const struct sandbox *sb, const char *by, uint64_t lease,
-                           uint64_t from, bool remove)
+static void lease_consider(struct lease_due *d, const struct sandbox *sb, const char *by,
+                           uint64_t lease, uint64_t from, bool remove)
 {
-    uint64_t gone = uptime_since(&sb->m->uptime, from);
+    uint64_t gone = lease_clock_since(&sb->m->lease_clock, from);
     uint64_t in = lease - MIN(lease, gone);
 
     if (lease && (!d->by || in < d->in))
-        *d = (struct due){by, remove, in};
+        *d = (struct lease_due){by, remove, in};
 }
 
-static struct due lease_next_due(const struct sandbox *sb)
+static struct lease_due lease_next_due(const struct sandbox *sb)
 {
-    struct due d = {0};
+    struct lease_due d = {0};
 
     if (sb->state == SANDBOX_RUNNING && !sb->n_execs && !sb->n_transfers)
         lease_consider(&d, sb, "idle_stop", sb->spec.idle_stop, sb->idle_at, false);
@@ -146,7 +147,7 @@ static struct due lease_next_due(const struct sandbox *sb)
 
 json_t *lease_to_json(const struct sandbox *sb)
 {
-    struct due d = lease_next_due(sb);
+    struct lease_due d = lease_next_due(sb);
     char at[TIME_FORMAT_MAX];
 
     if (!d.by)
@@ -155,21 +156,21 @@ json_t *lease_to_json(const struct sandbox *sb)
                      lease_ms(d.in), "action", d.remove ? "remove" : "stop", "by", d.by);
 }
 
-static char *lease_why(const struct sandbox *sb, const struct due *d)
+static char *lease_why(const struct sandbox *sb, const struct lease_due *d)
 {
     char text[FORMAT_MAX];
 
     if (STREQ(d->by, "idle_stop"))
         return xasprintf("idle for %s", format_duration(sb->spec.idle_stop, text));
     if (STREQ(d->by, "max_life"))
-        return xasprintf("up for %s, its max life", format_duration(sb->spec.max_life, text));
+        return xasprintf("reached its max life of %s", format_duration(sb->spec.max_life, text));
     return xasprintf("%s for %s", sandbox_state_name(sb->state),
                      format_duration(sb->spec.rm_after, text));
 }
 
 static void lease_carry_out(struct sandbox *sb)
 {
-    struct due d = lease_next_due(sb);
+    struct lease_due d = lease_next_due(sb);
     struct op *op;
     char *reason;
 
@@ -185,7 +186,7 @@ void lease_tick(struct manager *m)
 {
     struct sandbox *sb = NULL;
 
-    uptime_tick(&m->uptime);
+    lease_clock_tick(&m->lease_clock);
     for (size_t i = 0; !m->closing && manager_next(m, &i, &sb);)
         if (!sb->ops)
             lease_carry_out(sb);

@@ -1,14 +1,15 @@
 /*
- * Shared by the files of core/ that make up the manager.
+ * The manager's struct, and what the files of core share. For core only.
  */
 #pragma once
 
 #include "daemon/core/exec/exec.h"
 #include "daemon/core/exec/usage-totals.h"
 #include "daemon/core/sandbox/disk-floor.h"
+#include "daemon/core/sandbox/lease-clock.h"
 #include "daemon/core/sandbox/manager.h"
-#include "daemon/core/sandbox/op.h"
-#include "daemon/core/sandbox/uptime.h"
+#include "daemon/core/sandbox/op-queue.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/macro.h"
 #include "lib/base/map.h"
 #include "lib/store/store.h"
@@ -19,73 +20,76 @@ struct reconcile;
 struct warm;
 
 struct manager {
-    struct manager_config config; /* spec defaults owned */
+    struct manager_config config; /* owns only the defaults */
     struct store *store;
     struct loop *loop;
     struct map sandboxes; /* by name */
     struct recovery *recovery;
     struct reconcile *reconcile;
-    bool retaining;       /* a job of daemon/core/exec/output-retention.c is under way */
-    bool trimming;        /* the same of daemon/core/caches/mount-caches.c, */
-    bool trim_again;      /* and a build has ended since */
-    struct exec *unsaved; /* ended ones whose end is not on disk yet */
+    bool retaining;       /* a job of daemon/core/exec/output-retention.c is running */
+    bool trimming;        /* a trim of daemon/core/caches/mount-caches.c is running */
+    bool trim_again;      /* and a build has ended since it began */
+    struct exec *unsaved; /* ended execs whose end could not be saved yet */
     unsigned n_unsaved;
     struct disk_floor_watch floor;
-    struct tallies tallies;
-    struct uptime uptime;         /* what leases are counted on */
-    uint64_t reach_at;            /* time_mono() of the next try to open what is not open */
-    unsigned reaching;            /* tries under way */
-    struct manager_build *builds; /* images that are being built: daemon/core/images/build.h */
-    struct warm *warms;           /* caches that are being filled: daemon/core/caches/warm.h */
-    unsigned loose;               /* engine calls under way that belong to no operation */
+    struct usage_totals usage_totals;
+    struct lease_clock lease_clock; /* for leases */
+    uint64_t open_at;               /* time_mono() of the next attempt to open closed engines */
+    unsigned opening;               /* attempts that are running */
+    struct manager_build *builds;   /* running builds: daemon/core/images/build.h */
+    struct warm *warms;             /* caches that are being filled: daemon/core/caches/warm.h */
+    unsigned background_calls;      /* running engine calls outside of operations */
     bool closing;
 };
 
 void manager_warn(struct manager *m, const char *fmt, ...) _printf_(2, 3);
-/* Whether a question to all engines goes to this one: one that nobody has used yet is not opened
- * for it, but for the one that everybody uses. */
+/* Whether a request to all engines includes this one. Engines that were never used stay closed,
+ * except the default engine. */
 bool manager_asks_engine(const struct manager *m, const struct engine *e);
+/* NULL without such a sandbox. */
+struct sandbox *manager_find_id(struct manager *m, const char *id);
 
-/* A new object in state `absent`, in the map. */
+/* Makes a sandbox in state `absent` and adds it to the map. */
 struct sandbox *sandbox_new(struct manager *m, const char *name);
-/* Frees it when it is absent and nobody waits for it. */
+/* Frees it when it is absent and not in use. */
 void sandbox_maybe_free(struct sandbox *sb);
 void sandbox_free(struct sandbox *sb);
-/* An ephemeral sandbox lives as long as its execs and their readers: queues its removal when none
- * is left. */
+/* An ephemeral sandbox lives as long as its execs and their readers. Queues its removal when
+ * none is left. */
 void sandbox_expire(struct sandbox *sb);
 int sandbox_make_id(struct sandbox *sb, struct err *err);
 int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 
 #define STOPPED_ON_REQUEST "stopped on request"
-/* The reason of a state that nobody asked for, as long as no better one is known. */
+/* The reason of an unexpected stop, until a better one is known. Stored. */
 #define SANDBOX_ENDED_ITSELF "its supervisor ended by itself"
-/* Begins the reason of one that the engine does not have any more. */
+/* Begins the reason of a sandbox that its engine does not have any more. Stored. */
 #define SANDBOX_GONE "gone: removed outside ripcord"
 
-/* What the engine says that it does without: kept, and told to the hook when it is new. */
-void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *box);
-/* Takes the supervisor's socket and listens to it. */
-void sandbox_connect(struct sandbox *sb, struct engine_sandbox *box);
-void sandbox_unlink(struct sandbox *sb); /* drops the link; live execs are ended as lost */
+/* Takes the engine's warnings over, and reports new ones to the hook. */
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *info);
+/* Takes the supervisor's socket from info and connects to it. */
+void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info);
+void sandbox_unlink(struct sandbox *sb); /* closes the connection; live execs end as lost */
 
-/* engine-news.c: what happens behind our back */
-void news_on_engine(void *arg, struct engine *e, const struct engine_news *news);
-/* Tries those that are out of reach, when somebody would miss them. */
-void news_tick(struct manager *m);
-/* Whether somebody would miss the engine: it is the default, or has sandboxes. */
-bool news_is_wanted(struct manager *m, const struct engine *e);
-/* Makes our state agree with what the engine says of it. */
-struct op *news_look_at(struct sandbox *sb);
+/* engine-watch.c: changes that are made outside ripcord, and engines that cannot be reached */
+void engine_watch_on_news(void *arg, struct engine *e, const struct engine_news *news);
+/* Tries to open engines that are wanted and closed. */
+void engine_watch_tick(struct manager *m);
+/* Whether somebody would miss the engine: it is the default, or it has sandboxes. */
+bool engine_watch_is_wanted(struct manager *m, const struct engine *e);
+/* Queues an operation that asks the engine for the sandbox's state and takes it over. */
+struct op *engine_watch_inspect(struct sandbox *sb);
 
-/* daemon/core/reconcile/recover.c */
+/* daemon/core/reconcile/recovery.c */
 int recovery_start(struct manager *m, struct err *err);
 void recovery_free(struct recovery *r);
 bool recovery_is_done(const struct recovery *r);
 void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg);
 void recovery_tick(struct recovery *r);
 extern const struct op_type op_recover;
-/* One that is new to the store: connects to what lives of it. */
+/* Queues the recovery of a sandbox that has just got a row: connects to its supervisor, if it
+ * lives. */
 struct op *recovery_add(struct sandbox *sb);
-/* Ids of rows that could not be made sense of; borrowed, or NULL. */
+/* Ids of rows that this version cannot read; borrowed, or NULL. */
 char **recovery_unread(const struct recovery *r);

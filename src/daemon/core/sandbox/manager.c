@@ -17,6 +17,7 @@
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/core/session/session.h"
+#include "daemon/engine/exec-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
@@ -77,12 +78,12 @@ void sandbox_free(struct sandbox *sb)
     supervisor_conn_close(sb->conn);
     sandbox_packages_unlinked(sb);
     op_drop_all(sb);
-    transfers_lost(sb, true);
+    copy_dial_lost(sb, true);
     sandbox_spec_done(&sb->spec);
     strv_free(sb->warnings);
     free(sb->reason);
     sb->m = NULL;
-    if (!sb->kicked) /* else the turn that is due frees it */
+    if (!sb->kicked) /* else op_kick_cb() frees it */
         free(sb);
 }
 
@@ -106,11 +107,11 @@ void sandbox_expire(struct sandbox *sb)
 
 int sandbox_make_id(struct sandbox *sb, struct err *err)
 {
-    /* A run's sandbox has its id from the start: it is part of its name. */
+    /* The sandbox of a `run` gets its id at once, because its name contains it. */
     return sb->id[0] && sb->ephemeral ? 0 : random_hex(sb->id, err);
 }
 
-/* ---- the supervisor's line ---- */
+/* ---- the supervisor's connection ---- */
 
 static void manager_on_started(void *arg, const char *exec, int pid, int stdin_fd)
 {
@@ -119,7 +120,7 @@ static void manager_on_started(void *arg, const char *exec, int pid, int stdin_f
 
 static void manager_on_start_failed(void *arg, const char *exec, const struct err *err)
 {
-    (void)arg; /* its end record says the same, and follows */
+    (void)arg; /* the end record follows and says the same */
     (void)exec;
     (void)err;
 }
@@ -147,7 +148,7 @@ static void manager_on_closed(void *arg)
     sb->conn = NULL;
     sandbox_packages_unlinked(sb);
     exec_all_lost(sb);
-    if (busy) /* behind the operation, which may be the sandbox's last */
+    if (busy) /* after the operation, which may be the last one of the sandbox */
         exec_start_waiting(sb);
     if (op_conn_closed(sb))
         return;
@@ -170,22 +171,22 @@ static const struct supervisor_events supervisor_events = {
     .refused = manager_on_refused,
 };
 
-void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *box)
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *info)
 {
-    for (char **w = box->warnings; w && *w; w++)
+    for (char **w = info->warnings; w && *w; w++)
         if (!strv_contains(sb->warnings, *w))
             manager_warn(sb->m, "sandbox %s: %s", sb->name, *w);
     strv_free(sb->warnings);
-    sb->warnings = strv_copy(box->warnings);
+    sb->warnings = strv_copy(info->warnings);
 }
 
-void sandbox_connect(struct sandbox *sb, struct engine_sandbox *box)
+void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info)
 {
-    sb->unenforced = box->unenforced;
+    sb->unenforced = info->unenforced;
     sb->unsettled = false;
-    sandbox_take_warnings(sb, box);
+    sandbox_take_warnings(sb, info);
     sb->conn =
-        supervisor_conn_open(sb->m->loop, TAKE_FD(box->supervisor_fd), &supervisor_events, sb);
+        supervisor_conn_open(sb->m->loop, TAKE_FD(info->supervisor_fd), &supervisor_events, sb);
     sandbox_packages_linked(sb);
 }
 
@@ -195,7 +196,7 @@ void sandbox_unlink(struct sandbox *sb)
     sandbox_packages_unlinked(sb);
     exec_all_lost(sb);
     exec_start_waiting(sb);
-    transfers_lost(sb, false);
+    copy_dial_lost(sb, false);
 }
 
 /* ---- the manager ---- */
@@ -208,21 +209,21 @@ struct manager *manager_new(const struct manager_config *config)
     sandbox_spec_copy(&m->config.defaults, &config->defaults);
     m->loop = config->loop;
     m->store = config->store;
-    usage_totals_open(&m->tallies, m->loop, m->store);
+    usage_totals_open(&m->usage_totals, m->loop, m->store);
     reconcile_init(m);
     for (size_t i = 0; i < config->n_engines; i++)
-        engine_listen(config->engines[i], news_on_engine, m);
+        engine_listen(config->engines[i], engine_watch_on_news, m);
     return m;
 }
 
 int manager_start(struct manager *m, struct err *err)
 {
-    int r = uptime_open(m->store, &m->uptime, err);
+    int r = lease_clock_open(m->store, &m->lease_clock, err);
 
     return r < 0 ? r : recovery_start(m, err);
 }
 
-/* Watches of execs are the api's and must be gone by now. */
+/* The watches of execs belong to the API and must be removed before. */
 void manager_free(struct manager *m)
 {
     void *value;
@@ -253,7 +254,7 @@ void manager_free(struct manager *m)
     }
     warms_drop(m);
     recovery_free(m->recovery);
-    usage_totals_close(&m->tallies);
+    usage_totals_close(&m->usage_totals);
     reconcile_free(m);
     map_done(&m->sandboxes);
     sandbox_spec_done(&m->config.defaults);
@@ -277,7 +278,7 @@ bool manager_busy(const struct manager *m)
         if (sb->ops && sb->ops->running)
             return true;
     }
-    return m->loose > 0;
+    return m->background_calls > 0;
 }
 
 void manager_when_recovered(struct manager *m, uint64_t limit, manager_fn fn, void *arg)
@@ -307,7 +308,7 @@ bool manager_next(struct manager *m, size_t *iter, struct sandbox **ret)
     return false;
 }
 
-static void manager_tell_not_found(struct manager *m, const char *name, struct err *err)
+static void manager_set_not_found(struct manager *m, const char *name, struct err *err)
 {
     const char **names = xcalloc(m->sandboxes.used + 1, sizeof(*names));
     const char *near;
@@ -322,7 +323,8 @@ static void manager_tell_not_found(struct manager *m, const char *name, struct e
     if (near)
         err_hint(err, "Did you mean '%s'?", near);
     else
-        err_hint(err, "'ripcord ls' shows those that exist, 'ripcord up %s' makes it.", name);
+        err_hint(err, "Run 'ripcord ls' to list the sandboxes, or 'ripcord up %s' to create it.",
+                 name);
     free(names);
 }
 
@@ -335,9 +337,9 @@ static int manager_lookup(struct manager *m, const char *name, struct sandbox **
     if (r < 0)
         return r;
     sb = map_get(&m->sandboxes, name);
-    /* One that is about to be made counts: the caller's wish is queued behind that. */
+    /* A sandbox whose creation is queued counts: the request is queued after that. */
     if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops)) {
-        manager_tell_not_found(m, name, err);
+        manager_set_not_found(m, name, err);
         return -ERR_NOT_FOUND;
     }
     *ret = sb;
@@ -349,6 +351,16 @@ struct sandbox *manager_find(struct manager *m, const char *name, struct err *er
     struct sandbox *sb = NULL;
 
     return manager_lookup(m, name, &sb, err) < 0 ? NULL : sb;
+}
+
+struct sandbox *manager_find_id(struct manager *m, const char *id)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (STREQ(sb->id, id))
+            return sb;
+    return NULL;
 }
 
 struct engine *manager_engine(struct manager *m, const char *name, struct err *err)
@@ -366,11 +378,11 @@ struct engine *manager_engine(struct manager *m, const char *name, struct err *e
     free(names);
     if (found)
         return found;
-    err_set(err, ERR_UNSUPPORTED, "there is no engine '%.60s' here", wanted);
+    err_set(err, ERR_UNSUPPORTED, "unknown engine '%.60s'", wanted);
     if (near)
         err_hint(err, "Did you mean '%s'?", near);
     else
-        err_hint(err, "'ripcord doctor' shows the engines and what they need.");
+        err_hint(err, "Run 'ripcord doctor' to see the engines and their requirements.");
     return NULL;
 }
 
@@ -383,43 +395,41 @@ void manager_tick(struct manager *m)
     }
     lease_tick(m);
     recovery_tick(m->recovery);
-    retain_tick(m);
+    output_retention_tick(m);
     exec_retry_unsaved(m);
     disk_floor_tick(m);
-    news_tick(m);
+    engine_watch_tick(m);
     reconcile_tick(m);
 }
 
 /* ---- operations ---- */
 
-/* Before anything is queued: is the document right, does it name an engine that we have, and can
- * that carry it out? An engine that is not open yet says so later. */
+/* Checks, before anything is queued, that the document is valid, that its engine exists, and
+ * that the engine can carry it out. An engine that is closed checks it later. */
 static int manager_check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
                               struct err *err)
 {
+    _cleanup_(sandbox_spec_done) struct sandbox_spec scratch = {0};
     bool fresh = !sb || sb->state == SANDBOX_ABSENT;
-    struct sandbox_spec scratch;
-    const struct engine *e = NULL;
+    const struct engine *e;
     const char *name = NULL;
     int r;
 
     sandbox_spec_copy(&scratch, fresh ? &m->config.defaults : &sb->spec);
     r = spec_apply(&scratch, &name, patch, m->config.mount_roots, err);
-    if (r >= 0 && fresh) {
-        e = manager_engine(m, name, err);
-        r = e ? 0 : -ERR_UNSUPPORTED;
-    }
-    if (r >= 0 && e && engine_is_open(e))
-        r = engine_check_spec(e, &scratch, err);
-    sandbox_spec_done(&scratch);
-    return r;
+    if (r < 0 || !fresh)
+        return r;
+    e = manager_engine(m, name, err);
+    if (!e)
+        return -ERR_UNSUPPORTED;
+    return engine_is_open(e) ? engine_check_spec(e, &scratch, err) : 0;
 }
 
 static int manager_check_room(const struct manager *m, struct err *err)
 {
     if (m->sandboxes.used < SANDBOXES_MAX)
         return disk_floor_check(m, err);
-    return err_set(err, ERR_LIMIT, "there are %d sandboxes, no more are allowed", SANDBOXES_MAX);
+    return err_set(err, ERR_LIMIT, "too many sandboxes (limit %d)", SANDBOXES_MAX);
 }
 
 int manager_ensure(struct manager *m, const char *name, const json_t *spec, manager_done_fn done,
@@ -434,8 +444,9 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
         return r;
     sb = map_get(&m->sandboxes, name);
     r = manager_check_spec(m, sb, spec, err);
-    if (r >= 0)
-        r = sb ? disk_floor_check(m, err) : manager_check_room(m, err);
+    if (r < 0)
+        return r;
+    r = sb ? disk_floor_check(m, err) : manager_check_room(m, err);
     if (r < 0)
         return r;
     if (sb && sb->ephemeral)
@@ -496,8 +507,9 @@ int manager_lease(struct manager *m, const char *name, const json_t *leases, man
     struct op *op;
     int r = manager_lookup(m, name, &sb, err);
 
-    if (r >= 0)
-        r = spec_apply_leases(&scratch, leases, err);
+    if (r < 0)
+        return r;
+    r = spec_apply_leases(&scratch, leases, err);
     if (r < 0)
         return r;
     op = op_push(sb, &op_lease);
@@ -529,20 +541,20 @@ static void manager_exec_ready(void *arg, const struct err *err, const struct sa
     struct exec *x = arg;
 
     (void)action;
-    if (x->state != EXEC_STARTING || exec_is_sent(x)) { /* it was told to start twice */
+    if (x->state != EXEC_STARTING || exec_is_sent(x)) { /* it was queued twice */
         exec_unref(x);
         return;
     }
     if (x->cancelled)
-        exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client has gone"});
+        exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client disconnected"});
     else if (!err && sb->conn)
         exec_launch(x);
     else if (err)
         exec_fail(x, err);
-    else if (exec_may_wait(x)) /* it went down as it had just been found up */
+    else if (exec_may_wait(x)) /* it went down just after it was found running */
         manager_start_for(x);
     else
-        exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"});
+        exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"});
     exec_unref(x);
 }
 
@@ -554,6 +566,19 @@ void manager_start_for(struct exec *x)
     op_wait(op, manager_exec_ready, exec_ref(x));
 }
 
+static int manager_check_exec(const struct manager *m, const struct sandbox *sb,
+                              const struct exec_request *req, struct err *err)
+{
+    int r = sb->ops ? 0 : sandbox_check_awake(sb, err);
+
+    if (r < 0)
+        return r;
+    r = disk_floor_check(m, err);
+    if (r < 0)
+        return r;
+    return req->session && !req->concurrent ? session_check_free(sb, err) : 0;
+}
+
 int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
                  struct err *err)
 {
@@ -562,18 +587,14 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
 
     if (r < 0)
         return r;
-    if (!sb->ops)
-        r = sandbox_check_awake(sb, err);
-    if (r >= 0)
-        r = disk_floor_check(m, err);
-    if (r >= 0 && req->session && !req->concurrent)
-        r = session_check_free(sb, err);
-    if (r >= 0)
-        r = exec_new(sb, req, ret, err);
+    r = manager_check_exec(m, sb, req, err);
+    if (r < 0)
+        return r;
+    r = exec_new(sb, req, ret, err);
     if (r < 0)
         return r;
     if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
-        exec_launch(*ret); /* its news come from the loop: the caller has time to add a watch */
+        exec_launch(*ret); /* its events come from the loop: the caller has time to add a watch */
         return 0;
     }
     manager_start_for(*ret);
@@ -589,10 +610,12 @@ int manager_run(struct manager *m, const json_t *spec, struct exec_request *req,
     int r;
 
     r = manager_check_spec(m, NULL, spec, err);
-    if (r >= 0)
-        r = manager_check_room(m, err);
-    if (r >= 0)
-        r = random_hex(id, err);
+    if (r < 0)
+        return r;
+    r = manager_check_room(m, err);
+    if (r < 0)
+        return r;
+    r = random_hex(id, err);
     if (r < 0)
         return r;
     snprintf(name, sizeof(name), "run-%s", id);

@@ -1,7 +1,8 @@
 /*
- * ensure: create, start, re-create or leave alone, after the engine was asked what the image is.
+ * ensure: creates, starts or re-creates a sandbox, or leaves it unchanged. The engine resolves the
+ * image first.
  *
- *   absent           create+start in one trip to the engine   created    (failure: nothing is left)
+ *   absent           create and start in one engine call      created    (failure: nothing is left)
  *   stopped, same    start                                    started
  *   stopped, other   create (new root, /home stays), start    recreated
  *   running, same    nothing                                  unchanged
@@ -18,10 +19,10 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-/* A throw-away sandbox is not worth a note. */
+/* The spec for the engine to save beside the sandbox. A throw-away sandbox needs none. */
 static void op_ensure_note_spec(struct op *op)
 {
-    struct sandbox_spec open = op->sb->spec; /* shallow */
+    struct sandbox_spec open = op->sb->spec; /* shallow copy */
 
     if (op->sb->ephemeral)
         return;
@@ -41,19 +42,19 @@ static void op_ensure_fill_request(struct op *op, struct sandbox_request *req)
     snprintf(req->id, sizeof(req->id), "%s", sb->id);
     snprintf(req->name, sizeof(req->name), "%s", sb->name);
     snprintf(req->hash, sizeof(req->hash), "%s", sb->hash);
-    req->spec = sb->spec; /* shallow: the engine copies before it returns */
+    req->spec = sb->spec; /* shallow copy: the engine copies it before it returns */
     op_ensure_note_spec(op);
     req->spec_text = op->spec_text;
     req->spec_label = op->spec_label;
     req->first = exec_first_request(op->sb);
 }
 
-/* The engine undid the start; what is left is a stopped sandbox, or none when it was new. */
+/* The engine has undone the start. A new sandbox is gone, an existing one is stopped. */
 static void op_ensure_start_failed(struct op *op, const struct err *err)
 {
     struct sandbox *sb = op->sb;
 
-    /* A root that is half re-created must not pass for one of this spec at the next try. */
+    /* The next try must not take a half re-created root for one of this spec. */
     if (op->action == ACTION_RECREATED)
         sandbox_forget_hash(sb);
     if (op->action != ACTION_CREATED || sandbox_set_state(sb, SANDBOX_ABSENT, err->msg, NULL) < 0)
@@ -61,7 +62,7 @@ static void op_ensure_start_failed(struct op *op, const struct err *err)
     op_fail(op, err);
 }
 
-static void op_ensure_started(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_started(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -71,14 +72,14 @@ static void op_ensure_started(void *arg, const struct err *err, struct engine_sa
         return;
     }
     sb->want_running = true;
-    sandbox_connect(sb, box);
-    if (box->first_sent)
+    sandbox_connect(sb, info);
+    if (info->first_sent)
         exec_first_sent(sb);
     sandbox_set_state(sb, SANDBOX_RUNNING, NULL, NULL);
     op_done(op, op->action);
 }
 
-static void op_ensure_recreated(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_recreated(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox_request req;
@@ -87,9 +88,10 @@ static void op_ensure_recreated(void *arg, const struct err *err, struct engine_
         op_ensure_start_failed(op, err);
         return;
     }
-    (void)box;
+    (void)info;
     if (op->down) {
-        sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was stale", NULL);
+        sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was out of date",
+                          NULL);
         op_done(op, ACTION_RECREATED);
         return;
     }
@@ -97,7 +99,7 @@ static void op_ensure_recreated(void *arg, const struct err *err, struct engine_
     engine_start(op->sb->engine, &req, op_ensure_started, op);
 }
 
-/* The wanted spec becomes the sandbox's, in memory and on disk, before the engine sees it. */
+/* The wanted spec becomes the sandbox's, in memory and in the store, before the engine gets it. */
 static int op_ensure_take_spec(struct op *op, struct err *err)
 {
     struct sandbox *sb = op->sb;
@@ -139,7 +141,7 @@ static void op_ensure_create_again(struct op *op)
         return;
     }
     op_ensure_fill_request(op, &req);
-    /* Not create_start: its undo would remove /home/agent as well. */
+    /* Not create_start: on failure that would remove /home/agent as well. */
     engine_create(op->sb->engine, &req, op_ensure_recreated, op);
 }
 
@@ -152,11 +154,11 @@ static void op_ensure_start_again(struct op *op)
     engine_start(op->sb->engine, &req, op_ensure_started, op);
 }
 
-static void op_ensure_replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err) {
         sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
         op_fail(op, err);
@@ -177,9 +179,9 @@ static void op_ensure_replace_running(struct op *op)
     struct sandbox *sb = op->sb;
 
     if (sb->n_execs) {
-        err_set(&err, ERR_CONFLICT, "sandbox '%s' runs %u exec(s) and its spec differs", sb->name,
-                sb->n_execs);
-        err_hint(&err, "It is re-created only when idle: wait for them, or stop it first.");
+        err_set(&err, ERR_CONFLICT, "sandbox '%s': cannot change the spec while %u exec(s) run",
+                sb->name, sb->n_execs);
+        err_hint(&err, "Wait until they end, or stop the sandbox first.");
         op_fail(op, &err);
         return;
     }
@@ -200,7 +202,7 @@ static void op_ensure_resumed(void *arg, const struct err *err, int fd)
     op_done(op, ACTION_STARTED);
 }
 
-/* Limits that are now asked for by name must hold, even when their figures have not changed. */
+/* Limits that are now requested by name must be enforced, even when their values did not change. */
 static int op_ensure_keep_asked(struct op *op, struct err *err)
 {
     struct sandbox *sb = op->sb;
@@ -210,24 +212,23 @@ static int op_ensure_keep_asked(struct op *op, struct err *err)
         return 0;
     if (added & sb->unenforced)
         return err_set(err, ERR_UNSUPPORTED,
-                       "sandbox '%s': a limit that is asked for cannot be enforced on this machine",
-                       sb->name);
+                       "sandbox '%s': this machine cannot enforce a requested limit", sb->name);
     sb->spec.asked |= added;
     return sandbox_save(sb, err);
 }
 
-/* Its files lie on a disk of that size, or on none: /home/agent could not stay. */
+/* The disk cannot change without losing /home/agent, which is on it. */
 static int op_ensure_other_disk(const struct sandbox *sb, struct err *err)
 {
     char size[FORMAT_MAX];
 
     if (sb->spec.disk)
-        err_set(err, ERR_CONFLICT, "sandbox '%s' has a disk of %s, and that cannot change",
+        err_set(err, ERR_CONFLICT, "sandbox '%s': the size of its disk (%s) cannot change",
                 sb->name, format_size(sb->spec.disk, size));
     else
-        err_set(err, ERR_CONFLICT, "sandbox '%s' was made without a disk limit and cannot get one",
+        err_set(err, ERR_CONFLICT, "sandbox '%s': a disk limit can only be set at creation",
                 sb->name);
-    return err_hint(err, "Leave the disk limit as it is, or remove the sandbox first.");
+    return err_hint(err, "Keep the present disk limit, or remove the sandbox and create it again.");
 }
 
 static int op_ensure_choose_engine(struct op *op, const char *engine, struct err *err)
@@ -242,10 +243,10 @@ static int op_ensure_choose_engine(struct op *op, const char *engine, struct err
         return 0;
     err_set(err, ERR_CONFLICT, "sandbox '%s' is on engine '%s', not '%s'", sb->name,
             sb->engine->ops->name, engine);
-    return err_hint(err, "A sandbox does not change engines: remove it first.");
+    return err_hint(err, "Remove the sandbox first: a sandbox cannot move to another engine.");
 }
 
-/* The spec after the patch, all but the digest of its image. */
+/* Computes the spec after the patch, except the digest of its image. */
 static int op_ensure_wanted(struct op *op, struct err *err)
 {
     struct sandbox *sb = op->sb;
@@ -258,8 +259,9 @@ static int op_ensure_wanted(struct op *op, struct err *err)
         return err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", sb->name);
     sandbox_spec_copy(&op->want, absent ? &c->defaults : &sb->spec);
     r = op->patch ? spec_apply(&op->want, &engine, op->patch, c->mount_roots, err) : 0;
-    if (r >= 0)
-        r = op_ensure_choose_engine(op, engine, err);
+    if (r < 0)
+        return r;
+    r = op_ensure_choose_engine(op, engine, err);
     if (r < 0)
         return r;
     if (!op->want.image)
@@ -267,26 +269,21 @@ static int op_ensure_wanted(struct op *op, struct err *err)
     return absent || op->want.disk == sb->spec.disk ? 0 : op_ensure_other_disk(sb, err);
 }
 
-/* Who asks for it wants to use it. */
-static void op_ensure_in_use(struct op *op)
-{
-    lease_touch(op->sb);
-    op_done(op, ACTION_UNCHANGED);
-}
-
 static void op_ensure_up(struct op *op)
 {
     struct sandbox *sb = op->sb;
 
-    if (sb->state == SANDBOX_PAUSED)
+    if (sb->state == SANDBOX_PAUSED) {
         supervisor_conn_pause(sb->conn, false, op_ensure_resumed, op);
-    else if (sb->state == SANDBOX_RUNNING)
-        op_ensure_in_use(op);
-    else
+    } else if (sb->state == SANDBOX_RUNNING) {
+        lease_touch(sb); /* a request for a sandbox counts as its use */
+        op_done(op, ACTION_UNCHANGED);
+    } else {
         op_ensure_start_again(op);
+    }
 }
 
-/* Only `up` wakes it. Whoever wants to use it may not have known when he asked. */
+/* Only `up` wakes a paused sandbox. It may have been paused after the request was queued. */
 static void op_ensure_same(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -312,8 +309,7 @@ static void op_ensure_checked(struct op *op)
         op_ensure_create_again(op);
 }
 
-/* The engine is open and the image known. All that may be refused is, before the old one is given
- * up. */
+/* The engine is open and the image is known. All checks come before the old sandbox is given up. */
 static void op_ensure_go(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -323,7 +319,7 @@ static void op_ensure_go(struct op *op)
     if (engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
     else if (sb->conn && STREQ(sb->hash, op->want_hash))
-        op_ensure_checked(op); /* it runs as wanted: nothing is to be started */
+        op_ensure_checked(op); /* it runs as wanted: nothing has to start */
     else
         sandbox_packages_require(op, op_ensure_checked);
 }
@@ -341,19 +337,19 @@ static void op_ensure_resolved(void *arg, const struct err *err, const char *dig
     op_ensure_go(op);
 }
 
-static void op_ensure_prepared(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_prepared(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
-    (void)box;
+    (void)info;
     if (err)
         op_fail(op, err);
     else
         op_ensure_go(op);
 }
 
-/* Which image a name stands for is asked when somebody wants the sandbox as described, not when a
- * command needs the one that is there. */
+/* The image is resolved when the user describes the sandbox (`up`), not when a command uses an
+ * existing one. */
 static bool op_ensure_must_resolve(const struct op *op)
 {
     return !op->existing || !op->want.image_digest;
@@ -384,24 +380,26 @@ static void op_ensure_run(struct op *op)
 
 const struct op_type op_ensure = {"ensure", op_ensure_run};
 
-/* ---- renew: the same spec, made as this version makes it ---- */
+/* ---- renew: re-creates a sandbox with the same spec ---- */
 
 int op_renew_check(const struct sandbox *sb, struct err *err)
 {
     if (sb->n_execs || sb->n_transfers)
-        return err_set(err, ERR_CONFLICT, "%u command(s) run in it: it is re-created when idle",
+        return err_set(err, ERR_CONFLICT,
+                       "%u command(s) are running: the sandbox is re-created when it is idle",
                        sb->n_execs + sb->n_transfers);
     if (sb->state == SANDBOX_PAUSED)
-        return err_set(err, ERR_CONFLICT, "it is paused: it is re-created when resumed and idle");
+        return err_set(err, ERR_CONFLICT,
+                       "the sandbox is paused: it is re-created when it is resumed and idle");
     return 0;
 }
 
-static void op_ensure_renew_go(struct op *op)
+static void op_renew_go(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    if (op_renew_check(sb, &err) < 0) { /* somebody came while the registry was waited for */
+    if (op_renew_check(sb, &err) < 0) { /* a command came while the package cache was asked */
         sb->stale = true;
         op_fail(op, &err);
     } else if (sb->conn) {
@@ -412,7 +410,7 @@ static void op_ensure_renew_go(struct op *op)
     }
 }
 
-static void op_ensure_renew_run(struct op *op)
+static void op_renew_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -432,9 +430,9 @@ static void op_ensure_renew_run(struct op *op)
     if (engine_is_open(sb->engine) && engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
     else if (sb->conn)
-        sandbox_packages_require(op, op_ensure_renew_go);
+        sandbox_packages_require(op, op_renew_go);
     else
-        op_ensure_renew_go(op);
+        op_renew_go(op);
 }
 
-const struct op_type op_renew = {"renew", op_ensure_renew_run};
+const struct op_type op_renew = {"renew", op_renew_run};

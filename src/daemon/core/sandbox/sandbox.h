@@ -1,8 +1,8 @@
 /*
- * A live sandbox as the manager holds it. Others read the fields and change nothing: every change
- * of state goes through sandbox_set_state(), every operation through manager.h.
+ * A live sandbox in memory. Other modules read the fields and change nothing: every change of state
+ * goes through sandbox_set_state(), every operation through manager.h.
  *
- * The moves between states (any state may become `removing`; `absent` is never shown):
+ * The changes of state (any state may become `removing`; `absent` is never shown):
  *
  *   absent -> creating -> running <-> paused
  *                |          |           |
@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 
 enum { SANDBOX_ID_LEN = 16, SANDBOX_NAME_SIZE = 64 };
 
@@ -33,9 +34,9 @@ enum sandbox_state {
     SANDBOX_STATE_MAX,
 };
 
-/* How it reaches the package registry: by a socket in its own network namespace, or by one outside
- * that its connections are carried to. */
-enum sandbox_way { WAY_NONE, WAY_SOCKET, WAY_STREAM };
+/* How its supervisor reaches the packages proxy: a socket in the sandbox's own network
+ * namespace, or a Unix socket outside, to which its connections are forwarded. */
+enum packages_route { PACKAGES_ROUTE_NONE, PACKAGES_ROUTE_SOCKET, PACKAGES_ROUTE_STREAM };
 
 struct manager;
 struct exec;
@@ -49,36 +50,35 @@ struct sandbox {
     struct engine *engine; /* borrowed from the manager */
     struct sandbox_spec spec;
     char hash[65];
-    bool hash_checked; /* it is what this version makes of the spec */
+    bool hash_checked; /* the hash is the one that this version computes */
     bool stale;        /* to be re-created as soon as it is idle */
     bool ephemeral;
-    bool stored; /* has a row */
+    bool stored; /* has a row in the store */
     bool want_running;
     enum sandbox_state state;
     uint64_t since, created_at; /* wall clock */
-    char *reason;               /* why it is in this state, or NULL */
-    uint64_t
-        journal_bytes; /* daemon/core/exec/output-retention.c: output of its ended execs on disk */
-    uint64_t
-        trim_seq; /* daemon/core/exec/output-retention.c: up to this number, execs were too many */
-    uint64_t retain_at;           /* wall clock: when the next of it may go */
-    uint32_t unenforced;          /* enum spec_limit bits */
-    char **warnings;              /* what this run does without, in the engine's words */
-    bool unsettled;               /* the engine could not clean up behind it: to be tried again */
-    struct supervisor_conn *conn; /* while its supervisor lives */
-    enum sandbox_way way;         /* daemon/core/caches/sandbox-packages.c; while it is served */
-    struct exec *execs;           /* live ones */
+    char *reason;               /* of the state, or NULL */
+    uint64_t journal_bytes;     /* output of its ended execs on disk (daemon/core/exec/) */
+    uint64_t trim_seq;   /* execs up to this number are beyond history_keep (daemon/core/exec/) */
+    uint64_t retain_at;  /* wall clock: when its next output is due for removal */
+    uint32_t unenforced; /* enum spec_limit bits */
+    char **warnings;     /* of this run, from the engine */
+    bool unsettled;      /* the engine could not clean up after it: to be tried again */
+    struct supervisor_conn *conn; /* NULL without a live supervisor */
+    enum packages_route
+        packages_route; /* set by daemon/core/caches/sandbox-packages.c while it is served */
+    struct exec *execs; /* live ones */
     unsigned n_execs;
-    struct copy_call *transfers; /* copies and dials under way */
+    struct copy_call *transfers; /* running copies and dials */
     unsigned n_transfers;
-    unsigned readers; /* ephemeral: of execs that have ended; the journals must stay */
+    unsigned readers; /* ephemeral: readers of ended execs, which need the journals */
     uint64_t next_seq;
-    uint64_t up_at, idle_at, down_at; /* lease.c: when it came up, was last used, went down */
-    struct op *ops;                   /* serial queue: the first one runs */
-    bool kicked;                      /* a turn of the queue is due */
+    uint64_t up_at, idle_at, down_at; /* readings of the lease clock (lease.c) */
+    struct op *ops;                   /* serial queue: the first one is running */
+    bool kicked;                      /* a turn of the queue is queued on the loop */
 
-    /* Of disk-floor.c: bytes on the disk at the last two looks, and whether one followed the other.
-     */
+    /* disk-floor.c: bytes on disk at the last two measurements, and whether they were
+     * consecutive. */
     uint64_t usage, usage_before;
     unsigned usage_round;
     bool usage_pair;
@@ -89,19 +89,19 @@ enum sandbox_state sandbox_state_parse(const char *name); /* SANDBOX_STATE_MAX: 
 bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to);
 
 /*
- * The one way to change state: checks the table, saves the row, tells the manager's hook. The
- * saving of a *new* row is part of the deal (failure leaves the state as it was); later, memory
- * follows the kernel even when the disk does not, and the hook is warned.
+ * The only way to change the state: checks the table, saves the row, emits the event, calls the
+ * hook. Fails without a change when a *new* row cannot be saved. Later a failed save is only a
+ * warning: the state in memory follows what really runs.
  */
 int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why, struct err *err);
 
 /* ERR_CONFLICT when it is paused: only `up` and `resume` wake it. */
 int sandbox_check_awake(const struct sandbox *sb, struct err *err);
 
-/* Its state is the last daemon's word: recovery has not seen it yet. Shown as `reconciling`. */
+/* Its state was left by the last daemon and is not confirmed yet. Shown as `reconciling`. */
 bool sandbox_is_unsure(const struct sandbox *sb);
 
 /* Writes the whole row (spec, hash, state). */
 int sandbox_save(struct sandbox *sb, struct err *err);
-/* Makes the next ensure re-create it, whatever its spec. */
+/* Makes the next ensure re-create it, whatever its spec is. */
 void sandbox_forget_hash(struct sandbox *sb);

@@ -1,6 +1,6 @@
 /*
- * The spec back to JSON, its stored form and its hash. The stored form is the API's own document
- * plus "asked" and "image_digest", so that one parser reads both.
+ * The spec as JSON, its stored form and its hash. The stored form is the document of the API plus
+ * "asked" and "image_digest", so that one parser reads both.
  */
 #include <openssl/sha.h>
 
@@ -8,12 +8,13 @@
 #include "daemon/engine/caches.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 /* clang-format off */
 static const struct { uint32_t bit; const char *name; } limit_names[] = {
-    {SPEC_LIMIT_MEMORY, "memory"}, {SPEC_LIMIT_CPUS, "cpus"}, {SPEC_LIMIT_PIDS, "pids"},
-    {SPEC_LIMIT_DISK, "disk"},     {SPEC_LIMIT_NOFILE, "nofile"},
+    {LIMIT_MEMORY, "memory"}, {LIMIT_CPUS, "cpus"}, {LIMIT_PIDS, "pids"},
+    {LIMIT_DISK, "disk"},     {LIMIT_NOFILE, "nofile"},
 };
 /* clang-format on */
 
@@ -114,7 +115,7 @@ json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
     json_object_set_new(o, "caches", spec_json_caches_to_json(spec));
     json_object_set_new(o, "limits", spec_limits_to_json(spec));
     json_object_set_new(o, "network", json_string(spec_network_name(spec->network)));
-    /* The usual one is left out: sandboxes made before it had a name keep their hash. */
+    /* The default is left out, so that sandboxes made before this field existed keep their hash. */
     if (spec->isolation != SPEC_ISOLATION_SHARED)
         json_object_set_new(o, "isolation", json_string(spec_isolation_name(spec->isolation)));
     json_object_set_new(o, "tmpfs",
@@ -156,7 +157,7 @@ static uint32_t spec_json_limit_bits(const json_t *names)
 
 int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
 {
-    /* What was accepted once is not judged by today's list again. */
+    /* Mounts were checked when the spec was accepted; the present roots do not apply to it. */
     char *all[] = {(char *)"", NULL};
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *digest = NULL;
@@ -185,8 +186,8 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
     return 0;
 }
 
-/* Leases say how long a sandbox is, not what it is. The one that has always been there stays as the
- * 0 that it nearly always was: sandboxes made before keep their hash. */
+/* Leases are not part of the hash. idle_stop_ms is hashed as 0, its usual value, because older
+ * versions hashed it: existing sandboxes keep their hash. */
 static char *spec_json_hashed_text(const struct sandbox_spec *spec, const char *engine)
 {
     _cleanup_json_ json_t *o = spec_to_json(spec, engine);

@@ -1,3 +1,6 @@
+/*
+ * JSON to spec. A patch is applied to a copy, which replaces the spec if every field is valid.
+ */
 #include "daemon/core/sandbox/spec.h"
 
 #include <ctype.h>
@@ -8,7 +11,9 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 enum {
     SPEC_ENV_MAX = 256,
@@ -53,7 +58,8 @@ int spec_network_parse(const char *s, enum spec_network *ret, struct err *err)
             return 0;
         }
     }
-    return err_set(err, ERR_INVALID, "'%s' is not a network mode: none, packages or open", s);
+    return err_set(err, ERR_INVALID, "unknown network mode '%s'; supported: none, packages, open",
+                   s);
 }
 
 static const char *const isolation_names[] = {"shared", "strict"};
@@ -71,8 +77,8 @@ static int spec_apply_isolation(struct sandbox_spec *spec, const char *name, str
         spec->isolation = (enum spec_isolation)i;
         return 0;
     }
-    return err_set(err, ERR_INVALID, "field 'isolation': '%.80s' is neither 'shared' nor 'strict'",
-                   name);
+    return err_set(err, ERR_INVALID,
+                   "field 'isolation': unknown mode '%.80s'; supported: shared, strict", name);
 }
 
 /* ---- numbers: one table for limits and tmpfs sizes ---- */
@@ -80,8 +86,9 @@ static int spec_apply_isolation(struct sandbox_spec *spec, const char *name, str
 struct number_field {
     const char *group, *name;
     size_t offset;
-    bool wide; /* uint64_t, else uint32_t */
+    bool wide; /* a size in bytes, uint64_t; else a count, uint32_t */
     uint64_t min, max;
+    enum parse_unit unit;
     uint32_t asked;
 };
 
@@ -90,19 +97,26 @@ struct number_field {
 
 /* clang-format off */
 static const struct number_field limit_fields[] = {
-    {"limits", "memory", WIDE(memory),   6 << 20,  1ULL << 50, SPEC_LIMIT_MEMORY},
-    {"limits", "pids",   NARROW(pids),   2,        4194304,    SPEC_LIMIT_PIDS},
-    {"limits", "disk",   WIDE(disk),     16 << 20, 1ULL << 50, SPEC_LIMIT_DISK},
-    {"limits", "nofile", NARROW(nofile), 16,       1048576,    SPEC_LIMIT_NOFILE},
+    {"limits", "memory", WIDE(memory),   SPEC_MEMORY_MIN, SPEC_BYTES_MAX,  PARSE_BYTES, LIMIT_MEMORY},
+    {"limits", "pids",   NARROW(pids),   SPEC_PIDS_MIN,   SPEC_PIDS_MAX,   PARSE_COUNT, LIMIT_PIDS},
+    {"limits", "disk",   WIDE(disk),     SPEC_DISK_MIN,   SPEC_BYTES_MAX,  PARSE_BYTES, LIMIT_DISK},
+    {"limits", "nofile", NARROW(nofile), SPEC_NOFILE_MIN, SPEC_NOFILE_MAX, PARSE_COUNT, LIMIT_NOFILE},
 };
 static const struct number_field tmpfs_fields[] = {
-    {"tmpfs", "tmp",     WIDE(tmp_size),     64 << 10, 1ULL << 50, 0},
-    {"tmpfs", "run",     WIDE(run_size),     64 << 10, 1ULL << 50, 0},
-    {"tmpfs", "scratch", WIDE(scratch_size), 64 << 10, 1ULL << 50, 0},
+    {"tmpfs", "tmp",     WIDE(tmp_size),     SPEC_TMPFS_MIN, SPEC_BYTES_MAX, PARSE_BYTES, 0},
+    {"tmpfs", "run",     WIDE(run_size),     SPEC_TMPFS_MIN, SPEC_BYTES_MAX, PARSE_BYTES, 0},
+    {"tmpfs", "scratch", WIDE(scratch_size), SPEC_TMPFS_MIN, SPEC_BYTES_MAX, PARSE_BYTES, 0},
 };
 /* clang-format on */
 
 #define NUMBER_ABSENT UINT64_MAX
+
+#define SPEC_SWAP(a, b)                                                                            \
+    do {                                                                                           \
+        __typeof__(a) swapped = (a);                                                               \
+        (a) = (b);                                                                                 \
+        (b) = swapped;                                                                             \
+    } while (0)
 
 static int spec_apply_numbers(struct sandbox_spec *spec, const struct number_field *fields,
                               const uint64_t *values, size_t n, struct err *err)
@@ -110,13 +124,15 @@ static int spec_apply_numbers(struct sandbox_spec *spec, const struct number_fie
     for (size_t i = 0; i < n; i++) {
         const struct number_field *f = &fields[i];
         char *at = (char *)spec + f->offset;
+        char name[64];
+        int r;
 
         if (values[i] == NUMBER_ABSENT)
             continue;
-        if (values[i] < f->min || values[i] > f->max)
-            return err_set(err, ERR_INVALID, "field '%s.%s': %llu is not from %llu to %llu",
-                           f->group, f->name, (unsigned long long)values[i],
-                           (unsigned long long)f->min, (unsigned long long)f->max);
+        snprintf(name, sizeof(name), "field '%s.%s'", f->group, f->name);
+        r = parse_check_range(name, values[i], f->min, f->max, f->unit, err);
+        if (r < 0)
+            return r;
         if (f->wide)
             *(uint64_t *)at = values[i];
         else
@@ -134,9 +150,9 @@ static int spec_apply_cpus(struct sandbox_spec *spec, const json_t *v, struct er
         return err_set(err, ERR_INVALID, "field 'limits.cpus' must be a number such as 2 or 0.5");
     cpus = json_number_value(v);
     if (!(cpus >= 0.01 && cpus <= 1024))
-        return err_set(err, ERR_INVALID, "field 'limits.cpus': %g is not from 0.01 to 1024", cpus);
+        return err_set(err, ERR_INVALID, "field 'limits.cpus' must be between 0.01 and 1024");
     spec->cpu_milli = (uint32_t)lround(cpus * 1000);
-    spec->asked |= SPEC_LIMIT_CPUS;
+    spec->asked |= LIMIT_CPUS;
     return 0;
 }
 
@@ -201,7 +217,7 @@ int spec_check_path(const char *field, const char *p, struct err *err)
     if (spec_path_is_clean(p))
         return 0;
     return err_set(err, ERR_INVALID,
-                   "field '%s': '%s' is not an absolute path without '.', '..' or '//'", field, p);
+                   "field '%s': '%s' must be an absolute path without '.', '..' or '//'", field, p);
 }
 
 static void spec_replace(char **dst, const char *s)
@@ -212,14 +228,14 @@ static void spec_replace(char **dst, const char *s)
     *dst = copy;
 }
 
-/* Enough to keep it out of paths and headers; whether there is such an image is the engine's. */
+/* Enough to keep it out of paths and headers. The engine knows whether such an image exists. */
 static int spec_apply_image(struct sandbox_spec *spec, const char *image, struct err *err)
 {
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
 
     if (!*image || strlen(image) > SPEC_IMAGE_MAX || strspn(image, ok) != strlen(image) ||
         strstr(image, "..") || !isalnum((unsigned char)*image))
-        return err_set(err, ERR_INVALID, "field 'image': '%.100s' is not an image's name", image);
+        return err_set(err, ERR_INVALID, "field 'image': invalid image name '%.100s'", image);
     if (spec->image && STREQ(spec->image, image))
         return 0;
     spec_replace(&spec->image, image);
@@ -232,8 +248,7 @@ static int spec_apply_runtime(struct sandbox_spec *spec, const char *runtime, st
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
 
     if (!*runtime || strlen(runtime) > SPEC_RUNTIME_MAX || strspn(runtime, ok) != strlen(runtime))
-        return err_set(err, ERR_INVALID, "field 'runtime': '%.100s' is not a runtime's name",
-                       runtime);
+        return err_set(err, ERR_INVALID, "field 'runtime': invalid runtime name '%.100s'", runtime);
     free(TAKE_PTR(spec->runtime));
     if (!STREQ(runtime, "default"))
         spec->runtime = xstrdup(runtime);
@@ -243,18 +258,14 @@ static int spec_apply_runtime(struct sandbox_spec *spec, const char *runtime, st
 static int spec_apply_strings(struct sandbox_spec *spec, const char *image, const char *network,
                               const char *user, const char *workdir, struct err *err)
 {
-    int r = 0;
-
-    if (image)
-        r = spec_apply_image(spec, image, err);
-    if (r >= 0 && network && spec_network_parse(network, &spec->network, err) < 0)
-        r = err_wrap(err, "field 'network'");
-    if (r >= 0 && user && parse_user(user, err) < 0)
-        r = err_wrap(err, "field 'user'");
-    if (r >= 0 && workdir)
-        r = spec_check_path("workdir", workdir, err);
-    if (r < 0)
-        return r;
+    if (image && spec_apply_image(spec, image, err) < 0)
+        return -ERR_INVALID;
+    if (network && spec_network_parse(network, &spec->network, err) < 0)
+        return err_wrap(err, "field 'network'");
+    if (user && parse_user(user, err) < 0)
+        return err_wrap(err, "field 'user'");
+    if (workdir && spec_check_path("workdir", workdir, err) < 0)
+        return -ERR_INVALID;
     if (user)
         spec_replace(&spec->user, user);
     if (workdir)
@@ -269,10 +280,10 @@ static int spec_env_entry(const char *key, const char *value, char **ret, struct
     _cleanup_free_ char *entry = xasprintf("%s=%s", key, value);
     int r = parse_env(entry, err);
 
-    if (r >= 0 && strchr(key, '='))
-        r = err_set(err, ERR_INVALID, "'%s' is not a variable's name", key);
     if (r < 0)
         return r;
+    if (strchr(key, '='))
+        return err_set(err, ERR_INVALID, "invalid variable name '%s'", key);
     *ret = TAKE_PTR(entry);
     return 0;
 }
@@ -283,10 +294,10 @@ static int spec_label_entry(const char *key, const char *value, char **ret, stru
 
     if (!*key || strlen(key) > 128 || strspn(key, ok) != strlen(key))
         return err_set(err, ERR_INVALID,
-                       "'%.140s' is not a label name (letters, digits and . _ / -, at most 128)",
+                       "invalid label name '%.140s' (letters, digits and . _ / -, at most 128)",
                        key);
     if (strlen(value) > SPEC_LABEL_MAX)
-        return err_set(err, ERR_INVALID, "label '%s' is over %d bytes", key, SPEC_LABEL_MAX);
+        return err_set(err, ERR_INVALID, "label '%s' is longer than %d bytes", key, SPEC_LABEL_MAX);
     *ret = xasprintf("%s=%s", key, value);
     return 0;
 }
@@ -312,8 +323,9 @@ static int spec_read_pairs(const json_t *obj, const char *field, size_t max, ent
         bytes += strlen(v[n++]) + 1;
     }
     if (bytes > SPEC_ENV_BYTES_MAX)
-        return err_set(err, ERR_INVALID, "field '%s' has %zu bytes in all, at most %d are allowed",
-                       field, bytes, SPEC_ENV_BYTES_MAX);
+        return err_set(err, ERR_INVALID,
+                       "field '%s' has %zu bytes in total, at most %d are allowed", field, bytes,
+                       SPEC_ENV_BYTES_MAX);
     *ret = TAKE_PTR(v);
     return 0;
 }
@@ -359,11 +371,10 @@ static int spec_read_mode(const char *text, struct spec_cache *ret, struct err *
     if (r < 0 || !colon)
         return r;
     if (ret->mode != CACHE_SHARED)
-        return err_set(err, ERR_INVALID, "'%.80s': only mode 'shared' has a group", text);
+        return err_set(err, ERR_INVALID, "'%.80s': only mode 'shared' takes a group", text);
     if (!name_is_valid(colon + 1)) {
-        err_set(err, ERR_INVALID, "'%.80s' is not a valid group", colon + 1);
-        return err_hint(err, "Groups are named as sandboxes are: lower-case letters, digits and "
-                             "dashes.");
+        err_set(err, ERR_INVALID, "invalid group '%.80s'", colon + 1);
+        return err_hint(err, "Use lower-case letters, digits and dashes, as in sandbox names.");
     }
     ret->group = xstrdup(colon + 1);
     return 0;
@@ -372,24 +383,23 @@ static int spec_read_mode(const char *text, struct spec_cache *ret, struct err *
 static int spec_read_cache(const char *tool, const json_t *mode, struct spec_cache *ret,
                            struct err *err)
 {
-    const struct cache_tool *t = NULL;
-    int r = 0;
+    bool all = STREQ(tool, CACHE_ALL);
+    const struct cache_tool *t;
 
     if (!json_is_string(mode))
         return err_set(err, ERR_INVALID, "field 'caches.%.100s' must be a string", tool);
-    if (!STREQ(tool, CACHE_ALL))
-        r = cache_tool_find(tool, &t, err);
-    if (r >= 0)
-        r = spec_read_mode(json_string_value(mode), ret, err);
-    if (r >= 0 && !t && ret->mode == CACHE_SHARED)
-        r = err_set(err, ERR_INVALID, "mode 'shared' is asked for tool by tool");
-    if (r < 0)
+    if (!all && cache_tool_find(tool, &t, err) < 0)
         return err_wrap(err, "field 'caches'");
+    if (spec_read_mode(json_string_value(mode), ret, err) < 0)
+        return err_wrap(err, "field 'caches'");
+    if (all && ret->mode == CACHE_SHARED)
+        return err_set(err, ERR_INVALID,
+                       "field 'caches': mode 'shared' must be set for each tool by name");
     ret->tool = xstrdup(tool);
     return 0;
 }
 
-/* What is said of all of them is no entry of the list. */
+/* An entry for all tools sets the mode and is not kept in the list. */
 static void spec_take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
 {
     struct spec_cache *last = &tmp->caches[tmp->n_caches - 1];
@@ -397,51 +407,42 @@ static void spec_take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
     if (!STREQ(last->tool, CACHE_ALL))
         return;
     *mode = last->mode;
-    free(last->tool);
+    free(TAKE_PTR(last->tool)); /* the next entry reuses the slot */
     tmp->n_caches--;
 }
 
 static int spec_apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
-    struct sandbox_spec tmp = {0}; /* only its caches: for the release */
-    const char *tool;
+    /* Only its caches are used: the cleanup frees the new list on failure, else the old one. */
+    _cleanup_(sandbox_spec_done) struct sandbox_spec tmp = {0};
     enum spec_cache_mode all = spec->cache_mode;
+    const char *tool;
     json_t *mode;
-    int r = 0;
 
     tmp.caches = xcalloc(json_object_size(obj) + 1, sizeof(*tmp.caches));
     json_object_foreach ((json_t *)obj, tool, mode) {
-        r = spec_read_cache(tool, mode, &tmp.caches[tmp.n_caches], err);
-        if (r < 0) {
-            free(tmp.caches[tmp.n_caches].group);
-            break;
-        }
-        tmp.n_caches++;
+        int r = spec_read_cache(tool, mode, &tmp.caches[tmp.n_caches++], err);
+
+        if (r < 0)
+            return r;
         spec_take_all(&tmp, &all);
     }
-    if (r >= 0) {
-        struct spec_cache *old = spec->caches;
-        size_t n = spec->n_caches;
-
-        spec->cache_mode = all;
-        spec->caches = tmp.caches;
-        spec->n_caches = tmp.n_caches;
-        tmp.caches = old;
-        tmp.n_caches = n;
-    }
-    sandbox_spec_done(&tmp);
-    return r;
+    spec->cache_mode = all;
+    SPEC_SWAP(spec->caches, tmp.caches);
+    SPEC_SWAP(spec->n_caches, tmp.n_caches);
+    return 0;
 }
 
 static int spec_refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
 {
-    err_set(err, ERR_INVALID, "isolation 'strict' and cache '%s' in mode '%s' exclude each other",
-            tool, cache_mode_name(mode));
-    return err_hint(err, "The files of that cache are other sandboxes' too: mode 'private' or "
-                         "'off' has its own.");
+    err_set(err, ERR_INVALID, "isolation 'strict' does not allow cache '%s' in mode '%s'", tool,
+            cache_mode_name(mode));
+    return err_hint(err, "Use mode 'private' or 'off': other sandboxes share the files of "
+                         "that cache.");
 }
 
-/* What others read or write too is not for strict sandboxes: refused when it was asked for. */
+/* A strict sandbox shares no cache. The default mode becomes private; a requested shared mode is
+ * refused. */
 static int spec_apply_strict(struct sandbox_spec *spec, const json_t *caches, struct err *err)
 {
     const uint32_t own = 1U << CACHE_PRIVATE | 1U << CACHE_OFF;
@@ -467,7 +468,7 @@ static bool spec_path_below(const char *path, const char *root)
     return strncmp(path, root, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-/* Below these the sandbox has file systems of its own that a mount would break or open up. */
+/* The sandbox has file systems of its own there; a mount would break or expose them. */
 static const char *const reserved_targets[] = {
     "/proc", "/sys", "/dev", "/run/ripcord", "/.ripcord", "/cache",
     "/usr",  "/etc", "/bin", "/lib",         "/lib64",    "/sbin",
@@ -481,14 +482,15 @@ static int spec_check_mount(const struct spec_mount *m, char *const *roots, size
     for (char *const *p = roots; p && *p && !allowed; p++)
         allowed = spec_path_below(m->source, *p);
     if (!allowed) {
-        err_set(err, ERR_DENIED, "field 'mounts[%zu].source': '%s' lies in no allowed folder", i,
+        err_set(err, ERR_DENIED,
+                "field 'mounts[%zu].source': '%s' is outside the allowed mount roots", i,
                 m->source);
         return err_hint(err, "Add a folder to 'mounts.roots' in ripcord.yaml to allow it.");
     }
     for (size_t k = 0; k < ARRAY_SIZE(reserved_targets); k++)
         if (spec_path_below(m->target, reserved_targets[k]) || STREQ(m->target, "/"))
-            return err_set(err, ERR_INVALID, "field 'mounts[%zu].target': '%s' is reserved", i,
-                           m->target);
+            return err_set(err, ERR_INVALID, "field 'mounts[%zu].target': '%s' is a reserved path",
+                           i, m->target);
     return 0;
 }
 
@@ -510,11 +512,12 @@ static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, stru
     if (!source || !target)
         return err_set(err, ERR_INVALID, "field 'mounts[%zu]' needs a source and a target", i);
     r = spec_check_path("mounts[].source", source, err);
-    if (r >= 0)
-        r = spec_check_path("mounts[].target", target, err);
     if (r < 0)
         return r;
-    /* Filled before the check, so that the caller's release finds it on failure too. */
+    r = spec_check_path("mounts[].target", target, err);
+    if (r < 0)
+        return r;
+    /* Filled before the check, so that the caller frees it also on failure. */
     *ret = (struct spec_mount){xstrdup(source), xstrdup(target), read_only};
     return spec_check_mount(ret, roots, i, err);
 }
@@ -522,31 +525,27 @@ static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, stru
 static int spec_apply_mounts(struct sandbox_spec *spec, const json_t *array, char *const *roots,
                              struct err *err)
 {
-    struct sandbox_spec tmp = {0}; /* only its mounts: for the release */
+    /* Only its mounts are used: the cleanup frees the new list on failure, else the old one. */
+    _cleanup_(sandbox_spec_done) struct sandbox_spec tmp = {0};
     size_t n = json_array_size(array);
-    int r = 0;
 
     if (n > SPEC_MOUNTS_MAX)
         return err_set(err, ERR_INVALID, "field 'mounts' has %zu entries, at most %d are allowed",
                        n, SPEC_MOUNTS_MAX);
     tmp.mounts = n ? xcalloc(n, sizeof(*tmp.mounts)) : NULL;
     tmp.n_mounts = n;
-    for (size_t i = 0; i < n && r >= 0; i++)
-        r = spec_read_mount(json_array_get(array, i), roots, i, &tmp.mounts[i], err);
-    if (r >= 0) {
-        struct spec_mount *old = spec->mounts;
-        size_t n_old = spec->n_mounts;
+    for (size_t i = 0; i < n; i++) {
+        int r = spec_read_mount(json_array_get(array, i), roots, i, &tmp.mounts[i], err);
 
-        spec->mounts = tmp.mounts;
-        spec->n_mounts = n;
-        tmp.mounts = old;
-        tmp.n_mounts = n_old;
+        if (r < 0)
+            return r;
     }
-    sandbox_spec_done(&tmp);
-    return r;
+    SPEC_SWAP(spec->mounts, tmp.mounts);
+    SPEC_SWAP(spec->n_mounts, tmp.n_mounts);
+    return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole document ---- */
 
 struct spec_doc {
     const char *engine, *image, *runtime, *network, *isolation, *user, *workdir;
@@ -585,25 +584,31 @@ static int spec_read_doc(const json_t *patch, struct spec_doc *d, struct err *er
 
 static int spec_apply_lease(uint64_t *lease, const char *field, uint64_t ms, struct err *err)
 {
+    char name[64];
+    int r;
+
     if (ms == NUMBER_ABSENT)
         return 0;
-    if (ms > UINT64_MAX / USEC_PER_MSEC / 1000)
-        return err_set(err, ERR_INVALID, "field '%s': %llu is too long", field,
-                       (unsigned long long)ms);
+    snprintf(name, sizeof(name), "field '%s'", field);
+    r = parse_check_range(name, ms, 0, SPEC_LEASE_MAX_MS, PARSE_MSEC, err);
+    if (r < 0)
+        return r;
     *lease = ms * USEC_PER_MSEC;
     return 0;
 }
 
-static int core_spec_apply_leases(struct sandbox_spec *spec, const struct spec_doc *d,
-                                  struct err *err)
+static int spec_apply_doc_leases(struct sandbox_spec *spec, const struct spec_doc *d,
+                                 struct err *err)
 {
-    int r = spec_apply_lease(&spec->idle_stop, "idle_stop_ms", d->idle_stop_ms, err);
+    int r;
 
-    if (r >= 0)
-        r = spec_apply_lease(&spec->max_life, "max_life_ms", d->max_life_ms, err);
-    if (r >= 0)
-        r = spec_apply_lease(&spec->rm_after, "rm_after_ms", d->rm_after_ms, err);
-    return r;
+    r = spec_apply_lease(&spec->idle_stop, "idle_stop_ms", d->idle_stop_ms, err);
+    if (r < 0)
+        return r;
+    r = spec_apply_lease(&spec->max_life, "max_life_ms", d->max_life_ms, err);
+    if (r < 0)
+        return r;
+    return spec_apply_lease(&spec->rm_after, "rm_after_ms", d->rm_after_ms, err);
 }
 
 int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err *err)
@@ -616,7 +621,7 @@ int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err
     };
     int r = json_read(patch, NULL, fields, ARRAY_SIZE(fields), err);
 
-    return r < 0 ? r : core_spec_apply_leases(spec, &d, err);
+    return r < 0 ? r : spec_apply_doc_leases(spec, &d, err);
 }
 
 static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *const *roots,
@@ -625,25 +630,34 @@ static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, c
     int r;
 
     r = spec_apply_strings(spec, d->image, d->network, d->user, d->workdir, err);
-    if (r >= 0 && d->runtime)
-        r = spec_apply_runtime(spec, d->runtime, err);
-    if (r >= 0 && d->isolation)
-        r = spec_apply_isolation(spec, d->isolation, err);
-    if (r >= 0 && d->caches)
-        r = spec_apply_caches(spec, d->caches, err);
-    if (r >= 0)
-        r = spec_apply_strict(spec, d->caches, err);
-    if (r >= 0 && d->limits)
-        r = spec_apply_limits(spec, d->limits, err);
-    if (r >= 0 && d->tmpfs)
-        r = spec_apply_tmpfs(spec, d->tmpfs, err);
-    if (r >= 0 && d->env)
-        r = spec_apply_env(spec, d->env, err);
-    if (r >= 0 && d->labels)
-        r = spec_apply_labels(spec, d->labels, err);
-    if (r >= 0 && d->mounts)
-        r = spec_apply_mounts(spec, d->mounts, roots, err);
-    return r < 0 ? r : core_spec_apply_leases(spec, d, err);
+    if (r < 0)
+        return r;
+    r = d->runtime ? spec_apply_runtime(spec, d->runtime, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->isolation ? spec_apply_isolation(spec, d->isolation, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->caches ? spec_apply_caches(spec, d->caches, err) : 0;
+    if (r < 0)
+        return r;
+    r = spec_apply_strict(spec, d->caches, err); /* checks the caches as well */
+    if (r < 0)
+        return r;
+    r = d->limits ? spec_apply_limits(spec, d->limits, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->tmpfs ? spec_apply_tmpfs(spec, d->tmpfs, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->env ? spec_apply_env(spec, d->env, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->labels ? spec_apply_labels(spec, d->labels, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->mounts ? spec_apply_mounts(spec, d->mounts, roots, err) : 0;
+    return r < 0 ? r : spec_apply_doc_leases(spec, d, err);
 }
 
 int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *patch,

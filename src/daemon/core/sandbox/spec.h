@@ -1,50 +1,50 @@
 /*
- * The sandbox spec: JSON to struct sandbox_spec and back, every field checked, and the config hash.
+ * The sandbox spec: JSON to struct sandbox_spec and back, with a check of every field, and the
+ * configuration hash.
  *
- * A spec document is a patch: a field that is absent (or null) leaves the spec as it is, so the
- * same function makes a new spec from the defaults and changes an existing one. Limits named by a
- * patch count as asked for (struct sandbox_spec.asked).
+ * A spec document is a patch: an absent (or null) field leaves the spec unchanged. So one function
+ * makes a new spec from the defaults and changes an existing one. A limit that a patch names counts
+ * as requested (struct sandbox_spec.asked) and must be enforced.
  */
 #pragma once
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "lib/base/json.h"
 
-/* Raise it when hardening changes in a way that old sandboxes must not keep. */
+/* Raise it when a change of the hardening must re-create existing sandboxes. */
 #define SPEC_HARDENING_VERSION 3
 
 enum { SPEC_HASH_LEN = 64 };
 
-/* The built-in defaults (DESIGN 5). The caller releases it with sandbox_spec_done(). */
+/* The built-in defaults. The caller releases them with sandbox_spec_done(). */
 void spec_defaults(struct sandbox_spec *ret);
 
 /*
- * Applies `patch` to *spec. *engine (borrowed from the patch) is set when the patch names one.
- * mount_roots: folders below which mount sources may lie. On failure *spec is as it was.
+ * Applies `patch` to *spec. Sets *engine (borrowed from the patch) when the patch names one. Mount
+ * sources must be inside mount_roots. On failure *spec is unchanged.
  */
 int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *patch,
                char *const *mount_roots, struct err *err);
 
-/* The same of a document that holds nothing but leases. */
+/* The same for a document with leases only. */
 int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err *err);
 
-/* The whole spec, every field present but the usual isolation; `engine` may be NULL. New reference.
- */
+/* The whole spec. Only the default isolation is left out. `engine` may be NULL. New reference. */
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine);
-/* {"memory":…,"cpus":…,…} alone. */
+/* The limits only: {"memory":…,"cpus":…,…}. */
 json_t *spec_limits_to_json(const struct sandbox_spec *spec);
-/* ["memory",…] from enum spec_limit bits. */
+/* ["memory",…] from enum limit_bit bits. */
 json_t *spec_limit_names(uint32_t bits);
 
-/* What is stored: canonical text with the asked-for bits, and back. */
+/* The stored form: canonical text with the requested limits and the image digest, and back. */
 char *spec_to_text(const struct sandbox_spec *spec);
 int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err);
 
-/* SHA-256 over canonical spec without its leases, engine, image digest (spec->image_digest) and
- * hardening version, in hex. */
+/* SHA-256 in hex over the canonical spec without leases, the engine, the image digest
+ * (spec->image_digest) and the hardening version. */
 void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65]);
 
-/* An "env" object to K=V strings; also used for execs. */
+/* Converts an "env" object to K=V strings; also for execs. */
 int spec_env_read(const json_t *obj, char ***ret, struct err *err);
 int spec_check_path(const char *field, const char *p, struct err *err);
 

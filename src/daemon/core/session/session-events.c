@@ -1,16 +1,16 @@
 /*
- * A reader pulls each journal through a stream of its own into a buffer, cuts lines from it and
- * hands them out in the order of the index. Where the index ends it decides how to go on: it takes
- * what lies ready of one stream, writes that down as a run, and only then hands it out. One loop,
- * one thread: two readers of one session never decide at once, the second follows the first.
+ * A reader reads each journal through its own stream into a buffer, cuts lines from it and delivers
+ * them in the order of the index. At the end of the index it decides the order: it takes the
+ * available lines of one stream, stores them as a run, and only then delivers them. There is one
+ * thread, so two readers of a session never decide at once; the second follows the first.
  *
- * Bytes can be gone by two ways. When nobody has numbered them yet, their gap becomes an event with
- * a number of its own. When they were events already, the reader is told which numbers it misses.
+ * Bytes can be lost in two ways. Bytes without a number become a gap event with its own number. If
+ * they were events already, the reader gets the number of events that it missed.
  */
 #include <stdlib.h>
 
-#include "daemon/core/exec/end-json.h"
-#include "daemon/core/exec/stream.h"
+#include "daemon/core/exec/end-record-json.h"
+#include "daemon/core/exec/output-stream.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/session/session-index.h"
 #include "daemon/core/session/session-line.h"
@@ -20,8 +20,8 @@
 
 enum {
     READ_PIECE = 64 << 10,
-    SIDE_MAX = SESSION_LINE_MAX + 4 * READ_PIECE, /* a whole line and what decides on its cut */
-    RUN_EVENTS_MAX = 256, /* to be read again by one who resumes in the middle of a run */
+    SIDE_MAX = SESSION_LINE_MAX + 4 * READ_PIECE, /* a whole line and what is needed to cut it */
+    RUN_EVENTS_MAX = 256, /* a reader that resumes inside a run reads the run from its start */
     RUN_BYTES_MAX = 256 << 10,
     TAKE_WAIT = 2,
 };
@@ -33,27 +33,29 @@ struct session_side {
     struct buf buf; /* bytes from `at` on */
     uint64_t at;
     uint32_t part;
-    uint64_t gap_to; /* behind the buffer's bytes none are kept up to here; 0: no such gap */
-    bool over;       /* the buffer holds the last byte */
+    uint64_t gap_to; /* the bytes after the buffer are lost up to here; 0: no gap */
+    bool over;       /* the buffer holds the last bytes */
 };
 
 struct session_reader {
     struct session_reader_config config;
-    const char *exec_root; /* its engine's */
+    const char *exec_root; /* of its engine */
     char sandbox_id[SANDBOX_ID_LEN + 1], id[EXEC_ID_LEN + 1];
-    struct session_index index; /* opened when there is something to order */
+    struct session_index index; /* opened when there are events to order */
     struct session_side sides[JOURNAL_STREAMS];
     uint64_t seq; /* of the next event */
-    uint64_t i;   /* its run */
+    uint64_t i;   /* index of its run */
     struct session_run run;
-    uint32_t taken;  /* events of the run so far */
-    uint64_t missed; /* numbers that were passed over since the last event */
+    uint32_t taken;  /* delivered events of the run */
+    uint64_t missed; /* events that were skipped since the last delivered one */
     bool finished;
 };
 
+DEFINE_CLEANUP(struct session_reader *, session_reader_free);
+
 /* ---- sides ---- */
 
-/* What was passed over in the meantime is not wanted any more. */
+/* Drops bytes that were skipped in the meantime. */
 static void session_events_side_drop(struct session_side *s, uint64_t upto)
 {
     uint64_t n = upto > s->at ? upto - s->at : 0;
@@ -64,31 +66,31 @@ static void session_events_side_drop(struct session_side *s, uint64_t upto)
         s->gap_to = 0;
 }
 
-static void session_events_side_take(struct session_side *s, const struct stream_chunk *c,
+static void session_events_side_take(struct session_side *s, const struct output_chunk *c,
                                      const char *data)
 {
     uint64_t end = s->at + s->buf.len, skip = end > c->offset ? end - c->offset : 0;
 
-    if (c->kind == STREAM_GAP && c->to > end)
+    if (c->kind == OUTPUT_GAP && c->to > end)
         s->gap_to = c->to;
-    else if (c->kind == STREAM_DATA && skip < c->len)
+    else if (c->kind == OUTPUT_DATA && skip < c->len)
         (void)!buf_append(&s->buf, data + skip,
-                          c->len - skip); /* there is room: session_events_side_fill() */
+                          c->len - skip); /* fits: session_events_side_fill() left room */
 }
 
 static int session_events_side_fill(struct session_side *s, struct err *err)
 {
     static char piece[READ_PIECE]; /* one loop, one thread */
-    struct stream_chunk c = {0};
+    struct output_chunk c = {0};
 
     while (!s->over && !s->gap_to && s->buf.len + READ_PIECE <= SIDE_MAX) {
-        int r = stream_read(s->stream, piece, sizeof(piece), &c, err);
+        int r = output_stream_read(s->stream, piece, sizeof(piece), &c, err);
 
         if (r < 0)
             return r;
-        if (c.kind == STREAM_NOTHING)
+        if (c.kind == OUTPUT_NOTHING)
             return 0;
-        s->over = c.kind == STREAM_END;
+        s->over = c.kind == OUTPUT_END;
         session_events_side_take(s, &c, piece);
     }
     return 0;
@@ -110,7 +112,7 @@ static void session_events_side_consume(struct session_side *s, const struct ses
 
 /* ---- runs ---- */
 
-/* 1 when there is one (more) of this stream that could be written down. */
+/* Plans a run with the available lines of one stream. Returns 1 when there are any. */
 static int session_events_plan_run(struct session_reader *r, enum journal_stream which,
                                    struct session_run *run, struct err *err)
 {
@@ -171,7 +173,7 @@ static int session_events_put_run(struct session_reader *r, const struct session
     return 1;
 }
 
-/* The streams take turns, so that neither waits for the other's end. */
+/* The streams take turns: none waits for the end of the other. */
 static int session_events_decide(struct session_reader *r, struct err *err)
 {
     unsigned first = r->run.count ? 1U - r->run.stream : JOURNAL_STDOUT;
@@ -180,10 +182,10 @@ static int session_events_decide(struct session_reader *r, struct err *err)
         struct session_run run = {0};
         int n = session_events_plan_run(r, (enum journal_stream)(first ^ k), &run, err);
 
-        if (n > 0)
-            n = session_events_put_run(r, &run, err);
-        if (n)
+        if (n < 0)
             return n;
+        if (n > 0)
+            return session_events_put_run(r, &run, err);
     }
     return 0;
 }
@@ -192,7 +194,7 @@ static void session_events_enter_run(struct session_reader *r, const struct sess
 {
     uint64_t wanted = MAX(r->seq, r->config.since + 1);
 
-    if (run->seq > wanted) /* those between are not even numbers any more */
+    if (run->seq > wanted) /* the index has forgotten those between */
         r->missed += run->seq - wanted;
     r->seq = run->seq;
     r->run = *run;
@@ -203,8 +205,8 @@ static void session_events_enter_run(struct session_reader *r, const struct sess
     }
 }
 
-/* On to events that are not handed out yet: 1, or 0 when there are none for now. Another reader may
- * have made the run longer, or gone on behind it. */
+/* Goes to the next undelivered event. Returns 1, or 0 when there is none now. Another reader may
+ * have extended the run or added runs. */
 static int session_events_advance(struct session_reader *r, struct err *err)
 {
     bool begun = r->run.count > 0;
@@ -242,10 +244,10 @@ static int session_events_put_head(uint64_t seq, const char *stream, struct buf 
 
 static int session_events_too_large(struct err *err)
 {
-    return err_set(err, ERR_LIMIT, "an event of the session is over %d bytes", SESSION_TEXT_MAX);
+    return err_set(err, ERR_LIMIT, "a session event is larger than %d bytes", SESSION_TEXT_MAX);
 }
 
-/* 1 when it was wanted and is in the buffer. */
+/* Returns 1 when the event was wanted and is in the buffer. */
 static int session_events_give_line(struct session_reader *r, const struct session_line *l,
                                     struct buf *b, struct err *err)
 {
@@ -273,7 +275,7 @@ static int session_events_give_gap(struct session_reader *r, struct buf *b, stru
     return 1;
 }
 
-/* Under the number of the last one that is missing, so that who resumes there misses no more. */
+/* Has the number of the last missing event: a reader that resumes there misses no more. */
 static int session_events_give_missed(struct session_reader *r, struct buf *b, struct err *err)
 {
     if (session_events_put_head(r->seq - 1, "session", b) < 0 ||
@@ -285,22 +287,22 @@ static int session_events_give_missed(struct session_reader *r, struct buf *b, s
 
 static int session_events_give_exit(struct session_reader *r, struct buf *b, struct err *err)
 {
-    const char *end = stream_end_text(r->sides[0].stream);
+    const char *end = output_stream_end_text(r->sides[0].stream);
 
     if (r->config.since > r->seq)
-        return err_set(err, ERR_INVALID, "event %llu never was: the last one is %llu",
+        return err_set(err, ERR_INVALID, "event %llu does not exist: the last one is %llu",
                        (unsigned long long)r->config.since, (unsigned long long)r->seq);
     r->finished = true;
     if (r->seq == r->config.since)
         return 0;
-    /* The record is an object of its own: its fields follow the type. */
+    /* The record is an object: its fields follow the type. */
     if (session_events_put_head(r->seq, "session", b) < 0 ||
         buf_appendf(b, "{\"type\":\"exit\",%s}", end && *end == '{' ? end + 1 : "}") < 0)
         return session_events_too_large(err);
     return 1;
 }
 
-/* The rest of a run whose bytes are not kept any more. */
+/* Skips the rest of a run whose bytes are no longer kept. */
 static void session_events_pass_over(struct session_reader *r)
 {
     uint64_t next = r->run.seq + r->run.count;
@@ -316,9 +318,9 @@ static void session_events_pass_over(struct session_reader *r)
 enum session_events_found { FOUND, FOUND_LATER, FOUND_LOST };
 
 /*
- * The next line of a run that is written down: its bytes were there once. They have been dropped
- * since, when the line that can be made of what is left ends with it and the run does not. They
- * come later, when another reader saw them before the news of them has reached us.
+ * Finds the next line of a stored run. LOST: its bytes were dropped, which shows when the line made
+ * from the remaining bytes ends before or after the run. LATER: another reader saw the bytes before
+ * we got their event.
  */
 static enum session_events_found session_events_line_of_run(const struct session_reader *r,
                                                             struct session_line *ret)
@@ -335,7 +337,8 @@ static enum session_events_found session_events_line_of_run(const struct session
     return FOUND;
 }
 
-/* The next event of the run: 1 when it is in the buffer, 0 when it is passed over, TAKE_WAIT. */
+/* Takes the next event of the run. Returns 1 when it is in the buffer, 0 when it was skipped, or
+ * TAKE_WAIT. */
 static int session_events_take_one(struct session_reader *r, struct buf *b, struct err *err)
 {
     struct session_side *s = &r->sides[r->run.stream];
@@ -378,7 +381,7 @@ static bool session_events_all_read(const struct session_reader *r)
     return true;
 }
 
-/* The exec's folder is made when it is started: 1 when the index is open. */
+/* Returns 1 when the index is open. The exec's folder exists only after its start. */
 static int session_events_open_index(struct session_reader *r, struct err *err)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", r->exec_root, r->sandbox_id, r->id);
@@ -398,8 +401,9 @@ static int session_events_open_index(struct session_reader *r, struct err *err)
     if (n < 0 || !count)
         return n < 0 ? n : 1;
     n = session_index_find(&r->index, r->config.since + 1, &r->i, err);
-    if (n >= 0)
-        n = session_index_get(&r->index, r->i, &run, err);
+    if (n < 0)
+        return n;
+    n = session_index_get(&r->index, r->i, &run, err);
     if (n < 0)
         return n;
     session_events_enter_run(r, &run);
@@ -422,7 +426,7 @@ int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
         return n;
     if (!gave && r->missed)
         gave = session_events_give_missed(r, b, err);
-    if (!gave && !r->finished && n == 0 && stream_end_text(r->sides[0].stream) &&
+    if (!gave && !r->finished && n == 0 && output_stream_end_text(r->sides[0].stream) &&
         (r->index.fd < 0 || session_events_all_read(r))) {
         gave = session_events_give_exit(r, b, err);
         *ret_seq = r->seq;
@@ -435,10 +439,10 @@ int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
     return 0;
 }
 
-/* ---- coming and going ---- */
+/* ---- opening and closing ---- */
 
-/* Both streams hear of everything, this one first; the other one's word is enough. */
-static void session_events_heard(void *arg)
+/* Both streams get every event, this one first. The notification of the other one is enough. */
+static void session_events_ignore(void *arg)
 {
     (void)arg;
 }
@@ -448,32 +452,33 @@ static int session_events_open_streams(struct session_reader *r, struct manager 
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         bool second = i == JOURNAL_STREAMS - 1;
-        struct stream_config c = {.follow = r->config.follow,
-                                  .notify = second ? r->config.notify : session_events_heard,
-                                  .arg = r->config.arg};
+        struct output_stream_config c = {.follow = r->config.follow,
+                                         .notify =
+                                             second ? r->config.notify : session_events_ignore,
+                                         .arg = r->config.arg};
         int n;
 
         c.want[i] = true;
         c.offsets[i] = r->sides[i].at;
-        n = stream_new(m, sb, r->id, &c, &r->sides[i].stream, err);
+        n = output_stream_new(m, sb, r->id, &c, &r->sides[i].stream, err);
         if (n < 0)
             return n;
     }
     return 0;
 }
 
-/* Ended, with output, and without a folder. */
+/* Fails when the session has ended with output and its folder is gone. */
 static int session_events_check_kept(struct session_reader *r, struct err *err)
 {
     uint64_t bytes = 0;
 
-    if (r->index.fd >= 0 || !stream_end_text(r->sides[0].stream))
+    if (r->index.fd >= 0 || !output_stream_end_text(r->sides[0].stream))
         return 0;
     for (int i = 0; i < JOURNAL_STREAMS; i++)
-        bytes += stream_first(r->sides[i].stream, (enum journal_stream)i);
+        bytes += output_stream_first(r->sides[i].stream, (enum journal_stream)i);
     if (!bytes)
         return 0;
-    return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are not kept any more", r->id);
+    return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are no longer kept", r->id);
 }
 
 static int session_events_check_session(struct manager *m, struct sandbox *sb,
@@ -495,7 +500,7 @@ int session_reader_new(struct manager *m, struct sandbox *sb, const char *id,
                        const struct session_reader_config *c, struct session_reader **ret,
                        struct err *err)
 {
-    struct session_reader *r = xnew0(struct session_reader);
+    _cleanup_(session_reader_freep) struct session_reader *r = xnew0(struct session_reader);
     int n;
 
     r->config = *c;
@@ -506,17 +511,18 @@ int session_reader_new(struct manager *m, struct sandbox *sb, const char *id,
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         r->sides[i].buf.max = SIDE_MAX;
     n = session_events_check_session(m, sb, r, id, err);
-    if (n >= 0)
-        n = session_events_open_index(r, err); /* first: it says where the streams begin */
-    if (n >= 0)
-        n = session_events_open_streams(r, m, sb, err);
-    if (n >= 0)
-        n = session_events_check_kept(r, err);
-    if (n < 0) {
-        session_reader_free(r);
+    if (n < 0)
         return n;
-    }
-    *ret = r;
+    n = session_events_open_index(r, err); /* first: it has the offsets of the streams */
+    if (n < 0)
+        return n;
+    n = session_events_open_streams(r, m, sb, err);
+    if (n < 0)
+        return n;
+    n = session_events_check_kept(r, err);
+    if (n < 0)
+        return n;
+    *ret = TAKE_PTR(r);
     return 0;
 }
 
@@ -525,7 +531,7 @@ void session_reader_free(struct session_reader *r)
     if (!r)
         return;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        stream_free(r->sides[i].stream);
+        output_stream_free(r->sides[i].stream);
         buf_done(&r->sides[i].buf);
     }
     session_index_done(&r->index);

@@ -13,22 +13,22 @@
 
 #define MAGIC "ripsess1"
 
-struct head {
+struct session_index_head {
     char magic[8];
-    uint32_t line_max; /* what the events were cut with */
+    uint32_t line_max; /* the limit that events were cut with */
     uint32_t reserved[13];
 };
 
-/* Host order: the file never leaves its machine. */
+/* In host byte order: the file never leaves its machine. */
 struct session_index_entry {
     struct session_run run;
     uint64_t check;
 };
 
-_Static_assert(sizeof(struct head) == 64 && sizeof(struct session_index_entry) == 56,
+_Static_assert(sizeof(struct session_index_head) == 64 && sizeof(struct session_index_entry) == 56,
                "layout of the file");
 
-/* FNV-1a: against torn writes, not against people. */
+/* FNV-1a: protects against torn writes, not against attackers. */
 static uint64_t session_index_checksum(const struct session_run *run)
 {
     const unsigned char *p = (const unsigned char *)run;
@@ -41,24 +41,24 @@ static uint64_t session_index_checksum(const struct session_run *run)
 
 static off_t session_index_offset_of(uint64_t i)
 {
-    return (off_t)(sizeof(struct head) + i * sizeof(struct session_index_entry));
+    return (off_t)(sizeof(struct session_index_head) + i * sizeof(struct session_index_entry));
 }
 
 static int session_index_read_head(struct session_index *x, struct err *err)
 {
-    struct head h = {.magic = MAGIC, .line_max = SESSION_LINE_MAX};
+    struct session_index_head h = {.magic = MAGIC, .line_max = SESSION_LINE_MAX};
     ssize_t n = pread(x->fd, &h, sizeof(h), 0);
 
     if (n < 0)
-        return err_sys(err, errno, "read the index of the session");
-    if (n < (ssize_t)sizeof(h)) { /* new, or torn in its first moment */
-        h = (struct head){.magic = MAGIC, .line_max = SESSION_LINE_MAX};
+        return err_sys(err, errno, "read the session index");
+    if (n < (ssize_t)sizeof(h)) { /* new, or torn when it was created */
+        h = (struct session_index_head){.magic = MAGIC, .line_max = SESSION_LINE_MAX};
         if (ftruncate(x->fd, 0) < 0 || pwrite(x->fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
-            return err_sys(err, errno, "write the index of the session");
+            return err_sys(err, errno, "write the session index");
     }
     if (memcmp(h.magic, MAGIC, sizeof(h.magic)) != 0 || !h.line_max ||
         h.line_max > SESSION_LINE_MAX)
-        return err_set(err, ERR_SYSTEM, "the index of the session is not one of ours");
+        return err_set(err, ERR_SYSTEM, "the session index has an unknown format");
     x->line_max = h.line_max;
     return 0;
 }
@@ -91,10 +91,10 @@ int session_index_get(const struct session_index *x, uint64_t i, struct session_
     ssize_t n = pread(x->fd, &e, sizeof(e), session_index_offset_of(i));
 
     if (n < 0)
-        return err_sys(err, errno, "read the index of the session");
+        return err_sys(err, errno, "read the session index");
     if (n != (ssize_t)sizeof(e) || e.check != session_index_checksum(&e.run) || !e.run.count ||
         e.run.stream >= JOURNAL_STREAMS)
-        return err_set(err, ERR_SYSTEM, "the index of the session is broken at run %llu",
+        return err_set(err, ERR_SYSTEM, "the session index is damaged at run %llu",
                        (unsigned long long)i);
     *ret = e.run;
     return 0;
@@ -107,7 +107,7 @@ int session_index_count(const struct session_index *x, uint64_t *ret, struct err
     uint64_t n;
 
     if (fstat(x->fd, &st) < 0)
-        return err_sys(err, errno, "look at the index of the session");
+        return err_sys(err, errno, "stat the session index");
     n = st.st_size < session_index_offset_of(0)
             ? 0
             : (uint64_t)(st.st_size - session_index_offset_of(0)) /
@@ -118,7 +118,8 @@ int session_index_count(const struct session_index *x, uint64_t *ret, struct err
     return 0;
 }
 
-/* Looked at now and then; where the file system cannot, the file stays as large as it is. */
+/* Frees the disk space of forgotten runs from time to time. Without support of the file system
+ * the file keeps its size. */
 static void session_index_forget(const struct session_index *x, uint64_t i)
 {
     if (i % (SESSION_INDEX_RUNS / 2) == 0 && i > SESSION_INDEX_RUNS)
@@ -137,10 +138,10 @@ int session_index_put(const struct session_index *x, uint64_t i, const struct se
         session_index_forget(x, i);
         return 0;
     }
-    return err_sys(err, n < 0 ? errno : ENOSPC, "write the index of the session");
+    return err_sys(err, n < 0 ? errno : ENOSPC, "write the session index");
 }
 
-/* Those that are forgotten come before all that are kept. */
+/* Binary search: forgotten runs come before all kept ones. */
 uint64_t session_index_first(const struct session_index *x, uint64_t i, uint64_t count)
 {
     while (i < count) {
@@ -160,18 +161,21 @@ int session_index_find(const struct session_index *x, uint64_t seq, uint64_t *re
     uint64_t low, high = 0;
     int r = session_index_count(x, &high, err);
 
-    low = r < 0 ? 0 : session_index_first(x, 0, high);
-    while (r >= 0 && high - low > 1) {
+    if (r < 0)
+        return r;
+    low = session_index_first(x, 0, high);
+    while (high - low > 1) {
         uint64_t mid = low + (high - low) / 2;
         struct session_run run;
 
         r = session_index_get(x, mid, &run, err);
-        if (r >= 0 && run.seq <= seq)
+        if (r < 0)
+            return r;
+        if (run.seq <= seq)
             low = mid;
         else
             high = mid;
     }
-    if (r >= 0)
-        *ret = low;
-    return r;
+    *ret = low;
+    return 0;
 }

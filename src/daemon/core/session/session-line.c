@@ -5,11 +5,11 @@
 #include "lib/base/jsontext.h"
 #include "lib/base/text.h"
 
-/* What must be there beyond the longest piece, so that a cut falls alike however the bytes come: a
- * character that begins before it may end so much later. */
+/* Bytes needed after the longest piece, so that the cut does not depend on how the bytes arrive:
+ * the last character may end that much later. */
 enum { AHEAD = 4 };
 
-/* A cut does not part a character that is whole, else two pieces would each look broken. */
+/* A cut never splits a complete character: both pieces would look broken. */
 static size_t session_line_cut_at(const char *data, size_t len, size_t max)
 {
     unsigned cp;
@@ -42,12 +42,12 @@ bool session_line_next(const char *data, size_t len, bool over, uint32_t part, s
         return true;
     }
     ret->len = ret->used = len;
-    return over && (len || part); /* a line that was cut has a last piece, be it empty */
+    return over && (len || part); /* a cut line has a last piece, even an empty one */
 }
 
 /* ---- events ---- */
 
-/* A line that ends in CRLF is as good as one that ends in LF. */
+/* CRLF ends a line like LF. */
 static size_t session_line_without_cr(const struct session_line *l)
 {
     return l->last && l->len && l->data[l->len - 1] == '\r' ? l->len - 1 : l->len;
@@ -82,8 +82,8 @@ static int session_line_put_log(const struct session_line *l, enum journal_strea
     return buf_append_c(b, '}');
 }
 
-/* White space that some reader might take for a line's end becomes a blank: it can only stand
- * between the parts of the object, where it means nothing. */
+/* CR becomes a blank: some readers take it for a line end. In valid JSON it can only be white
+ * space. */
 static int session_line_put_object(const struct session_line *l, struct buf *b)
 {
     size_t from = b->len, len = l->len;

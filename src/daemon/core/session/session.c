@@ -13,8 +13,8 @@ int session_check_free(const struct sandbox *sb, struct err *err)
             continue;
         err_set(err, ERR_CONFLICT, "session '%s' is active in sandbox '%s'", x->id, sb->name);
         return err_hint(err,
-                        "Follow it: 'ripcord session %s --resume %s'. Cancel it: 'ripcord sessions "
-                        "%s %s --cancel'. Or run both: --concurrent.",
+                        "Follow it with 'ripcord session %s --resume %s', cancel it with 'ripcord "
+                        "sessions %s %s --cancel', or run both with --concurrent.",
                         sb->name, x->id, sb->name, x->id);
     }
     return 0;

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"

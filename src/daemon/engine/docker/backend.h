@@ -19,7 +19,10 @@
 #include <stdint.h>
 
 #include "daemon/engine/docker/ensure.h"
-#include "daemon/engine/engine.h"
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
+#include "daemon/engine/engine-ops.h"
+#include "daemon/engine/sandbox-request.h"
 #include "daemon/engine/supervisors.h"
 #include "dockerapi/docker.h"
 #include "lib/base/map.h"

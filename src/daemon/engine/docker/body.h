@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-request.h"
+#include "lib/base/buf.h"
 #include "lib/base/json.h"
 
 struct body_volume {

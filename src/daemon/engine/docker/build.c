@@ -6,7 +6,7 @@
 #include "daemon/engine/build.h"
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/build-lines.h"
-#include "dockerapi/classify.h"
+#include "dockerapi/error-classes.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"

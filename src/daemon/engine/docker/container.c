@@ -435,7 +435,7 @@ static uint64_t container_hard_limit(int resource, uint64_t most)
 
 static int container_check_nofile(const struct sandbox_request *req, uint64_t most, struct err *err)
 {
-    if (!(req->spec.asked & SPEC_LIMIT_NOFILE) || req->spec.nofile <= most)
+    if (!(req->spec.asked & LIMIT_NOFILE) || req->spec.nofile <= most)
         return 0;
     err_set(err, ERR_UNSUPPORTED, "%u open files are asked for, and this machine allows %llu",
             req->spec.nofile, (unsigned long long)most);

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "daemon/engine/doctor.h"
-#include "daemon/engine/engine.h"
+#include "daemon/engine/engine-config.h"
 
 /* wanted: somebody has set it up, so that one that is missing is a failure. Adds to *ret. */
 void docker_doctor(const struct engine_docker_config *config, bool wanted,

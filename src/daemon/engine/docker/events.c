@@ -47,7 +47,7 @@ static void docker_events_tell_sandbox(struct docker_engine *d, const char *id)
     struct engine_news news = {.kind = ENGINE_NEWS_SANDBOX};
 
     snprintf(news.id, sizeof(news.id), "%s", id);
-    engine_tell(&d->engine, &news);
+    engine_send_news(&d->engine, &news);
 }
 
 static void docker_events_on_container(struct docker_engine *d, const struct docker_event *ev)
@@ -115,7 +115,7 @@ static int docker_events_begin(struct docker_watcher *w, bool again, struct dock
     if (r >= 0)
         r = docker_events_open_events(w, ret, err);
     if (r >= 0) /* the state is read after the stream is open: nothing falls in between */
-        engine_tell(&w->d->engine, &back);
+        engine_send_news(&w->d->engine, &back);
     return r;
 }
 

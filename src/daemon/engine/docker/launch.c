@@ -15,7 +15,7 @@
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/layers.h"
 #include "daemon/engine/handshake.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"

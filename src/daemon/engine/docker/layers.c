@@ -8,6 +8,7 @@
 #include "daemon/engine/caches.h"
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/volumes.h"
+#include "daemon/engine/engine-caches.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "daemon/engine/docker/backend.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"

@@ -2,7 +2,7 @@
  * Engines hand each entry to libseccomp as a rule that allows or refuses; entries of one call are
  * alternatives, and comparisons in one entry must all hold. An argument may be compared but once in
  * an entry, so "none of these values" is written as all the prefixes of bits that lead away from
- * them. All comparisons are masked to the low word: see struct call_rule.
+ * them. All comparisons are masked to the low word: see struct seccomp_rule.
  */
 #include "daemon/engine/docker/profile.h"
 
@@ -42,7 +42,7 @@ static json_t *profile_name_of(const struct seccomp_call *c)
 /* Every value but the rule's own that begins with these bits, of which `bit` is the lowest. */
 static void profile_add_others(json_t *to, const struct seccomp_call *c, uint32_t prefix, int bit)
 {
-    const struct call_rule *r = c->rule;
+    const struct seccomp_rule *r = c->rule;
     uint32_t mask = WORD << bit;
 
     for (size_t i = 0; i < r->n; i++)
@@ -101,9 +101,9 @@ static void profile_add_by_rule(json_t *to, const struct seccomp_call *c)
 
 static void profile_add_sockets(json_t *to, const struct seccomp_call *c)
 {
-    const struct call_socket *s;
+    const struct seccomp_socket *s;
 
-    for (size_t i = 0; (s = call_socket_at(i)); i++) {
+    for (size_t i = 0; (s = seccomp_socket_at(i)); i++) {
         if (s->n == 0)
             profile_add(to, 0, profile_name_of(c),
                         json_pack("[o]", profile_compare(0, WORD, s->family)));
@@ -116,12 +116,12 @@ static void profile_add_sockets(json_t *to, const struct seccomp_call *c)
 
 /* ---- all ---- */
 
-static json_t *profile_names_with(enum call_verdict verdict, int errnum)
+static json_t *profile_names_with(enum seccomp_verdict verdict, int errnum)
 {
     json_t *names = json_array();
     const struct seccomp_call *c;
 
-    for (size_t i = 0; (c = call_at(i)); i++)
+    for (size_t i = 0; (c = seccomp_call_at(i)); i++)
         if (c->verdict == verdict && c->errnum == errnum)
             json_array_append_new(names, json_string(c->name));
     return names;
@@ -137,7 +137,7 @@ char *profile_text(void)
     profile_add(entries, EPERM, profile_names_with(CALL_REFUSE, EPERM), NULL);
     /* Spelled out for engines that do not know the default below: libc must fall back. */
     profile_add(entries, ENOSYS, profile_names_with(CALL_REFUSE, ENOSYS), NULL);
-    for (size_t i = 0; (c = call_at(i)); i++) {
+    for (size_t i = 0; (c = seccomp_call_at(i)); i++) {
         if (c->verdict == CALL_ARGS)
             profile_add_by_rule(entries, c);
         else if (c->verdict == CALL_SOCKET)

@@ -7,6 +7,7 @@
 #include "daemon/engine/caches.h"
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/layers.h"
+#include "daemon/engine/engine-caches.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"

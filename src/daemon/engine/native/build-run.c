@@ -1,8 +1,8 @@
 /*
- * One RUN of a build: a throw-away sandbox on the layers so far, with the command as its first
- * exec. Straight-line on the build's worker: what the supervisor says is read from its socket here,
- * and the output from the journals, as far as it says they reach. When the sandbox has gone, what
- * its root has got is moved to where ripcord-build wants it.
+ * One RUN of a build: an ephemeral sandbox on the layers so far, with the command as its first
+ * exec. This is straight-line code on the build's worker: it reads the supervisor's messages from
+ * the socket and the output from the journals, as far as the supervisor reports it. After the
+ * sandbox has ended, its upper layer is moved to the folder that ripcord-build named.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -14,14 +14,18 @@
 #include <unistd.h>
 
 #include "daemon/engine/build.h"
+#include "daemon/engine/engine-ops.h"
+#include "daemon/engine/exec-request.h"
 #include "daemon/engine/native/image.h"
 #include "daemon/engine/native/native.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "image/store/images.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/journal/journal.h"
+#include "lib/journal/record.h"
 #include "proto/plan.h"
 #include "proto/supervisor.h"
 
@@ -40,10 +44,10 @@ struct build_run {
     struct sandbox_request req;
     struct native_step native;
     struct exec_request first;
-    char *to; /* below the store's folder */
-    int link;
+    char *to; /* folder for the step's files, below the store */
+    int conn; /* to the supervisor */
     struct journal_reader readers[JOURNAL_STREAMS];
-    uint64_t told[JOURNAL_STREAMS];
+    uint64_t passed[JOURNAL_STREAMS];
     struct end_record end;
     bool ended;
 };
@@ -84,16 +88,16 @@ static const struct build_secret *build_run_find_secret(const struct build_reque
     return NULL;
 }
 
-/* What ripcord-build says of one. */
-struct secret_ask {
+/* A secret as ripcord-build asks for it. */
+struct secret_request {
     const char *id, *name, *target, *env;
     bool required, has_owner, has_mode;
     uint64_t uid, gid, mode;
 };
 
-static int build_run_read_secret(const json_t *doc, struct secret_ask *ret, struct err *err)
+static int build_run_read_secret(const json_t *doc, struct secret_request *ret, struct err *err)
 {
-    struct secret_ask a = {.id = ""};
+    struct secret_request a = {.id = ""};
     const struct json_field fields[] = {{"id", JSON_FIELD_STRING, &a.id},
                                         {"name", JSON_FIELD_STRING, &a.name},
                                         {"target", JSON_FIELD_STRING, &a.target},
@@ -109,7 +113,8 @@ static int build_run_read_secret(const json_t *doc, struct secret_ask *ret, stru
     a.has_owner = json_object_get(doc, "uid") != NULL;
     a.has_mode = json_object_get(doc, "mode") != NULL;
     if (a.uid > INT32_MAX || a.gid > INT32_MAX)
-        return err_set(err, ERR_INVALID, "secret '%.64s' is for user %llu of group %llu", a.id,
+        return err_set(err, ERR_INVALID,
+                       "secret '%.64s': uid %llu and gid %llu must be below 2147483648", a.id,
                        (unsigned long long)a.uid, (unsigned long long)a.gid);
     a.mode &= 0777;
     *ret = a;
@@ -117,7 +122,7 @@ static int build_run_read_secret(const json_t *doc, struct secret_ask *ret, stru
 }
 
 static int build_run_give_secret(struct build_run *x, const struct build_secret *s,
-                                 const struct secret_ask *a, struct err *err)
+                                 const struct secret_request *a, struct err *err)
 {
     struct exec_request *q = &x->first;
     int r;
@@ -151,7 +156,7 @@ static int build_run_add_secrets(struct build_run *x, const struct build_request
     int r = 0;
 
     json_array_foreach (list, i, doc) {
-        struct secret_ask a = {.id = ""};
+        struct secret_request a = {.id = ""};
         const struct build_secret *s;
 
         r = build_run_read_secret(doc, &a, err);
@@ -196,7 +201,7 @@ static int build_run_read_network(const char *name, enum spec_network *ret, stru
             *ret = (enum spec_network)i;
             return 0;
         }
-    return err_set(err, ERR_INVALID, "a step has no network '%.64s'", name);
+    return err_set(err, ERR_INVALID, "unknown network '%.64s' for a build step", name);
 }
 
 static int build_run_read_ask(struct build_run *x, const struct build_request *req,
@@ -213,16 +218,21 @@ static int build_run_read_ask(struct build_run *x, const struct build_request *r
     };
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
 
-    if (r >= 0)
-        r = build_run_read_layers(x, layers, none, err);
-    if (r >= 0)
-        r = json_read_strv(argv, "argv", &x->first.argv, err);
-    if (r >= 0)
-        r = json_read_strv(env, "env", &x->first.env, err);
-    if (r >= 0)
-        r = build_run_add_mounts(x, mounts, err);
-    if (r >= 0)
-        r = build_run_add_secrets(x, req, secrets, err);
+    if (r < 0)
+        return r;
+    r = build_run_read_layers(x, layers, none, err);
+    if (r < 0)
+        return r;
+    r = json_read_strv(argv, "argv", &x->first.argv, err);
+    if (r < 0)
+        return r;
+    r = json_read_strv(env, "env", &x->first.env, err);
+    if (r < 0)
+        return r;
+    r = build_run_add_mounts(x, mounts, err);
+    if (r < 0)
+        return r;
+    r = build_run_add_secrets(x, req, secrets, err);
     if (r < 0)
         return r;
     x->to = xstrdup(to);
@@ -241,7 +251,8 @@ static int build_run_random_id(char ret[static EXEC_ID_LEN + 1], struct err *err
     return 0;
 }
 
-/* Three quarters of the machine: a build that takes all is ended, and not the others. */
+/* Three quarters of the machine's memory: a build that takes more is ended, and not other
+ * processes. */
 static uint64_t build_run_memory_limit(void)
 {
     struct sysinfo si;
@@ -253,8 +264,9 @@ static int build_run_fill_request(struct build_run *x, struct err *err)
 {
     int r = build_run_random_id(x->req.id, err);
 
-    if (r >= 0)
-        r = build_run_random_id(x->first.id, err);
+    if (r < 0)
+        return r;
+    r = build_run_random_id(x->first.id, err);
     if (r < 0)
         return r;
     snprintf(x->req.name, sizeof(x->req.name), STEP_NAME);
@@ -271,7 +283,7 @@ static void build_run_done(struct build_run *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         journal_reader_done(&x->readers[i]);
-    fd_close(x->link);
+    fd_close(x->conn);
     x->req.first = NULL;
     sandbox_spec_done(&x->req.spec);
     exec_request_wipe(&x->first);
@@ -291,93 +303,107 @@ static void build_run_done(struct build_run *x)
 static int build_run_open_journals(struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s", x->req.id, x->first.id);
-    int r = 0;
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        int r;
 
-    for (int i = 0; r >= 0 && i < JOURNAL_STREAMS; i++)
-        if (x->readers[i].dirfd < 0)
-            r = journal_reader_open(&x->readers[i], x->n->execs, dir, (enum journal_stream)i, err);
-    return r;
+        if (x->readers[i].dirfd >= 0)
+            continue;
+        r = journal_reader_open(&x->readers[i], x->n->execs, dir, (enum journal_stream)i, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-/* What has been written up to `end`, to whoever listens. A gap is passed over: it was too much. */
-static int build_run_tell_output(struct build_run *x, enum journal_stream stream, uint64_t end,
+/* Passes on the output up to `end`. Output that the journal has dropped already is skipped. */
+static int build_run_pass_output(struct build_run *x, enum journal_stream stream, uint64_t end,
                                  struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     enum build_stream as = stream == JOURNAL_STDOUT ? BUILD_STDOUT : BUILD_STDERR;
 
-    while (x->told[stream] < end) {
-        ssize_t n = journal_reader_read(&x->readers[stream], x->told[stream], piece,
-                                        MIN((uint64_t)PIECE, end - x->told[stream]), err);
+    while (x->passed[stream] < end) {
+        ssize_t n = journal_reader_read(&x->readers[stream], x->passed[stream], piece,
+                                        MIN((uint64_t)PIECE, end - x->passed[stream]), err);
 
         if (n == -ERR_NOT_FOUND) {
             uint64_t last;
 
             if (err)
                 err_done(err);
-            n = journal_reader_extent(&x->readers[stream], &x->told[stream], &last, err);
+            n = journal_reader_extent(&x->readers[stream], &x->passed[stream], &last, err);
             if (n >= 0)
                 continue;
         }
         if (n <= 0)
             return (int)n;
         build_step_output(x->b, x->step, as, piece, (size_t)n);
-        x->told[stream] += (uint64_t)n;
+        x->passed[stream] += (uint64_t)n;
     }
     return 0;
 }
 
-static int build_run_send_words(const struct build_run *x, struct sup_writer *w, struct err *err)
+static int build_run_send(const struct build_run *x, struct sup_writer *w, struct err *err)
 {
     int r = sup_finish(w, err);
 
-    if (r >= 0) {
-        r = fd_send(x->link, buf_data(&w->buf), w->buf.len, NULL, 0, 0);
-        /* One that has hung up has said why, and that is read next. */
-        r = r < 0 && r != -EPIPE && r != -ECONNRESET ? err_sys(err, -r, "talk to the step") : 0;
-    }
-    sup_writer_done(w);
-    return r;
+    if (r < 0)
+        return r;
+    r = fd_send(x->conn, buf_data(&w->buf), w->buf.len, NULL, 0, 0);
+    /* A supervisor that has hung up has sent the reason before, and it is read next. */
+    if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+        return err_sys(err, -r, "send to the step's supervisor");
+    return 0;
 }
 
 static int build_run_send_ack(const struct build_run *x, struct err *err)
 {
     struct sup_writer w;
+    int r;
 
     sup_begin(&w, SUP_ACK, 0);
     sup_put_str(&w, SUP_TAG_EXEC, x->first.id);
-    sup_put_u64(&w, SUP_TAG_STDOUT, x->told[JOURNAL_STDOUT]);
-    sup_put_u64(&w, SUP_TAG_STDERR, x->told[JOURNAL_STDERR]);
-    return build_run_send_words(x, &w, err);
+    sup_put_u64(&w, SUP_TAG_STDOUT, x->passed[JOURNAL_STDOUT]);
+    sup_put_u64(&w, SUP_TAG_STDERR, x->passed[JOURNAL_STDERR]);
+    r = build_run_send(x, &w, err);
+    sup_writer_done(&w);
+    return r;
 }
 
 static int build_run_ask_listener(const struct build_run *x, struct err *err)
 {
     struct sup_writer w;
+    int r;
 
     if (x->req.spec.network != SPEC_NETWORK_PACKAGES)
         return 0;
     sup_begin(&w, SUP_LISTENER, LISTENER_SEQ);
-    return build_run_send_words(x, &w, err);
+    r = build_run_send(x, &w, err);
+    sup_writer_done(&w);
+    return r;
 }
 
-static void build_run_tell_packages(const struct build_run *x, int fd)
+static void build_run_send_packages_news(const struct build_run *x, int fd)
 {
     struct engine_news news = {.kind = ENGINE_NEWS_PACKAGES, .fd = fd};
 
     memcpy(news.id, x->req.id, sizeof(news.id));
-    engine_tell(&x->n->engine, &news);
+    engine_send_news(&x->n->engine, &news);
 }
 
 static int build_run_on_output(struct build_run *x, uint64_t out, uint64_t errors, struct err *err)
 {
     int r = build_run_open_journals(x, err);
 
-    if (r >= 0)
-        r = build_run_tell_output(x, JOURNAL_STDOUT, out, err);
-    if (r >= 0)
-        r = build_run_tell_output(x, JOURNAL_STDERR, errors, err);
-    return r < 0 ? r : build_run_send_ack(x, err);
+    if (r < 0)
+        return r;
+    r = build_run_pass_output(x, JOURNAL_STDOUT, out, err);
+    if (r < 0)
+        return r;
+    r = build_run_pass_output(x, JOURNAL_STDERR, errors, err);
+    if (r < 0)
+        return r;
+    return build_run_send_ack(x, err);
 }
 
 static int build_run_on_ended(struct build_run *x, const char *record, size_t len, struct err *err)
@@ -392,7 +418,7 @@ static int build_run_on_ended(struct build_run *x, const char *record, size_t le
     return r;
 }
 
-/* One message of the supervisor's; fd: what came with it, borrowed. */
+/* One message of the supervisor; *fd: the descriptor that came with it, or -1. */
 static int build_run_on_message(struct build_run *x, const char *packet, size_t len, int *fd,
                                 struct err *err)
 {
@@ -401,7 +427,9 @@ static int build_run_on_message(struct build_run *x, const char *packet, size_t 
     uint64_t out = 0, errors = 0;
     int r = sup_read(&rd, packet, len, err);
 
-    while (r >= 0 && (r = sup_next(&rd, &v, err)) > 0) {
+    if (r < 0)
+        return r;
+    while ((r = sup_next(&rd, &v, err)) > 0) {
         if (v.tag == SUP_TAG_STDOUT)
             out = v.u64;
         else if (v.tag == SUP_TAG_STDERR)
@@ -416,13 +444,13 @@ static int build_run_on_message(struct build_run *x, const char *packet, size_t 
     if (rd.head.type == SUP_ENDED && record.data)
         return build_run_on_ended(x, record.data, record.length, err);
     if (rd.head.type == SUP_RESULT && rd.head.seq == LISTENER_SEQ && *fd >= 0)
-        build_run_tell_packages(x, TAKE_FD(*fd));
+        build_run_send_packages_news(x, TAKE_FD(*fd));
     return 0;
 }
 
 static int build_run_await_message(const struct build_run *x, struct err *err)
 {
-    struct pollfd p[] = {{.fd = x->link, .events = POLLIN},
+    struct pollfd p[] = {{.fd = x->conn, .events = POLLIN},
                          {.fd = build_stop_fd(x->b), .events = POLLIN},
                          {.fd = x->cancel_fd, .events = POLLIN}};
     int r = poll(p, ARRAY_SIZE(p), deadline_ms(x->by));
@@ -436,32 +464,36 @@ static int build_run_await_message(const struct build_run *x, struct err *err)
     return r > 0 && p[0].revents;
 }
 
-/* Until the supervisor has gone: its end is the sandbox's. */
+/* Until the supervisor has ended, which ends the sandbox. */
 static int build_run_follow(struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX + 8);
     int r = build_run_ask_listener(x, err);
 
-    while (r >= 0) {
+    if (r < 0)
+        return r;
+    for (;;) {
         _cleanup_close_ int fd = -1;
         size_t n_fds = 1;
         ssize_t n;
 
         r = build_run_await_message(x, err);
-        if (r <= 0)
+        if (r < 0)
+            return r;
+        if (r == 0)
             continue;
-        n = fd_recv(x->link, packet, SUP_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
+        n = fd_recv(x->conn, packet, SUP_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EINTR)
             continue;
         if (n == 0 || n == -ECONNRESET)
             break;
         if (n < 0)
-            return err_sys(err, (int)-n, "hear from the step");
+            return err_sys(err, (int)-n, "receive from the step's supervisor");
         r = build_run_on_message(x, packet, (size_t)n, &fd, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0 && !x->ended)
-        r = err_set(err, ERR_ENGINE, "the step's supervisor has gone");
-    return r;
+    return x->ended ? 0 : err_set(err, ERR_ENGINE, "the step's supervisor ended without a report");
 }
 
 /* ---- its end ---- */
@@ -480,14 +512,14 @@ static int build_run_judge(const struct build_run *x, struct err *err)
     return err_set(err, ERR_INVALID, "'%.200s' was ended: %s", command, end_cause_name(e->cause));
 }
 
-/* The folder that ripcord-build made is empty: its place is taken. */
+/* The rename replaces the empty folder that ripcord-build made. */
 static int build_run_keep_files(const struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *upper = xasprintf("%s/root/upper", x->req.id);
     _cleanup_free_ char *to = xasprintf("%s/images/store/%s", x->n->state_dir, x->to);
 
-    if (renameat(x->n->boxes, upper, AT_FDCWD, to) < 0)
-        return err_sys(err, errno, "keep what the step has made");
+    if (renameat(x->n->sandboxes, upper, AT_FDCWD, to) < 0)
+        return err_sys(err, errno, "keep the files of the step");
     return 0;
 }
 
@@ -512,53 +544,71 @@ static int build_run_start(struct build_run *x, struct err *err)
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r = native_create(&x->n->engine, &x->req, &by, err);
 
-    if (r >= 0)
-        r = native_start_step(&x->n->engine, &x->req, &x->native, &by, &sandbox, err);
     if (r < 0)
         return r;
-    x->link = sandbox.supervisor_fd;
+    r = native_start_step(&x->n->engine, &x->req, &x->native, &by, &sandbox, err);
+    if (r < 0)
+        return r;
+    x->conn = sandbox.supervisor_fd;
     strv_free(sandbox.warnings);
     return sandbox.first_sent ? 0 : err_set(err, ERR_LIMIT, "the command is too long");
 }
 
-static int build_run_all(struct build_run *x, struct err *err)
+static int build_run_finish(const struct build_run *x, const struct deadline *by, struct err *err)
+{
+    int r = native_cleanup(&x->n->engine, x->req.id, by, err);
+
+    if (r < 0)
+        return r;
+    r = build_run_judge(x, err);
+    if (r < 0)
+        return r;
+    return build_run_keep_files(x, err);
+}
+
+/* Whatever happens, the sandbox is removed at the end; reconcile finds what cannot be removed. */
+static int build_run_step(struct build_run *x, struct err *err)
 {
     struct deadline by;
-    int r = build_run_start(x, err);
+    int r;
 
+    build_run_list_step(x->n, x->req.id, true);
+    r = build_run_start(x, err);
     if (r >= 0)
         r = build_run_follow(x, err);
-    build_run_tell_packages(x, -1);
+    build_run_send_packages_news(x, -1);
     by = deadline_in(UNDO_TIMEOUT);
     if (r >= 0)
-        r = native_cleanup(&x->n->engine, x->req.id, &by, err);
-    if (r >= 0)
-        r = build_run_judge(x, err);
-    if (r >= 0)
-        r = build_run_keep_files(x, err);
-    native_remove(&x->n->engine, x->req.id, &by, NULL); /* what is left, reconcile finds */
+        r = build_run_finish(x, &by, err);
+    native_remove(&x->n->engine, x->req.id, &by, NULL);
+    build_run_list_step(x->n, x->req.id, false);
     return r;
+}
+
+static int build_run_serve(struct build_run *x, const struct build_request *req, const json_t *ask,
+                           struct err *err)
+{
+    int r = build_run_read_ask(x, req, ask, err);
+
+    if (r < 0)
+        return r;
+    r = build_run_fill_request(x, err);
+    if (r < 0)
+        return r;
+    return build_run_step(x, err);
 }
 
 int native_build_run(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                      struct err *err)
 {
-    struct native_engine *n = t->n;
     struct build_run x = {
-        .n = n, .b = t->b, .step = step, .by = t->by, .cancel_fd = t->cancel_fd, .link = -1};
+        .n = t->n, .b = t->b, .step = step, .by = t->by, .cancel_fd = t->cancel_fd, .conn = -1};
     int r;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         x.readers[i] = (struct journal_reader){.dirfd = -1, .fd = -1};
     *ret = json_object();
-    r = build_run_read_ask(&x, t->req, ask, err);
-    if (r >= 0)
-        r = build_run_fill_request(&x, err);
-    if (r >= 0) {
-        build_run_list_step(n, x.req.id, true);
-        r = build_run_all(&x, err);
-        build_run_list_step(n, x.req.id, false);
-    }
+    r = build_run_serve(&x, t->req, ask, err);
     build_run_done(&x);
     return r;
 }

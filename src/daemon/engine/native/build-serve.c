@@ -13,30 +13,31 @@
 enum { AT_ONCE_MAX = 64 };
 
 struct build_serve_job {
-    struct serve *s;
+    struct build_serve *s;
     struct build_serve_job *next;
     pthread_t thread;
     unsigned step;
     json_t *ask; /* owned */
 };
 
-struct serve {
+struct build_serve {
     struct native_task task;
     int to;
-    pthread_mutex_t lock;          /* over lines to `to`, and what follows */
-    struct build_serve_job *ended; /* to be joined */
+    pthread_mutex_t lock;          /* protects writes to `to` and the members below */
+    struct build_serve_job *ended; /* threads to join */
     struct build_serve_job *running;
-    pthread_cond_t news; /* one has ended */
+    pthread_cond_t news; /* a thread has ended */
 };
 
-int serve_new(const struct native_task *task, int to, struct serve **ret, struct err *err)
+int build_serve_new(const struct native_task *task, int to, struct build_serve **ret,
+                    struct err *err)
 {
-    struct serve *s = xnew0(struct serve);
+    struct build_serve *s = xnew0(struct build_serve);
 
-    *s = (struct serve){.task = *task,
-                        .to = to,
-                        .lock = PTHREAD_MUTEX_INITIALIZER,
-                        .news = PTHREAD_COND_INITIALIZER};
+    *s = (struct build_serve){.task = *task,
+                              .to = to,
+                              .lock = PTHREAD_MUTEX_INITIALIZER,
+                              .news = PTHREAD_COND_INITIALIZER};
     s->task.cancel_fd = eventfd(0, EFD_CLOEXEC);
     if (s->task.cancel_fd < 0) {
         free(s);
@@ -46,7 +47,7 @@ int serve_new(const struct native_task *task, int to, struct serve **ret, struct
     return 0;
 }
 
-int serve_send(struct serve *s, const json_t *doc, struct err *err)
+int build_serve_send(struct build_serve *s, const json_t *doc, struct err *err)
 {
     _cleanup_free_ char *text = json_to_text(doc, false), *line = xasprintf("%s\n", text);
     int r;
@@ -54,7 +55,7 @@ int serve_send(struct serve *s, const json_t *doc, struct err *err)
     pthread_mutex_lock(&s->lock);
     r = fd_write_all(s->to, line, strlen(line));
     pthread_mutex_unlock(&s->lock);
-    return r < 0 ? err_sys(err, -r, "talk to ripcord-build") : 0;
+    return r < 0 ? err_sys(err, -r, "send to ripcord-build") : 0;
 }
 
 /* With the lock held. */
@@ -69,30 +70,30 @@ static void build_serve_move_to_ended(struct build_serve_job *j)
     j->s->ended = j;
 }
 
-struct build_question {
+struct build_request_type {
     const char *name;
     native_task_fn fn;
 };
 
-static const struct build_question questions[] = {
+static const struct build_request_type request_types[] = {
     {"run", native_build_run}, {"pull", native_build_pull}, {"fetch", native_build_fetch}};
 
-static const struct build_question *build_serve_question_of(const json_t *doc)
+static const struct build_request_type *build_serve_type_of(const json_t *doc)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
-        if (json_object_get(doc, questions[i].name))
-            return &questions[i];
+    for (size_t i = 0; i < ARRAY_SIZE(request_types); i++)
+        if (json_object_get(doc, request_types[i].name))
+            return &request_types[i];
     return NULL;
 }
 
-bool serve_is_question(const json_t *doc)
+bool build_serve_is_request(const json_t *doc)
 {
-    return build_serve_question_of(doc) != NULL;
+    return build_serve_type_of(doc) != NULL;
 }
 
 static json_t *build_serve_answer_of(const struct build_serve_job *j)
 {
-    const struct build_question *q = build_serve_question_of(j->ask);
+    const struct build_request_type *q = build_serve_type_of(j->ask);
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *ret = NULL;
 
@@ -105,11 +106,12 @@ static json_t *build_serve_answer_of(const struct build_serve_job *j)
 static void *build_serve_work(void *arg)
 {
     struct build_serve_job *j = arg;
-    struct serve *s = j->s;
+    struct build_serve *s = j->s;
     _cleanup_json_ json_t *answer = build_serve_answer_of(j);
 
     json_object_set(answer, "id", json_object_get(j->ask, "id"));
-    (void)serve_send(s, answer, NULL); /* one that has gone is seen by who reads from it */
+    (void)build_serve_send(
+        s, answer, NULL); /* a failure means that ripcord-build has ended, which its reader sees */
     pthread_mutex_lock(&s->lock);
     build_serve_move_to_ended(j);
     pthread_cond_signal(&s->news);
@@ -127,7 +129,7 @@ static void build_serve_join(struct build_serve_job *j)
     }
 }
 
-static struct build_serve_job *build_serve_take_ended(struct serve *s, size_t *ret_running)
+static struct build_serve_job *build_serve_take_ended(struct build_serve *s, size_t *ret_running)
 {
     struct build_serve_job *ended;
 
@@ -140,7 +142,7 @@ static struct build_serve_job *build_serve_take_ended(struct serve *s, size_t *r
     return ended;
 }
 
-int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
+int build_serve_begin(struct build_serve *s, unsigned step, json_t *ask, struct err *err)
 {
     struct build_serve_job *j;
     size_t running;
@@ -149,7 +151,7 @@ int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
     build_serve_join(build_serve_take_ended(s, &running));
     if (running >= AT_ONCE_MAX) {
         json_decref(ask);
-        return err_set(err, ERR_LIMIT, "ripcord-build wants over %d things at once", AT_ONCE_MAX);
+        return err_set(err, ERR_LIMIT, "ripcord-build sent over %d requests at once", AT_ONCE_MAX);
     }
     j = xnew0(struct build_serve_job);
     *j = (struct build_serve_job){.s = s, .step = step, .ask = ask};
@@ -167,18 +169,18 @@ int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
     return err_sys(err, r, "start a thread");
 }
 
-void serve_cancel(struct serve *s)
+void build_serve_cancel(struct build_serve *s)
 {
     (void)!eventfd_write(s->task.cancel_fd, 1);
 }
 
-void serve_free(struct serve *s)
+void build_serve_free(struct build_serve *s)
 {
     size_t running;
 
     if (!s)
         return;
-    serve_cancel(s);
+    build_serve_cancel(s);
     pthread_mutex_lock(&s->lock);
     while (s->running)
         pthread_cond_wait(&s->news, &s->lock);

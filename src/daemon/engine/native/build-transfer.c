@@ -1,7 +1,7 @@
 /*
- * What a build needs from outside: bases that are not in the store, pulled as `image pull` does it,
- * and files that ADD names. What the hub tells of its way is read by a thread of its own and told
- * as the step's progress; when the build is to stop it stops reading, which ends the hub.
+ * Downloads for a build: base images that are not in the store, as `image pull` does it, and files
+ * that ADD names. A thread reads the progress of ripcord-transfer and reports it in the step. When
+ * the build is cancelled the thread stops reading, which ends ripcord-transfer.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "daemon/engine/build.h"
+#include "daemon/engine/engine-images.h"
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/transfer.h"
+#include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/image-name.h"
 #include "lib/base/xalloc.h"
@@ -24,7 +26,7 @@ struct transfer_listener {
     int fd;
 };
 
-static void build_transfer_tell(const struct transfer_listener *l, const char *line, size_t len)
+static void build_transfer_report(const struct transfer_listener *l, const char *line, size_t len)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *p;
@@ -40,12 +42,12 @@ static void build_transfer_tell(const struct transfer_listener *l, const char *l
                             (uint64_t)json_integer_value(json_object_get(p, "total")));
 }
 
-static void build_transfer_tell_lines(const struct transfer_listener *l, struct buf *b)
+static void build_transfer_report_lines(const struct transfer_listener *l, struct buf *b)
 {
     for (const char *end; (end = memchr(buf_data(b), '\n', b->len));) {
         size_t len = (size_t)(end - buf_data(b));
 
-        build_transfer_tell(l, buf_data(b), len);
+        build_transfer_report(l, buf_data(b), len);
         buf_consume(b, len + 1);
     }
 }
@@ -68,7 +70,7 @@ static void *build_transfer_listen_on(void *arg)
         n = read(l->fd, piece, sizeof(piece));
         if (n > 0 && buf_append(&b, piece, (size_t)n) < 0)
             break;
-        build_transfer_tell_lines(l, &b);
+        build_transfer_report_lines(l, &b);
     }
     l->fd = fd_close(l->fd);
     return NULL;
@@ -77,7 +79,7 @@ static void *build_transfer_listen_on(void *arg)
 typedef int (*transfer_fn)(const struct native_task *t, const json_t *ask, int events, char **ret,
                            struct err *err);
 
-/* Those of its own registry, and of no other. */
+/* Adds the login for the registry of this image, and no other. */
 static void build_transfer_add_login(const struct build_request *req, const char *name,
                                      json_t *detail)
 {
@@ -98,7 +100,7 @@ static int build_transfer_pull(const struct native_task *t, const json_t *ask, i
                                         {"as", JSON_FIELD_STRING, &as}};
     _cleanup_json_ json_t *detail = NULL;
     _cleanup_free_ char *text = NULL;
-    struct image_ask image = {.verb = IMAGE_PULL, .fd = events};
+    struct image_pull image = {.progress = events};
     int r = json_read(ask, "pull", fields, ARRAY_SIZE(fields), err);
 
     if (r < 0)
@@ -107,13 +109,13 @@ static int build_transfer_pull(const struct native_task *t, const json_t *ask, i
     build_transfer_add_login(t->req, name ? name : "", detail);
     text = json_to_text(detail, false);
     image.name = (char *)as;
-    image.detail = text;
+    image.settings = text;
     r = native_pull(t->n, &image, t->by, ret, err);
     explicit_bzero(text, strlen(text));
     return r;
 }
 
-/* The folder was made for it: nothing can be there. */
+/* ripcord-build made the folder for this file, so the file cannot exist. */
 static int build_transfer_open_new(const struct native_engine *n, const char *path, int *ret,
                                    struct err *err)
 {
@@ -134,14 +136,16 @@ static int build_transfer_fetch(const struct native_task *t, const json_t *ask, 
     const struct json_field fields[] = {{"url", JSON_FIELD_STRING, &f.url},
                                         {"etag", JSON_FIELD_STRING, &f.etag},
                                         {"to", JSON_FIELD_STRING, &to}};
+    _cleanup_close_ int file = -1;
     int r = json_read(ask, "fetch", fields, ARRAY_SIZE(fields), err);
 
-    if (r >= 0)
-        r = build_transfer_open_new(t->n, to ? to : "", &f.to, err);
-    if (r >= 0)
-        r = native_fetch(t->n, &f, t->by, ret, err);
-    fd_close(f.to);
-    return r;
+    if (r < 0)
+        return r;
+    r = build_transfer_open_new(t->n, to ? to : "", &file, err);
+    if (r < 0)
+        return r;
+    f.to = file;
+    return native_fetch(t->n, &f, t->by, ret, err);
 }
 
 static int build_transfer_with_listener(const struct native_task *t, unsigned step, transfer_fn fn,
@@ -186,5 +190,5 @@ int native_build_fetch(const struct native_task *t, unsigned step, const json_t 
     _cleanup_free_ char *text = NULL;
     int r = build_transfer_with_listener(t, step, build_transfer_fetch, ask, &text, err);
 
-    return r < 0 ? r : json_parse("what ripcord-transfer says", text, strlen(text), ret, err);
+    return r < 0 ? r : json_parse("the answer of ripcord-transfer", text, strlen(text), ret, err);
 }

@@ -1,8 +1,8 @@
 /*
- * Builds on the native engine. ripcord-build does the work, in a process of its own: it reads what
- * others have written. Here it is started, what it tells is told on, and the commands that it wants
- * run are run (build-run.c). When the build is to end it is killed; what it has left, then or at
- * any other end, is thrown away.
+ * Builds on the native engine. The program ripcord-build does the work in a process of its own,
+ * because it parses files of others. This file starts it, passes its events on and carries out its
+ * requests (build-serve.h, build-run.c). A cancelled build is killed. Whatever the end, its
+ * temporary folder is deleted.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/build.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/build-serve.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/image.h"
@@ -31,14 +32,14 @@ struct native_builder {
     const struct build_request *req;
     struct build *b;
     const struct deadline *by;
-    char name[NAME_LEN]; /* of its folder */
+    char name[NAME_LEN]; /* name of its folder */
     struct program process;
     int to;
     struct buf lines;
-    struct serve *serve;
-    unsigned *steps; /* owned: their numbers in build_*() calls */
+    struct build_serve *serve;
+    unsigned *steps; /* owned: the numbers of its steps in build_*() calls */
     size_t n_steps;
-    char *ret; /* its result, when it is done */
+    char *ret; /* owned: the result, once `over` */
     bool over;
 };
 
@@ -63,12 +64,12 @@ static int native_build_begin(struct native_builder *x, struct err *err)
     fd_close(in[0]);
     x->to = in[1];
     return r < 0 ? r
-                 : serve_new(&(struct native_task){x->n, x->req, x->b, x->by, -1}, x->to, &x->serve,
-                             err);
+                 : build_serve_new(&(struct native_task){x->n, x->req, x->b, x->by, -1}, x->to,
+                                   &x->serve, err);
 }
 
-/* What it has left, however it ended; nobody waits for its last file. */
-static void native_build_throw_away(const struct native_builder *x)
+/* Deletes its temporary folder, in the background. */
+static void native_build_delete_folder(const struct native_builder *x)
 {
     _cleanup_free_ char *store = native_store_path(x->n), *path = xasprintf("%s/tmp", store);
     _cleanup_close_ int tmp = -1;
@@ -104,10 +105,10 @@ static int native_build_send_request(struct native_builder *x, struct err *err)
         json_object_set_new(doc, "network", json_string(x->req->network));
     if (x->req->target)
         json_object_set_new(doc, "target", json_string(x->req->target));
-    return serve_send(x->serve, doc, err);
+    return build_serve_send(x->serve, doc, err);
 }
 
-/* They are numbered from 1 there, too, in the order of their beginning. */
+/* ripcord-build numbers its steps from 1, too, in the order of their begin. */
 static int native_build_begin_step(struct native_builder *x, const json_t *doc, struct err *err)
 {
     const char *stage = json_string_value(json_object_get(doc, "stage"));
@@ -134,18 +135,19 @@ static unsigned native_build_step_of(const struct native_builder *x, const json_
     return id > 0 && (size_t)id <= x->n_steps ? x->steps[id - 1] : 0;
 }
 
-/* It is their digits that go into a line of ours. */
+/* The digests go into a line of ours unescaped, so they are checked. */
 static int native_build_on_need(const struct native_builder *x, const json_t *list, struct err *err)
 {
     _cleanup_strv_ char **digits = NULL;
     int r = json_read_strv(list, "need", &digits, err);
 
-    for (char **d = digits; r >= 0 && d && *d; d++)
+    if (r < 0)
+        return r;
+    for (char **d = digits; d && *d; d++)
         if (strlen(*d) != 64 || strspn(*d, "0123456789abcdef") != 64)
-            return err_set(err, ERR_ENGINE, "ripcord-build wants '%.80s'", *d);
-    if (r >= 0)
-        build_need(x->b, (const char *const *)digits, strv_len(digits));
-    return r;
+            return err_set(err, ERR_ENGINE, "ripcord-build sent an invalid digest '%.80s'", *d);
+    build_need(x->b, (const char *const *)digits, strv_len(digits));
+    return 0;
 }
 
 static int native_build_on_line(struct native_builder *x, const char *line, size_t len,
@@ -154,7 +156,7 @@ static int native_build_on_line(struct native_builder *x, const char *line, size
     _cleanup_json_ json_t *doc = NULL;
     const json_t *value;
     unsigned step;
-    int r = json_parse("what ripcord-build says", line, len, &doc, err);
+    int r = json_parse("a message of ripcord-build", line, len, &doc, err);
 
     if (r < 0)
         return r;
@@ -167,10 +169,10 @@ static int native_build_on_line(struct native_builder *x, const char *line, size
         build_step_end(x->b, step, json_string_value(value));
     } else if ((value = json_object_get(doc, "need"))) {
         return native_build_on_need(x, value, err);
-    } else if (serve_is_question(doc)) {
-        return serve_begin(x->serve, step, TAKE_PTR(doc), err);
+    } else if (build_serve_is_request(doc)) {
+        return build_serve_begin(x->serve, step, TAKE_PTR(doc), err);
     } else if (json_object_get(doc, "cancel")) {
-        serve_cancel(x->serve);
+        build_serve_cancel(x->serve);
     } else if ((value = json_object_get(doc, "done"))) {
         x->ret = json_to_text(value, false);
         x->over = true;
@@ -182,7 +184,7 @@ static int native_build_on_line(struct native_builder *x, const char *line, size
 
 static int native_build_read_more(struct native_builder *x, struct err *err)
 {
-    struct pollfd p[2] = {{.fd = x->process.said, .events = POLLIN},
+    struct pollfd p[2] = {{.fd = x->process.out, .events = POLLIN},
                           {.fd = build_stop_fd(x->b), .events = POLLIN}};
     char *room;
     ssize_t n;
@@ -197,16 +199,16 @@ static int native_build_read_more(struct native_builder *x, struct err *err)
     room = buf_reserve(&x->lines, PIECE);
     if (!room)
         return err_set(err, ERR_LIMIT, "a line of ripcord-build is over %d bytes", LINE_MAX_BYTES);
-    n = read(x->process.said, room, PIECE);
+    n = read(x->process.out, room, PIECE);
     if (n < 0)
-        return errno == EINTR ? 0 : err_sys(err, errno, "hear from ripcord-build");
+        return errno == EINTR ? 0 : err_sys(err, errno, "receive from ripcord-build");
     if (n == 0)
-        return err_set(err, ERR_ENGINE, "ripcord-build has ended without a word");
+        return err_set(err, ERR_ENGINE, "ripcord-build ended without a result");
     buf_commit(&x->lines, (size_t)n);
     return 0;
 }
 
-static int native_build_converse(struct native_builder *x, struct err *err)
+static int native_build_read_messages(struct native_builder *x, struct err *err)
 {
     int r = native_build_send_request(x, err);
 
@@ -229,17 +231,19 @@ static int native_build_check_request(const struct native_engine *n,
                                       const struct build_request *req, struct err *err)
 {
     if (!n->ranges && !n->subids.uid) {
-        err_set(err, ERR_UNSUPPORTED, "images cannot be built here: files need owners");
-        return err_hint(err, "This needs a range of subordinate ids: `ripcord doctor` tells how.");
+        err_set(err, ERR_UNSUPPORTED,
+                "images cannot be built on this machine: no ids for the files' owners");
+        return err_hint(err, "Set up subordinate ids: run `ripcord doctor` for the command.");
     }
     if (req->network && STREQ(req->network, "open") && !(n->engine.caps & ENGINE_CAP_NET_OPEN)) {
-        err_set(err, ERR_UNSUPPORTED, "network 'open' cannot be made on this machine");
-        return err_hint(err, "`ripcord doctor` tells what is missing.");
+        err_set(err, ERR_UNSUPPORTED, "network 'open' is not available on this machine");
+        return err_hint(err, "Run `ripcord doctor` to see what is missing.");
     }
     if (req->platform && !STREQ(req->platform, NATIVE_PLATFORM)) {
         err_set(err, ERR_UNSUPPORTED, "the native engine does not build for '%.64s'",
                 req->platform);
-        return err_hint(err, "It builds for this machine: " NATIVE_PLATFORM ".");
+        return err_hint(err, "Leave the platform out: builds are for this machine, " NATIVE_PLATFORM
+                             ".");
     }
     return 0;
 }
@@ -254,9 +258,9 @@ static int native_build_make_name(struct native_builder *x, struct err *err)
     return 0;
 }
 
-/* Those that build stages have its stdout and die with it, a moment later: nothing is removed under
- * them. */
-static void native_build_await_silence(int said)
+/* The processes that build stages have its stdout and die with it, a moment later. Nothing may
+ * be removed under them, so this waits until the pipe is closed. */
+static void native_build_await_stages(int said)
 {
     struct deadline by = deadline_in(SILENCE_TIMEOUT);
     struct pollfd p = {.fd = said, .events = POLLIN};
@@ -268,21 +272,36 @@ static void native_build_await_silence(int said)
     while ((r < 0 && errno == EINTR) || (r > 0 && read(said, rest, sizeof(rest)) > 0));
 }
 
-/* One that has told its result ends by itself. */
+static int native_build_work(struct native_builder *x, struct err *err)
+{
+    int r = native_build_check_request(x->n, x->req, err);
+
+    if (r < 0)
+        return r;
+    r = native_build_make_name(x, err);
+    if (r < 0)
+        return r;
+    r = native_build_begin(x, err);
+    if (r < 0)
+        return r;
+    return native_build_read_messages(x, err);
+}
+
+/* A builder that has sent its result ends by itself. */
 static void native_build_end(struct native_builder *x)
 {
     _cleanup_buf_ struct buf rest = BUF_INIT(KIB(4));
     _cleanup_close_ int said = -1;
     int status = 0;
 
-    serve_free(x->serve);
+    build_serve_free(x->serve);
     x->to = fd_close(x->to);
     if (!x->over || program_finish(&x->process, x->by, &rest, &status, NULL) < 0) {
-        said = fcntl(x->process.said, F_DUPFD_CLOEXEC, 0);
+        said = fcntl(x->process.out, F_DUPFD_CLOEXEC, 0);
         program_end(&x->process);
-        native_build_await_silence(said);
+        native_build_await_stages(said);
     }
-    native_build_throw_away(x);
+    native_build_delete_folder(x);
 }
 
 int native_build(struct engine *e, const struct build_request *req, struct build *b,
@@ -295,14 +314,8 @@ int native_build(struct engine *e, const struct build_request *req, struct build
                                .to = -1,
                                .process = PROGRAM_INIT,
                                .lines = BUF_INIT(LINE_MAX_BYTES)};
-    int r = native_build_check_request(x.n, req, err);
+    int r = native_build_work(&x, err);
 
-    if (r >= 0)
-        r = native_build_make_name(&x, err);
-    if (r >= 0)
-        r = native_build_begin(&x, err);
-    if (r >= 0)
-        r = native_build_converse(&x, err);
     native_build_end(&x);
     if (r >= 0)
         *ret = TAKE_PTR(x.ret);

@@ -10,7 +10,7 @@
 
 #include "daemon/engine/caches.h"
 #include "daemon/engine/native/cache-tree.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -33,7 +33,7 @@ void cache_base_init(struct cache_base *b)
     pthread_mutex_init(&b->lock, NULL);
 }
 
-static void cache_base_close_it(struct cache_base *b)
+static void cache_base_close(struct cache_base *b)
 {
     b->dirfd = fd_close(b->dirfd);
     free(TAKE_PTR(b->dir));
@@ -43,7 +43,7 @@ static void cache_base_close_it(struct cache_base *b)
 
 void cache_base_done(struct cache_base *b)
 {
-    cache_base_close_it(b);
+    cache_base_close(b);
     pthread_mutex_destroy(&b->publishing);
     pthread_mutex_destroy(&b->lock);
 }
@@ -55,7 +55,7 @@ static bool cache_base_is_generation(const char *name)
     return *name && strlen(name) < NAME_SIZE / 2 && strspn(name, "0123456789") == strlen(name);
 }
 
-/* A folder in a generation that is being made: open to be looked into, as the sandbox sees it. */
+/* Makes a folder of a new generation, readable for everybody in the sandbox. */
 static int cache_base_make_folder(const struct cache_base *b, const char *path, bool agents,
                                   struct err *err)
 {
@@ -68,7 +68,7 @@ static int cache_base_make_folder(const struct cache_base *b, const char *path, 
     return 0;
 }
 
-/* Whatever is missing of it: a later version may know more tools. */
+/* Makes the folders that are missing: a later version may know more tools. */
 static int cache_base_complete(const struct cache_base *b, const char *name, struct err *err)
 {
     _cleanup_free_ char *cache = xasprintf("%s/cache", name);
@@ -76,14 +76,19 @@ static int cache_base_complete(const struct cache_base *b, const char *name, str
     int r;
 
     r = cache_base_make_folder(b, name, false, err);
-    if (r >= 0)
-        r = cache_base_make_folder(b, cache, true, err);
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    if (r < 0)
+        return r;
+    r = cache_base_make_folder(b, cache, true, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         _cleanup_free_ char *path = xasprintf("%s/%s", cache, t->name);
 
         r = cache_base_make_folder(b, path, true, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static int cache_base_read_current(struct cache_base *b, struct err *err)
@@ -97,31 +102,39 @@ static int cache_base_read_current(struct cache_base *b, struct err *err)
     name[n < 0 ? 1 : n] = '\0';
     if (!cache_base_is_generation(name) ||
         (!STREQ(name, EMPTY) && fstatat(b->dirfd, name, &st, 0) < 0))
-        return err_set(err, ERR_SYSTEM, "'%s/current' leads nowhere: '%s'", b->dir, name);
+        return err_set(err, ERR_SYSTEM, "'%s/current' points to a missing generation: '%s'", b->dir,
+                       name);
     b->current = xstrdup(name);
     return 0;
 }
 
+static int cache_base_open_folder(struct cache_base *b, struct err *err)
+{
+    int r = dir_make_all(AT_FDCWD, b->dir, 0700, err);
+
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, b->dir, &b->dirfd, err);
+    if (r < 0)
+        return r;
+    r = cache_base_read_current(b, err);
+    if (r < 0)
+        return r;
+    r = cache_base_complete(b, EMPTY, err);
+    if (r < 0)
+        return r;
+    return cache_base_complete(b, b->current, err);
+}
+
 int cache_base_open(struct cache_base *b, const char *dir, bool chown, struct err *err)
 {
-    int r;
-
-    cache_base_close_it(b);
+    cache_base_close(b);
     b->chown = chown;
     b->dir = xstrdup(dir);
-    r = dir_make_all(AT_FDCWD, dir, 0700, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, dir, &b->dirfd, err);
-    if (r >= 0)
-        r = cache_base_read_current(b, err);
-    if (r >= 0)
-        r = cache_base_complete(b, EMPTY, err);
-    if (r >= 0)
-        r = cache_base_complete(b, b->current, err);
-    if (r >= 0)
+    if (cache_base_open_folder(b, err) >= 0)
         return 0;
     err_wrap(err, "open the base of the package caches");
-    cache_base_close_it(b);
+    cache_base_close(b);
     b->trouble = xstrdup(err->msg);
     return -(int)err->code;
 }
@@ -130,10 +143,11 @@ static int cache_base_check_open(const struct cache_base *b, struct err *err)
 {
     if (b->dir)
         return 0;
-    return err_set(err, ERR_SYSTEM, "%s", b->trouble ? b->trouble : "there is no base");
+    return err_set(err, ERR_SYSTEM, "%s",
+                   b->trouble ? b->trouble : "the base of the package caches is not open");
 }
 
-/* The note comes before anybody who sweeps can look. */
+/* The link is made with the lock held, so that a sweep cannot miss it. */
 int cache_base_take(struct cache_base *b, bool empty, int run, char **ret, struct err *err)
 {
     const char *name;
@@ -145,7 +159,7 @@ int cache_base_take(struct cache_base *b, bool empty, int run, char **ret, struc
     name = empty ? EMPTY : b->current;
     if (!STREQ(name, EMPTY) && symlinkat(name, run, CACHE_BASE_LINK) < 0)
         r = err_sys(err, errno, "note the base of the package caches");
-    if (r >= 0)
+    else
         *ret = xasprintf("%s/%s", b->dir, name);
     pthread_mutex_unlock(&b->lock);
     return r;
@@ -167,21 +181,21 @@ static char *cache_base_next_name(const struct cache_base *b)
     return xasprintf("%llu", (unsigned long long)last + 1);
 }
 
-/* What the other tools have is the same as before. */
+/* Links the caches of all other tools from the current generation. */
 static int cache_base_link_others(const struct cache_base *b, const char *tmp, const char *but,
                                   struct err *err)
 {
     const struct cache_tool *t;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         _cleanup_free_ char *from = xasprintf("%s/cache/%s", b->current, t->name);
         _cleanup_free_ char *to = xasprintf("%s/cache/%s", tmp, t->name);
+        int r = STREQ(t->name, but) ? 0 : cache_tree_link(b->dirfd, from, to, err);
 
-        if (!STREQ(t->name, but))
-            r = cache_tree_link(b->dirfd, from, to, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static ssize_t cache_base_read_fd(void *arg, void *data, size_t len)
@@ -189,7 +203,7 @@ static ssize_t cache_base_read_fd(void *arg, void *data, size_t len)
     return fd_read_full(*(const int *)arg, data, len);
 }
 
-/* Unpacked apart, so that nothing of the archive but the one folder gets into the generation. */
+/* Unpacks into a folder of its own and moves only the folder of the tool into the generation. */
 static int cache_base_unpack(const struct cache_base *b, const char *tmp, const char *tool,
                              int tar_fd, struct err *err)
 {
@@ -201,16 +215,20 @@ static int cache_base_unpack(const struct cache_base *b, const char *tmp, const 
     int r;
 
     r = cache_base_make_folder(b, apart, false, err);
-    if (r >= 0)
-        r = tree_from_tar(at, cache_base_read_fd, &tar_fd, &stats, err);
-    if (r >= 0)
-        r = cache_tree_open_up(b->dirfd, from, b->chown, err);
-    if (r >= 0 && renameat(b->dirfd, from, b->dirfd, to) < 0)
-        r = err_sys(err, errno, "move '%s'", from);
-    return r >= 0 ? rmtree(b->dirfd, apart, err) : r;
+    if (r < 0)
+        return r;
+    r = tree_from_tar(at, cache_base_read_fd, &tar_fd, &stats, err);
+    if (r < 0)
+        return r;
+    r = cache_tree_open_up(b->dirfd, from, b->chown, err);
+    if (r < 0)
+        return r;
+    if (renameat(b->dirfd, from, b->dirfd, to) < 0)
+        return err_sys(err, errno, "move '%s'", from);
+    return rmtree(b->dirfd, apart, err);
 }
 
-/* All bytes are on the disk before the first name leads there. */
+/* All data is on the disk before the first name points to it. */
 static int cache_base_switch_to(struct cache_base *b, const char *tmp, const char *name,
                                 struct err *err)
 {
@@ -233,25 +251,37 @@ static int cache_base_switch_to(struct cache_base *b, const char *tmp, const cha
     return err_sys(err, errno, "rename '%s/current.new'", b->dir);
 }
 
-/* tar_fd -1: `tool` is left out. */
+/* In folder `tmp`. tar_fd -1: the generation has nothing of `tool`. */
+static int cache_base_fill_generation(struct cache_base *b, const char *tmp, const char *tool,
+                                      int tar_fd, struct err *err)
+{
+    _cleanup_free_ char *cache = xasprintf("%s/cache", tmp);
+    int r = rmtree(b->dirfd, tmp, err); /* a killed daemon may have left it */
+
+    if (r < 0)
+        return r;
+    r = cache_base_make_folder(b, tmp, false, err);
+    if (r < 0)
+        return r;
+    r = cache_base_make_folder(b, cache, true, err);
+    if (r < 0)
+        return r;
+    r = cache_base_link_others(b, tmp, tool, err);
+    if (r < 0)
+        return r;
+    if (tar_fd >= 0)
+        r = cache_base_unpack(b, tmp, tool, tar_fd, err);
+    if (r < 0)
+        return r;
+    return cache_base_complete(b, tmp, err);
+}
+
 static int cache_base_make_generation(struct cache_base *b, const char *tool, int tar_fd,
                                       struct err *err)
 {
     _cleanup_free_ char *name = cache_base_next_name(b), *tmp = xasprintf("tmp-%s", name);
-    _cleanup_free_ char *cache = xasprintf("%s/cache", tmp);
-    int r;
+    int r = cache_base_fill_generation(b, tmp, tool, tar_fd, err);
 
-    r = rmtree(b->dirfd, tmp, err); /* of a daemon that was killed here */
-    if (r >= 0)
-        r = cache_base_make_folder(b, tmp, false, err);
-    if (r >= 0)
-        r = cache_base_make_folder(b, cache, true, err);
-    if (r >= 0)
-        r = cache_base_link_others(b, tmp, tool, err);
-    if (r >= 0 && tar_fd >= 0)
-        r = cache_base_unpack(b, tmp, tool, tar_fd, err);
-    if (r >= 0)
-        r = cache_base_complete(b, tmp, err);
     if (r >= 0)
         r = cache_base_switch_to(b, tmp, name, err);
     if (r < 0)
@@ -278,9 +308,9 @@ static int cache_base_point_to_empty(struct cache_base *b, struct err *err)
     int r = 0;
 
     pthread_mutex_lock(&b->lock);
-    if (unlinkat(b->dirfd, "current", 0) < 0 && errno != ENOENT)
+    if (unlinkat(b->dirfd, "current", 0) < 0 && errno != ENOENT) {
         r = err_sys(err, errno, "remove '%s/current'", b->dir);
-    if (r >= 0) {
+    } else {
         free(b->current);
         b->current = xstrdup(EMPTY);
     }
@@ -302,8 +332,8 @@ int cache_base_drop(struct cache_base *b, const char *tool, struct err *err)
     return r;
 }
 
-/* The generation of a run; false: it has none, or the empty one. */
-static bool cache_base_noted(int runs, const char *id, char name[static NAME_SIZE])
+/* Reads the generation of a run; false: none, or the empty one. */
+static bool cache_base_read_link(int runs, const char *id, char name[static NAME_SIZE])
 {
     _cleanup_free_ char *link = xasprintf("%s/" CACHE_BASE_LINK, id);
     ssize_t n = readlinkat(runs, link, name, NAME_SIZE - 1);
@@ -317,7 +347,7 @@ bool cache_base_is_old(struct cache_base *b, int runs, const char *id)
     char name[NAME_SIZE];
     bool old;
 
-    if (!b->dir || !cache_base_noted(runs, id, name))
+    if (!b->dir || !cache_base_read_link(runs, id, name))
         return false;
     pthread_mutex_lock(&b->lock);
     old = !STREQ(name, b->current);
@@ -337,13 +367,14 @@ static char **cache_base_in_use(const struct cache_base *b, int runs)
     for (char **id = ids; id && *id; id++) {
         char name[NAME_SIZE];
 
-        if (cache_base_noted(runs, *id, name))
+        if (cache_base_read_link(runs, *id, name))
             strv_add(&used, name);
     }
     return used;
 }
 
-/* Who is not named in the list of those in use, from that moment on cannot be taken any more. */
+/* Lists the generations without a run. Only the current one can get new runs, so the list stays
+ * true after the lock is released. */
 static char **cache_base_unused(struct cache_base *b, int runs)
 {
     _cleanup_strv_ char **used = NULL;
@@ -397,10 +428,12 @@ int cache_base_usage(struct cache_base *b, const char *tool, const struct deadli
     path = xasprintf("%s/cache/%s", b->current, tool);
     pthread_mutex_unlock(&b->lock);
     r = usage_add(b->dirfd, path, by, &bytes, err);
-    if (r >= 0 && fstatat(b->dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-        /* An empty folder is nothing. */
-        *ret_bytes = bytes == (uint64_t)st.st_blocks * BYTES_PER_BLOCK ? 0 : bytes;
-        *ret_made = (uint64_t)st.st_mtim.tv_sec * USEC_PER_SEC;
-    }
-    return r;
+    if (r < 0)
+        return r;
+    if (fstatat(b->dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    /* An empty folder counts as 0 bytes. */
+    *ret_bytes = bytes == (uint64_t)st.st_blocks * BYTES_PER_BLOCK ? 0 : bytes;
+    *ret_made = (uint64_t)st.st_mtim.tv_sec * USEC_PER_SEC;
+    return 0;
 }

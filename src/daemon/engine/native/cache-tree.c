@@ -27,7 +27,7 @@ static int cache_tree_open_folder(int dirfd, const char *name, DIR **ret, struct
     return r;
 }
 
-/* The next entry but for the folder itself and its parent; NULL at the end. */
+/* The next entry except "." and ".."; NULL at the end. */
 static const struct dirent *cache_tree_next_entry(DIR *d)
 {
     const struct dirent *e;
@@ -42,7 +42,7 @@ static int cache_tree_check_depth(unsigned depth, const char *name, struct err *
 {
     return depth < DEPTH_MAX
                ? 0
-               : err_set(err, ERR_LIMIT, "folder '%s' lies over %d deep", name, DEPTH_MAX);
+               : err_set(err, ERR_LIMIT, "folder '%s' is over %d levels deep", name, DEPTH_MAX);
 }
 
 /* ---- the same tree again ---- */
@@ -62,7 +62,7 @@ static int cache_tree_link_entry(int from, const char *name, int to, unsigned de
     return linkat(from, name, to, name, 0) < 0 ? err_sys(err, errno, "link '%s'", name) : 0;
 }
 
-/* Owner and mode as the original's. */
+/* Makes a folder with the owner and mode of `like`. */
 static int cache_tree_new_folder(int like, int to, const char *name, int *ret, struct err *err)
 {
     struct stat st;
@@ -71,11 +71,13 @@ static int cache_tree_new_folder(int like, int to, const char *name, int *ret, s
     if (fstat(like, &st) < 0 || mkdirat(to, name, 0700) < 0)
         return err_sys(err, errno, "make folder '%s'", name);
     r = dir_open(to, name, ret, err);
-    if (r >= 0 && st.st_uid != geteuid() && fchown(*ret, st.st_uid, st.st_gid) < 0)
-        r = err_sys(err, errno, "set the owner of '%s'", name);
-    if (r >= 0 && fchmod(*ret, st.st_mode & 07777) < 0)
-        r = err_sys(err, errno, "set the mode of '%s'", name);
-    return r;
+    if (r < 0)
+        return r;
+    if (st.st_uid != geteuid() && fchown(*ret, st.st_uid, st.st_gid) < 0)
+        return err_sys(err, errno, "set the owner of '%s'", name);
+    if (fchmod(*ret, st.st_mode & 07777) < 0)
+        return err_sys(err, errno, "set the mode of '%s'", name);
+    return 0;
 }
 
 static int cache_tree_link_folder(int from, const char *name, int to, const char *as,
@@ -86,15 +88,20 @@ static int cache_tree_link_folder(int from, const char *name, int to, const char
     int r;
 
     r = cache_tree_check_depth(depth, name, err);
-    if (r >= 0)
-        r = cache_tree_open_folder(from, name, &d, err);
-    if (r >= 0)
-        r = cache_tree_new_folder(dirfd(d), to, as, &dst, err);
     if (r < 0)
         return r;
-    for (const struct dirent *e; r >= 0 && (e = cache_tree_next_entry(d));)
+    r = cache_tree_open_folder(from, name, &d, err);
+    if (r < 0)
+        return r;
+    r = cache_tree_new_folder(dirfd(d), to, as, &dst, err);
+    if (r < 0)
+        return r;
+    for (const struct dirent *e; (e = cache_tree_next_entry(d));) {
         r = cache_tree_link_entry(dirfd(d), e->d_name, dst, depth, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int cache_tree_link(int dirfd, const char *from, const char *to, struct err *err)
@@ -104,8 +111,8 @@ int cache_tree_link(int dirfd, const char *from, const char *to, struct err *err
 
 /* ---- for everybody ---- */
 
-static int native_cache_tree_open_up(int dirfd, const char *name, bool chown, unsigned depth,
-                                     struct err *err);
+static int cache_tree_open_up_entry(int dirfd, const char *name, bool chown, unsigned depth,
+                                    struct err *err);
 
 static int cache_tree_open_up_folder(int dirfd_, const char *name, bool chown, unsigned depth,
                                      struct err *err)
@@ -114,28 +121,23 @@ static int cache_tree_open_up_folder(int dirfd_, const char *name, bool chown, u
     int r;
 
     r = cache_tree_check_depth(depth, name, err);
-    if (r >= 0)
-        r = cache_tree_open_folder(dirfd_, name, &d, err);
     if (r < 0)
         return r;
-    for (const struct dirent *e; r >= 0 && (e = cache_tree_next_entry(d));)
-        r = native_cache_tree_open_up(dirfd(d), e->d_name, chown, depth + 1, err);
-    return r;
+    r = cache_tree_open_folder(dirfd_, name, &d, err);
+    if (r < 0)
+        return r;
+    for (const struct dirent *e; (e = cache_tree_next_entry(d));) {
+        r = cache_tree_open_up_entry(dirfd(d), e->d_name, chown, depth + 1, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-static int cache_tree_set_mode(int dirfd, const char *name, mode_t mode, struct err *err)
-{
-    mode_t all = S_ISDIR(mode) || mode & 0111 ? 0777 : 0666;
-
-    return fchmodat(dirfd, name, all, 0) < 0 ? err_sys(err, errno, "set the mode of '%s'", name)
-                                             : 0;
-}
-
-static int native_cache_tree_open_up(int dirfd, const char *name, bool chown, unsigned depth,
-                                     struct err *err)
+static int cache_tree_open_up_entry(int dirfd, const char *name, bool chown, unsigned depth,
+                                    struct err *err)
 {
     struct stat st;
-    int r = 0;
 
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "look at '%s'", name);
@@ -143,13 +145,14 @@ static int native_cache_tree_open_up(int dirfd, const char *name, bool chown, un
         return unlinkat(dirfd, name, 0) < 0 ? err_sys(err, errno, "remove '%s'", name) : 0;
     if (chown && fchownat(dirfd, name, PLAN_AGENT_ID, PLAN_AGENT_ID, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "set the owner of '%s'", name);
-    if (!S_ISLNK(st.st_mode))
-        r = cache_tree_set_mode(dirfd, name, st.st_mode, err);
-    return r >= 0 && S_ISDIR(st.st_mode) ? cache_tree_open_up_folder(dirfd, name, chown, depth, err)
-                                         : r;
+    if (S_ISLNK(st.st_mode))
+        return 0;
+    if (fchmodat(dirfd, name, S_ISDIR(st.st_mode) || st.st_mode & 0111 ? 0777 : 0666, 0) < 0)
+        return err_sys(err, errno, "set the mode of '%s'", name);
+    return S_ISDIR(st.st_mode) ? cache_tree_open_up_folder(dirfd, name, chown, depth, err) : 0;
 }
 
 int cache_tree_open_up(int dirfd, const char *path, bool chown, struct err *err)
 {
-    return native_cache_tree_open_up(dirfd, path, chown, 0, err);
+    return cache_tree_open_up_entry(dirfd, path, chown, 0, err);
 }

@@ -1,6 +1,6 @@
 /*
- * Trees of the shared package caches: of our own making and written by nobody else, but with
- * contents that packages chose. No symlink is followed; too deep is an error.
+ * Copies and opens folder trees of the shared package caches. Only we write these trees, but
+ * packages chose their contents: no symlink is followed, and a tree that is too deep is an error.
  */
 #pragma once
 
@@ -8,13 +8,13 @@
 
 #include "lib/base/err.h"
 
-/* The tree dirfd/from again as dirfd/to, which must not be there: folders are new, everything else
- * is the same file under another name. */
+/* Copies the tree dirfd/from to dirfd/to, which must not exist: folders are new, all other files
+ * are hard links. */
 int cache_tree_link(int dirfd, const char *from, const char *to, struct err *err);
 
 /*
- * Makes all of it usable for every user of a sandbox: folders and files are the agent's (with
- * `chown`; ids on disk are 0-based then) and everybody may write, which is always to a copy.
- * What is neither folder, file nor link is removed.
+ * Makes the tree usable for every user of a sandbox: the agent owns folders and files (with
+ * `chown`; ids on disk are 0-based then) and everybody may write, which always goes to a copy.
+ * Entries other than folders, files and symlinks are removed.
  */
 int cache_tree_open_up(int dirfd, const char *path, bool chown, struct err *err);

@@ -15,11 +15,11 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/cgroup.h"
 
-/* A batch is over when nothing has come for the first, and at the latest after the second. */
+/* A batch ends when nothing was added for QUIET_MSEC, and after WAIT_MAX_MSEC in any case. */
 enum { QUIET_MSEC = 50, WAIT_MAX_MSEC = 5000 };
 
-struct rest {
-    struct rest *next;
+struct reaper_item {
+    struct reaper_item *next;
     char id[CGROUP_NAME_MAX];
 };
 
@@ -29,11 +29,11 @@ struct cgroup_reaper {
     pthread_cond_t changed;
     pthread_t thread;
     bool threaded, closing;
-    struct rest *waiting, *now; /* those to come, and the one being swept */
-    int64_t first_at, last_at;  /* of those that wait */
+    struct reaper_item *waiting, *now; /* the queue, and the item that is being removed */
+    int64_t first_at, last_at;         /* when the queue got its first and its last item */
 };
 
-/* The clock that a condition can wait by; in milliseconds. */
+/* Milliseconds of the clock that the condition variable uses. */
 static int64_t cgroup_reaper_now_msec(void)
 {
     struct timespec t;
@@ -42,7 +42,7 @@ static int64_t cgroup_reaper_now_msec(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void cgroup_reaper_sweep(const struct cgroup_reaper *b, const char *id)
+static void cgroup_reaper_remove(const struct cgroup_reaper *b, const char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -50,14 +50,14 @@ static void cgroup_reaper_sweep(const struct cgroup_reaper *b, const char *id)
         log_warn("sandbox %s: %s; the next reconcile tries again", id, err.msg);
 }
 
-/* With the lock held, which is released while it works. One at a time, so that each can still be
- * reclaimed. */
-static void cgroup_reaper_sweep_all(struct cgroup_reaper *b)
+/* With the lock held, which is released during each removal. One at a time, so that the others can
+ * still be reclaimed. */
+static void cgroup_reaper_remove_all(struct cgroup_reaper *b)
 {
     while ((b->now = b->waiting)) {
         b->waiting = b->now->next;
         pthread_mutex_unlock(&b->lock);
-        cgroup_reaper_sweep(b, b->now->id);
+        cgroup_reaper_remove(b, b->now->id);
         pthread_mutex_lock(&b->lock);
         free(TAKE_PTR(b->now));
         pthread_cond_broadcast(&b->changed);
@@ -78,14 +78,14 @@ static void *cgroup_reaper_main(void *arg)
         else if (cgroup_reaper_now_msec() < due)
             pthread_cond_timedwait(&b->changed, &b->lock, &at);
         else
-            cgroup_reaper_sweep_all(b);
+            cgroup_reaper_remove_all(b);
     }
-    cgroup_reaper_sweep_all(b);
+    cgroup_reaper_remove_all(b);
     pthread_mutex_unlock(&b->lock);
     return NULL;
 }
 
-/* With the lock held. Signals are for the threads that expect them. */
+/* With the lock held. Signals are blocked: other threads handle them. */
 static bool cgroup_reaper_start_thread(struct cgroup_reaper *b)
 {
     sigset_t all, old;
@@ -127,9 +127,9 @@ void cgroup_reaper_free(struct cgroup_reaper *b)
 }
 
 /* With the lock held. */
-static void cgroup_reaper_add(struct cgroup_reaper *b, const char *id)
+static void cgroup_reaper_push(struct cgroup_reaper *b, const char *id)
 {
-    struct rest *r = xnew0(struct rest);
+    struct reaper_item *r = xnew0(struct reaper_item);
 
     snprintf(r->id, sizeof(r->id), "%s", id);
     b->last_at = cgroup_reaper_now_msec();
@@ -141,25 +141,25 @@ static void cgroup_reaper_add(struct cgroup_reaper *b, const char *id)
     b->waiting = r;
 }
 
-void cgroup_reaper_leave(struct cgroup_reaper *b, const char *id)
+void cgroup_reaper_add(struct cgroup_reaper *b, const char *id)
 {
     bool taken;
 
     pthread_mutex_lock(&b->lock);
     taken = cgroup_reaper_start_thread(b);
     if (taken)
-        cgroup_reaper_add(b, id);
+        cgroup_reaper_push(b, id);
     pthread_mutex_unlock(&b->lock);
     if (!taken)
-        cgroup_reaper_sweep(b, id);
+        cgroup_reaper_remove(b, id);
 }
 
 void cgroup_reaper_reclaim(struct cgroup_reaper *b, const char *id)
 {
     pthread_mutex_lock(&b->lock);
-    for (struct rest **at = &b->waiting; *at; at = &(*at)->next)
+    for (struct reaper_item **at = &b->waiting; *at; at = &(*at)->next)
         if (STREQ((*at)->id, id)) {
-            struct rest *r = *at;
+            struct reaper_item *r = *at;
 
             *at = r->next;
             free(r);
@@ -173,7 +173,7 @@ void cgroup_reaper_reclaim(struct cgroup_reaper *b, const char *id)
 void cgroup_reaper_list(struct cgroup_reaper *b, char ***ids)
 {
     pthread_mutex_lock(&b->lock);
-    for (const struct rest *r = b->waiting; r; r = r->next)
+    for (const struct reaper_item *r = b->waiting; r; r = r->next)
         strv_add(ids, r->id);
     if (b->now)
         strv_add(ids, b->now->id);

@@ -1,24 +1,25 @@
 /*
- * The cgroups of removed sandboxes, swept up in batches. For the end of a memory cgroup the kernel
- * looks at two lists of every mounted file system on the machine, and each sandbox has a dozen of
- * those: with a thousand sandboxes that is two milliseconds, and nothing once they have gone. So
- * what is left when sandboxes are removed, folders without processes, waits until no more come.
+ * Removes the cgroups of removed sandboxes, in batches on a thread of its own.
  *
- * Nobody may wait for ever, nor a killed daemon's rest: it carries the root's id, and reconcile
- * finds it.
+ * When a memory cgroup ends, the kernel walks two lists of every mounted file system on the
+ * machine, and each sandbox has a dozen of those mounts. With a thousand sandboxes that takes two
+ * milliseconds; once they are gone it takes none. So the empty cgroups of removed sandboxes wait
+ * until no more removals come, but only for a limited time.
+ *
+ * The cgroups that a killed daemon leaves carry the root's id, and reconcile finds them.
  */
 #pragma once
 
 struct cgroup_reaper;
 
-/* `root_id` is borrowed and outlives it. */
+/* `root_id` is borrowed and outlives the reaper. */
 struct cgroup_reaper *cgroup_reaper_new(const char *root_id);
-/* Sweeps up what still waits. NULL is fine. */
+/* Removes the cgroups that still wait. NULL is fine. */
 void cgroup_reaper_free(struct cgroup_reaper *b);
 
-/* The cgroups of a sandbox that has gone. */
-void cgroup_reaper_leave(struct cgroup_reaper *b, const char *id);
-/* It comes again: on return nobody sweeps there. */
+/* Queues the cgroups of a sandbox that was removed. */
+void cgroup_reaper_add(struct cgroup_reaper *b, const char *id);
+/* The sandbox starts again: when this returns, its cgroups are not touched any more. */
 void cgroup_reaper_reclaim(struct cgroup_reaper *b, const char *id);
-/* Adds those that wait to *ids. */
+/* Adds the ids of the queued sandboxes to *ids. */
 void cgroup_reaper_list(struct cgroup_reaper *b, char ***ids);

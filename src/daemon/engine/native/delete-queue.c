@@ -1,6 +1,6 @@
 /*
- * The thread and the engine share a counted struct, so that closing the engine does not have to
- * wait for a tree of a million files.
+ * The thread and the engine share a reference-counted struct, so that closing the engine does not
+ * wait for the deletion of a million files.
  */
 #include "daemon/engine/native/delete-queue.h"
 
@@ -19,18 +19,19 @@
 #include "lib/os/rmtree.h"
 #include "proto/supervisor.h"
 
-/* More than this waiting: who throws deletes, so that a fast creator cannot fill the disk. */
+/* When more folders than this wait, the caller deletes, so that a fast creator cannot fill the
+ * disk. */
 enum { DELETE_QUEUE_WAITING_MAX = 4096 };
 
 struct delete_queue {
     pthread_mutex_t lock;
     int dirfd;
     unsigned refs;
-    uint64_t session; /* with `thrown`: names that no other daemon has given */
-    unsigned thrown;  /* counts the names */
-    unsigned waiting; /* thrown and not deleted yet */
-    bool running;     /* the thread lives */
-    bool again;       /* something came after the thread had looked */
+    uint64_t session; /* with `named`: names in trash/ that no other daemon has given */
+    unsigned named;   /* names given */
+    unsigned waiting; /* folders that are not deleted yet */
+    bool running;     /* the thread exists */
+    bool again;       /* a folder came after the thread had listed trash/ */
     bool closing;
     int shim; /* with `ids`, or -1 */
     struct submap ids;
@@ -61,8 +62,8 @@ static bool delete_queue_is_closing(struct delete_queue *t)
     return closing;
 }
 
-static int delete_by_shim(int shim, const struct submap *ids, int dirfd, const char *name,
-                          struct err *err)
+static int delete_queue_delete_by_shim(int shim, const struct submap *ids, int dirfd,
+                                       const char *name, struct err *err)
 {
     char path[32], uid[12], gid[12];
     const char *const argv[] = {"ripcord-shim", "remove", name, uid, gid, NULL};
@@ -82,8 +83,7 @@ static int delete_by_shim(int shim, const struct submap *ids, int dirfd, const c
     return 0;
 }
 
-static int delete_queue_throw_out(struct delete_queue *t, int dirfd, const char *name,
-                                  struct err *err)
+static int delete_queue_delete(struct delete_queue *t, int dirfd, const char *name, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     struct submap ids;
@@ -95,23 +95,23 @@ static int delete_queue_throw_out(struct delete_queue *t, int dirfd, const char 
     ids = t->ids;
     pthread_mutex_unlock(&t->lock);
     if (r < 0 && shim >= 0)
-        return delete_by_shim(shim, &ids, dirfd, name, err);
+        return delete_queue_delete_by_shim(shim, &ids, dirfd, name, err);
     return r < 0 ? err_move(err, &why) : r;
 }
 
-static void delete_one(struct delete_queue *t, const char *name)
+static void delete_queue_delete_one(struct delete_queue *t, const char *name)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    /* One that cannot be deleted stays for the next daemon, which may find the reason gone. */
-    if (delete_queue_throw_out(t, t->dirfd, name, &err) < 0)
-        log_debug("trash: %s", err.msg);
+    /* A folder that cannot be deleted stays for the next daemon. */
+    if (delete_queue_delete(t, t->dirfd, name, &err) < 0)
+        log_debug("delete queue: %s", err.msg);
     pthread_mutex_lock(&t->lock);
     t->waiting -= t->waiting > 0;
     pthread_mutex_unlock(&t->lock);
 }
 
-static void delete_all(struct delete_queue *t)
+static void delete_queue_delete_all(struct delete_queue *t)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd = openat(t->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -123,7 +123,7 @@ static void delete_all(struct delete_queue *t)
     }
     for (const struct dirent *e; !delete_queue_is_closing(t) && (e = readdir(d));)
         if (e->d_name[0] != '.')
-            delete_one(t, e->d_name);
+            delete_queue_delete_one(t, e->d_name);
 }
 
 static bool delete_queue_more_to_do(struct delete_queue *t)
@@ -143,12 +143,12 @@ static void *delete_queue_main(void *arg)
     struct delete_queue *t = arg;
 
     while (delete_queue_more_to_do(t))
-        delete_all(t);
+        delete_queue_delete_all(t);
     delete_queue_unref(t);
     return NULL;
 }
 
-/* With the lock held. Signals are for the threads that expect them. */
+/* With the lock held. Signals are blocked: other threads handle them. */
 static bool delete_queue_start_thread(struct delete_queue *t)
 {
     sigset_t all, old;
@@ -176,7 +176,7 @@ static void delete_queue_kick(struct delete_queue *t)
     t->refs++;
     if (delete_queue_start_thread(t))
         return;
-    t->running = false; /* the next throw tries again */
+    t->running = false; /* the next folder tries again */
     t->refs--;
 }
 
@@ -200,7 +200,7 @@ void delete_queue_use_subids(struct delete_queue *t, int shim, const struct subm
     pthread_mutex_lock(&t->lock);
     t->shim = fcntl(shim, F_DUPFD_CLOEXEC, SUP_FD_PLAN + 1);
     t->ids = *ids;
-    delete_queue_kick(t); /* an earlier daemon may have left what needs it */
+    delete_queue_kick(t); /* an earlier daemon may have left folders that need these ids */
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -221,18 +221,18 @@ int delete_queue_add(struct delete_queue *t, int dirfd, const char *name, struct
     bool full;
 
     pthread_mutex_lock(&t->lock);
-    n = t->thrown++;
+    n = t->named++;
     full = t->waiting >= DELETE_QUEUE_WAITING_MAX;
     pthread_mutex_unlock(&t->lock);
 
     snprintf(to, sizeof(to), "%llx-%u", (unsigned long long)t->session, n);
     if (full)
-        return delete_queue_throw_out(t, dirfd, name, err);
+        return delete_queue_delete(t, dirfd, name, err);
     if (renameat(dirfd, name, t->dirfd, to) < 0) {
         if (errno == ENOENT)
             return 0;
-        return errno == EXDEV ? delete_queue_throw_out(t, dirfd, name, err)
-                              : err_sys(err, errno, "move '%s' to the trash", name);
+        return errno == EXDEV ? delete_queue_delete(t, dirfd, name, err)
+                              : err_sys(err, errno, "move '%s' to the delete queue", name);
     }
     pthread_mutex_lock(&t->lock);
     t->waiting++;

@@ -16,13 +16,13 @@
 #define FIRST_USERNS_INO 0xEFFFFFFDU
 
 enum {
-    BYTES_PER_INODE = 16384, /* what mke2fs takes as well */
-    INODES_MIN = 4096,       /* small disks are for small files */
+    BYTES_PER_INODE = 16384, /* the default of mke2fs */
+    INODES_MIN = 4096,       /* small disks hold many small files */
     INODES_MAX = 1 << 30,
-    JOURNAL_MIB = 4, /* the smallest; more would only take from the sandbox's room */
+    JOURNAL_MIB = 4, /* the minimum: the journal takes space from the sandbox */
 };
 
-/* A block device can be mounted only from the first user namespace, whatever our uid is. */
+/* A block device can be mounted only from the first user namespace, whatever our uid. */
 static bool native_disk_in_first_userns(void)
 {
     struct stat st;
@@ -36,7 +36,7 @@ bool disk_possible(const char **why)
     const char *missing = NULL;
 
     if (!native_disk_in_first_userns())
-        missing = "not in the first user namespace, where alone images can be mounted";
+        missing = "disk images can be mounted only from the first user namespace";
     else if (control < 0)
         missing = "'/dev/loop-control' cannot be used";
     else if (!program_find("mkfs.ext4"))
@@ -63,8 +63,9 @@ static int native_disk_make_sparse(const char *path, uint64_t size, struct err *
 }
 
 /*
- * Tables and journal are not zeroed: a new sparse file reads as zeros. With a journal, as /home is
- * to survive a crash of the machine; without blocks kept back for root, as root inside is not root.
+ * Tables and journal are not zeroed: a new sparse file reads as zeros. The file system has a
+ * journal, so that /home survives a crash of the machine, and no blocks reserved for root, as root
+ * inside is not root.
  */
 static int native_disk_format(const char *path, uint64_t size, const struct deadline *by,
                               struct err *err)
@@ -97,22 +98,26 @@ static int native_disk_format(const char *path, uint64_t size, const struct dead
     return program_run(argv, NULL, by, NULL, err);
 }
 
+static int native_disk_make_image(const char *tmp, const char *path, uint64_t size,
+                                  const struct deadline *by, struct err *err)
+{
+    int r = native_disk_make_sparse(tmp, size, err);
+
+    if (r < 0)
+        return r;
+    r = native_disk_format(tmp, size, by, err);
+    if (r < 0)
+        return r;
+    return rename(tmp, path) < 0 ? err_sys(err, errno, "rename '%s'", tmp) : 0;
+}
+
 int disk_make(const char *folder, uint64_t size, const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" DISK_IMAGE, folder);
     _cleanup_free_ char *tmp = xasprintf("%s.new", path);
-    int r;
 
-    if (access(path, F_OK) == 0)
+    if (access(path, F_OK) == 0 || native_disk_make_image(tmp, path, size, by, err) >= 0)
         return 0;
-    r = native_disk_make_sparse(tmp, size, err);
-    if (r >= 0)
-        r = native_disk_format(tmp, size, by, err);
-    if (r >= 0 && rename(tmp, path) < 0)
-        r = err_sys(err, errno, "rename '%s'", tmp);
-    if (r < 0) {
-        unlink(tmp);
-        return err_wrap(err, "make the sandbox's disk");
-    }
-    return 0;
+    unlink(tmp);
+    return err_wrap(err, "make the sandbox's disk");
 }

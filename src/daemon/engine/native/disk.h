@@ -1,7 +1,7 @@
 /*
- * `--disk`: a sparse ext4 image of that size per sandbox, which the shim mounts in place of the
- * sandbox's folder (supervisor/shim/disk.h). Its blocks and its inodes are the cap; it takes from
- * the host's disk only what is really written. See docs/decisions/007-disk-images.md.
+ * The disk limit (`--disk`): each sandbox has a sparse ext4 image of that size, which the shim
+ * mounts over the sandbox's folder (supervisor/shim/disk.h). Its blocks and inodes are the limit;
+ * it takes only the space that is really written. See docs/decisions/007-disk-images.md.
  */
 #pragma once
 
@@ -13,8 +13,8 @@
 
 #define DISK_IMAGE "disk.img"
 
-/* Whether images can be made and mounted here; *why (may be NULL) gets what is missing, static. */
+/* Whether disk images can be made and mounted here; *why (may be NULL): the reason, static. */
 bool disk_possible(const char **why);
 
-/* Makes DISK_IMAGE in the sandbox's folder, whole or not at all; fine when it is there already. */
+/* Makes DISK_IMAGE in the sandbox's folder, whole or not at all; fine when it already exists. */
 int disk_make(const char *folder, uint64_t size, const struct deadline *by, struct err *err);

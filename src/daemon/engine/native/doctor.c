@@ -22,9 +22,10 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/cgroup.h"
 
-struct patient {
+/* One run of all checks. */
+struct native_doctor {
     const char *state_dir;
-    bool ranges;
+    bool ranges; /* ranges of ids can be mapped */
     struct doctor_report *report;
 };
 
@@ -40,7 +41,7 @@ static long native_doctor_sysctl_read(const char *path, long missing)
 
 /* ---- kernel ---- */
 
-static void native_doctor_check_kernel(const struct patient *p)
+static void native_doctor_check_kernel(const struct native_doctor *p)
 {
     struct utsname u;
     unsigned major = 0, minor = 0;
@@ -49,13 +50,13 @@ static void native_doctor_check_kernel(const struct patient *p)
     uname(&u);
     sscanf(u.release, "%u.%u", &major, &minor);
     old = major < 5 || (major == 5 && minor < 19);
-    /* Only for people: what counts are the trials below. */
+    /* For people: the probes below decide. */
     doctor_say(p->report, "kernel", old ? DOCTOR_WARN : DOCTOR_OK,
                "Use Linux 5.19 or newer: overlayfs on id-mapped layers came with it.",
                "Linux %s on %s", u.release, u.machine);
 }
 
-static void native_doctor_check_namespaces(const struct patient *p)
+static void native_doctor_check_namespaces(const struct native_doctor *p)
 {
     static const char *const kinds[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
     _cleanup_strv_ char **missing = NULL;
@@ -76,7 +77,7 @@ static void native_doctor_check_namespaces(const struct patient *p)
                    "user, mount, pid, net, ipc, uts, cgroup");
 }
 
-static void native_doctor_check_ids(const struct patient *p)
+static void native_doctor_check_ids(const struct native_doctor *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct submap ids;
@@ -92,47 +93,46 @@ static void native_doctor_check_ids(const struct patient *p)
         doctor_say(
             p->report, "id ranges", DOCTOR_WARN,
             err.hint ? err.hint
-                     : "newuidmap must be setuid root, and nothing around the daemon may forbid "
-                       "new privileges.",
-            "only the own id can be mapped, so a sandbox has one user, 'agent', and '--user 0' is "
-            "refused: %s",
+                     : "Make newuidmap setuid root, and run the daemon where new privileges are "
+                       "allowed.",
+            "only this user's own id can be mapped, so a sandbox has only the user 'agent' and "
+            "'--user 0' is refused: %s",
             err.msg);
 }
 
 static const char *native_doctor_userns_fix(void)
 {
     if (native_doctor_sysctl_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) > 0)
-        return "AppArmor restricts user namespaces (Ubuntu 23.10 and later): 'sysctl -w "
-               "kernel.apparmor_restrict_unprivileged_userns=0', or an AppArmor profile for "
-               "ripcordd "
-               "with 'userns,'.";
+        return "Run 'sysctl -w kernel.apparmor_restrict_unprivileged_userns=0', or give ripcordd "
+               "an AppArmor profile with 'userns,': AppArmor restricts user namespaces (Ubuntu "
+               "23.10 and later).";
     if (native_doctor_sysctl_read("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
         return "Run 'sysctl -w kernel.unprivileged_userns_clone=1'.";
     if (native_doctor_sysctl_read("/proc/sys/user/max_user_namespaces", 1) == 0)
         return "Run 'sysctl -w user.max_user_namespaces=15000'.";
-    return "A security module or container runtime forbids it: run the daemon as root, or allow "
-           "'unshare' and 'mount' in its seccomp profile.";
+    return "Run the daemon as root, or allow 'unshare' and 'mount' in its seccomp profile: a "
+           "security module or a container runtime forbids them.";
 }
 
-static void native_doctor_check_userns(const struct patient *p)
+static void native_doctor_check_userns(const struct native_doctor *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     long max = native_doctor_sysctl_read("/proc/sys/user/max_user_namespaces", -1);
 
     if (kernel_probe_user_namespace(&err) >= 0)
-        doctor_say(p->report, "user namespaces", DOCTOR_OK, NULL, "ordinary users may make them");
+        doctor_say(p->report, "user namespaces", DOCTOR_OK, NULL, "ordinary users may create them");
     else
         doctor_say(p->report, "user namespaces", p->ranges ? DOCTOR_WARN : DOCTOR_FAIL,
-                   native_doctor_userns_fix(), "not for ordinary users: %s", err.msg);
+                   native_doctor_userns_fix(), "ordinary users may not create them: %s", err.msg);
     doctor_say(p->report, "max_user_namespaces",
                max == 0               ? DOCTOR_FAIL
                : max > 0 && max < 100 ? DOCTOR_WARN
                                       : DOCTOR_OK,
-               "Run 'sysctl -w user.max_user_namespaces=15000'.", max < 0 ? "no limit told" : "%ld",
+               "Run 'sysctl -w user.max_user_namespaces=15000'.", max < 0 ? "unlimited" : "%ld",
                max);
 }
 
-static void native_doctor_check_overlay(const struct patient *p)
+static void native_doctor_check_overlay(const struct native_doctor *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     const char *what = p->ranges ? "on id-mapped layers" : "on plain layers";
@@ -142,12 +142,12 @@ static void native_doctor_check_overlay(const struct patient *p)
     else
         doctor_say(
             p->report, "overlay", DOCTOR_FAIL,
-            "The state folder must lie on a file system that supports id-mapped mounts and can be "
-            "an overlay's upper layer (ext4, xfs, btrfs, tmpfs), on Linux 5.19 or newer.",
+            "Put the state folder on a file system that supports id-mapped mounts and can be an "
+            "overlay's upper layer (ext4, xfs, btrfs, tmpfs), on Linux 5.19 or newer.",
             "does not work %s in '%s': %s", what, p->state_dir, err.msg);
 }
 
-static void native_doctor_check_proc(const struct patient *p)
+static void native_doctor_check_proc(const struct native_doctor *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -155,37 +155,39 @@ static void native_doctor_check_proc(const struct patient *p)
         doctor_say(p->report, "proc", DOCTOR_OK, NULL, "can be mounted in a sandbox");
     else
         doctor_say(p->report, "proc", DOCTOR_FAIL,
-                   "Parts of /proc are masked here, as in a container: start that container with "
+                   "Parts of /proc are masked, as in a container. Start that container with "
                    "'--security-opt systempaths=unconfined'.",
                    "cannot be mounted in a sandbox: %s", err.msg);
 }
 
-static void native_doctor_check_cgroup(const struct patient *p)
+static void native_doctor_check_cgroup(const struct native_doctor *p)
 {
-    static const char *const names[] = {"memory", "cpu", "pids"};
+    static const struct {
+        enum limit_bit bit;
+        const char *name;
+    } limits[] = {{LIMIT_MEMORY, "memory"}, {LIMIT_CPUS, "cpu"}, {LIMIT_PIDS, "pids"}};
     _cleanup_strv_ char **missing = NULL;
     _cleanup_free_ char *text = NULL;
     const char *version = "none";
-    uint32_t bits = cgroup_probe(&version);
+    uint32_t unenforced = cgroup_probe(&version);
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (bits & 1u << i)
-            strv_add(&missing, names[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+        if (unenforced & limits[i].bit)
+            strv_add(&missing, limits[i].name);
     text = missing ? strv_join(missing, ", ") : NULL;
     if (text)
         doctor_say(
             p->report, "cgroup", DOCTOR_WARN,
-            "Run the daemon as root, where the controllers are enabled and may be written: a "
-            "cgroup "
-            "that systemd delegates to an ordinary user is not made use of.",
-            "%s; these limits cannot be enforced, are dropped where they are defaults, and refused "
-            "where they are asked for: %s%s",
-            version, text, STREQ(version, "none") ? "; nothing can be paused" : "");
+            "Run the daemon as root, where the controllers are enabled and writable. A cgroup that "
+            "systemd delegates to an ordinary user is not used.",
+            "%s; limits that cannot be enforced: %s (default limits are dropped, requested ones "
+            "are refused)%s",
+            version, text, STREQ(version, "none") ? "; sandboxes cannot be paused" : "");
     else
         doctor_say(p->report, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
 }
 
-static void native_doctor_check_seccomp(const struct patient *p)
+static void native_doctor_check_seccomp(const struct native_doctor *p)
 {
     uint32_t action = SECCOMP_RET_KILL_PROCESS;
     bool ok = syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
@@ -195,7 +197,7 @@ static void native_doctor_check_seccomp(const struct patient *p)
                ok ? "filters work" : strerror(errno));
 }
 
-static void native_doctor_check_landlock(const struct patient *p)
+static void native_doctor_check_landlock(const struct native_doctor *p)
 {
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
@@ -203,20 +205,20 @@ static void native_doctor_check_landlock(const struct patient *p)
         doctor_say(p->report, "landlock", DOCTOR_OK, NULL, "ABI %ld", abi);
     else
         doctor_say(p->report, "landlock", DOCTOR_WARN,
-                   "Boot with 'landlock' in the 'lsm=' list to have this second wall.",
-                   "not there: %s", strerror(errno));
+                   "Boot with 'landlock' in the 'lsm=' list to add this second guard.",
+                   "not available: %s", strerror(errno));
 }
 
-static void native_doctor_check_memfd(const struct patient *p)
+static void native_doctor_check_memfd(const struct native_doctor *p)
 {
     long level = native_doctor_sysctl_read("/proc/sys/vm/memfd_noexec", 0);
 
     doctor_say(p->report, "memfd", level >= 2 ? DOCTOR_FAIL : DOCTOR_OK,
                "Run 'sysctl -w vm.memfd_noexec=1'.", "%s",
-               level >= 2 ? "may not be executed (vm.memfd_noexec)" : "may be executed");
+               level >= 2 ? "cannot be executed (vm.memfd_noexec)" : "can be executed");
 }
 
-static void native_doctor_check_protected(const struct patient *p)
+static void native_doctor_check_protected(const struct native_doctor *p)
 {
     static const char *const names[] = {"protected_symlinks", "protected_hardlinks",
                                         "protected_fifos", "protected_regular"};
@@ -232,17 +234,17 @@ static void native_doctor_check_protected(const struct patient *p)
     text = off ? strv_join(off, " ") : NULL;
     fix = text ? xasprintf("Run 'sysctl -w %s'.", text) : NULL;
     doctor_say(p->report, "protected files", text ? DOCTOR_WARN : DOCTOR_OK, fix, "%s",
-               text ? "the kernel's guards of shared folders are off"
-                    : "the kernel's guards are on");
+               text ? "the kernel's protection of files in shared folders is off"
+                    : "the kernel's protection is on");
 }
 
-static void native_doctor_check_firewall(const struct patient *p)
+static void native_doctor_check_firewall(const struct native_doctor *p)
 {
     bool nft = program_find("nft"), iptables = program_find("iptables");
 
     if (!p->ranges) {
         doctor_say(p->report, "network open", DOCTOR_WARN, "Run the daemon as root.",
-                   "an ordinary user cannot have it: '--network open' is refused");
+                   "not available to an ordinary user: '--network open' is refused");
         return;
     }
     doctor_say(p->report, "firewall", nft || iptables ? DOCTOR_OK : DOCTOR_WARN,
@@ -252,8 +254,8 @@ static void native_doctor_check_firewall(const struct patient *p)
                           : "neither nft nor iptables found");
 }
 
-/* Network 'open' sets both itself when it is first used: these lines say what stands in its way. */
-static void native_doctor_check_forwarding(const struct patient *p)
+/* Network 'open' sets both when it is first used; these lines show what could prevent that. */
+static void native_doctor_check_forwarding(const struct native_doctor *p)
 {
     struct deadline by = deadline_in(5 * USEC_PER_SEC);
     bool on = native_doctor_sysctl_read("/proc/sys/net/ipv4/ip_forward", 0) > 0;
@@ -272,29 +274,29 @@ static void native_doctor_check_forwarding(const struct patient *p)
     if (program_find("nft"))
         doctor_say(
             p->report, "forward policy", DOCTOR_OK, NULL,
-            "iptables drops what is forwarded (as Docker sets it up); network 'open' adds rules to "
+            "iptables drops forwarded packets (Docker sets this); network 'open' adds rules to "
             "FORWARD that accept its own interfaces");
     else
         doctor_say(p->report, "forward policy", DOCTOR_OK, NULL,
-                   "iptables drops what is forwarded; network 'open' puts its rules before that");
+                   "iptables drops forwarded packets; network 'open' puts its rules before that");
 }
 
-static void native_doctor_check_disk(const struct patient *p)
+static void native_doctor_check_disk(const struct native_doctor *p)
 {
     const char *missing = NULL;
 
     if (!p->ranges)
-        missing = "a range of ids is needed to mount them";
+        missing = "a range of ids is needed to mount disk images";
     if (!missing && disk_possible(&missing))
-        doctor_say(p->report, "disk limit", DOCTOR_OK, NULL, "by an image for each sandbox");
+        doctor_say(p->report, "disk limit", DOCTOR_OK, NULL, "with a disk image for each sandbox");
     else
         doctor_say(p->report, "disk limit", DOCTOR_WARN,
-                   "To use --disk, run the daemon as root, outside of containers, with 'e2fsprogs' "
-                   "installed and the kernel's 'loop' driver.",
-                   "not here: %s", missing);
+                   "Run the daemon as root, outside of containers, with 'e2fsprogs' installed and "
+                   "the kernel's 'loop' driver, to use --disk.",
+                   "not available: %s", missing);
 }
 
-static void native_doctor_check_resolvers(const struct patient *p)
+static void native_doctor_check_resolvers(const struct native_doctor *p)
 {
     _cleanup_strv_ char **servers = network_resolvers();
     _cleanup_free_ char *list = servers ? strv_join(servers, ", ") : NULL;
@@ -310,8 +312,8 @@ static void native_doctor_check_resolvers(const struct patient *p)
 
 void native_doctor(const char *state_dir, struct doctor_report *ret)
 {
-    struct patient p = {.state_dir = state_dir, .report = ret};
-    static void (*const checks[])(const struct patient *) = {
+    struct native_doctor p = {.state_dir = state_dir, .report = ret};
+    static void (*const checks[])(const struct native_doctor *) = {
         native_doctor_check_kernel,     native_doctor_check_namespaces,
         native_doctor_check_ids,        native_doctor_check_userns,
         native_doctor_check_overlay,    native_doctor_check_proc,
@@ -323,10 +325,11 @@ void native_doctor(const char *state_dir, struct doctor_report *ret)
     };
 
     *ret = (struct doctor_report)DOCTOR_REPORT_INIT;
-    /* The daemon hides itself; an ordinary user could then not write the maps of its children. */
+    /* The daemon is not dumpable, and an ordinary user can write id maps only of dumpable children.
+     */
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     p.ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
-    dir_make_all(AT_FDCWD, state_dir, 0700, NULL); /* else the trial there says why not */
+    dir_make_all(AT_FDCWD, state_dir, 0700, NULL); /* a failure shows in the overlay probe */
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++)
         checks[i](&p);
 }

@@ -1,11 +1,12 @@
 /*
- * Two passes over one table. The first only looks (lstat) and yields a fingerprint; nearly always
- * that generation exists and nothing more is done, which keeps the daemon's start short. The second
- * builds in a temporary folder that is renamed into place when whole.
+ * Two passes over one table. The first pass only reads metadata (lstat) and computes a fingerprint.
+ * Nearly always the generation with that fingerprint exists, which keeps the start of the daemon
+ * short. The second pass builds in a temporary folder, which is renamed into place when it is
+ * complete.
  *
- * What is copied from /etc is an allow-list, each file checked to be world-readable: tokens tend to
- * lie in gitconfig, pip.conf and npmrc, and shadow is nobody's business. Files are opened without
- * following links and checked after the open, so a file that changes in between gains nothing.
+ * Files of /etc are copied by an allow-list, and only when they are world-readable: gitconfig,
+ * pip.conf and npmrc often hold tokens, and shadow holds passwords. Files are opened without
+ * following links and checked after the open, so a file that changes in between is left out.
  */
 #include "daemon/engine/native/host-image.h"
 
@@ -17,11 +18,11 @@
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/ext4-spread.h"
 #include "lib/os/rmtree.h"
-#include "lib/os/spread.h"
 
 enum {
-    IMAGE_FORMAT = 1, /* part of the fingerprint: raise it when what is built changes */
+    IMAGE_FORMAT = 1, /* part of the fingerprint: raise it when this code builds something else */
     ENTRIES_MAX = 16384,
     DEPTH_MAX = 12,
     AGENT_ID = 1000,
@@ -118,8 +119,8 @@ static const struct {
 /* ---- the walk over the machine's files ---- */
 
 struct host_image_walk {
-    int src, dst;  /* roots; dst -1: only look */
-    uint64_t hash; /* FNV-1a of everything seen */
+    int src, dst;  /* root folders; dst -1: first pass */
+    uint64_t hash; /* FNV-1a hash of all that was read */
     size_t entries, bytes;
 };
 
@@ -151,8 +152,8 @@ static void host_image_mix_stat(struct host_image_walk *w, const char *path, con
     host_image_mix_u64(w, (uint64_t)st->st_mtim.tv_nsec);
 }
 
-/* Modes are set, not left to the umask: that is the whole process's, and other threads make files
- * of their own meanwhile. */
+/* Modes are set explicitly: the umask belongs to the whole process, and other threads create
+ * files at the same time. */
 static int host_image_make_file(int dst, const char *path, mode_t mode, int *ret, struct err *err)
 {
     _cleanup_close_ int fd = openat(dst, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -177,14 +178,17 @@ static int host_image_make_dir(int dst, const char *path, mode_t mode, struct er
 static int host_image_make_dirs(int dst, const char *path, mode_t mode, struct err *err)
 {
     _cleanup_free_ char *p = xstrdup(path);
-    int r = 0;
 
-    for (char *s = strchr(p, '/'); s && r >= 0; s = strchr(s + 1, '/')) {
+    for (char *s = strchr(p, '/'); s; s = strchr(s + 1, '/')) {
+        int r;
+
         *s = '\0';
         r = host_image_make_dir(dst, p, mode, err);
+        if (r < 0)
+            return r;
         *s = '/';
     }
-    return r < 0 ? r : host_image_make_dir(dst, p, mode, err);
+    return host_image_make_dir(dst, p, mode, err);
 }
 
 static int host_image_copy_link(struct host_image_walk *w, const char *path, struct err *err)
@@ -241,7 +245,7 @@ static int host_image_copy_file(struct host_image_walk *w, const char *path, con
         return 0;
     in = openat(w->src, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (in < 0 || fstat(in, &opened) < 0 || !host_image_is_wanted_file(&opened))
-        return 0; /* changed since we looked: leave it out */
+        return 0; /* changed since the check: leave it out */
     r = host_image_make_file(w->dst, path, st->st_mode & 0111 ? 0755 : 0644, &out, err);
     if (r < 0)
         return r;
@@ -303,7 +307,7 @@ static int host_image_copy_entry(struct host_image_walk *w, const char *path, in
     struct stat st;
 
     if (fstatat(w->src, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return 0; /* the allow-list names what a machine may have */
+        return 0; /* not every machine has every file of the allow-list */
     if (++w->entries > ENTRIES_MAX)
         return err_set(err, ERR_LIMIT, "image 'host' has over %d entries", ENTRIES_MAX);
     if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005) {
@@ -320,7 +324,7 @@ static int host_image_copy_entry(struct host_image_walk *w, const char *path, in
     return host_image_copy_file(w, path, &st, err);
 }
 
-/* "ssl/certs" needs its parent; the pattern stands in the last component only. */
+/* "ssl/certs" needs its parent folder; only the last component may be a pattern. */
 static int host_image_copy_allowed(struct host_image_walk *w, const char *pattern, struct err *err)
 {
     _cleanup_free_ char *parent = xasprintf("etc/%s", pattern);
@@ -345,8 +349,8 @@ static int host_image_copy_allowed(struct host_image_walk *w, const char *patter
     return 0;
 }
 
-/* /bin -> usr/bin and the like. A machine that never merged gets the links all the same: what it
- * has only in /bin is missing then. */
+/* /bin -> usr/bin and the like. A machine without merged /usr gets the links too; its programs
+ * that are only in /bin are missing then. */
 static int host_image_copy_merged(struct host_image_walk *w, const char *name, struct err *err)
 {
     _cleanup_free_ char *usr = xasprintf("usr/%s", name);
@@ -364,13 +368,19 @@ static int host_image_copy_merged(struct host_image_walk *w, const char *name, s
 
 static int host_image_walk_machine(struct host_image_walk *w, struct err *err)
 {
-    int r = 0;
+    int r;
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(merged_dirs); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(merged_dirs); i++) {
         r = host_image_copy_merged(w, merged_dirs[i], err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(etc_allowed); i++)
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(etc_allowed); i++) {
         r = host_image_copy_allowed(w, etc_allowed[i], err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- what we write ourselves ---- */
@@ -400,23 +410,16 @@ static int host_image_put_passwd(const struct host_image_walk *w, struct err *er
 
 static int host_image_put_own(const struct host_image_walk *w, struct err *err)
 {
-    int r = 0;
-
     for (size_t i = 0; i < ARRAY_SIZE(links); i++)
         if (symlinkat(links[i].target, w->dst, links[i].path) < 0)
             return err_sys(err, errno, "make link '%s'", links[i].path);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
-        r = host_image_put_text(w->dst, texts[i].path, texts[i].text, err);
-    return r < 0 ? r : host_image_put_passwd(w, err);
-}
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        int r = host_image_put_text(w->dst, texts[i].path, texts[i].text, err);
 
-static int host_image_put_dirs(int dst, struct err *err)
-{
-    int r = 0;
-
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
-        r = host_image_make_dir(dst, dirs[i].path, dirs[i].mode, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return host_image_put_passwd(w, err);
 }
 
 static int host_image_chown_home(int dst, struct err *err)
@@ -425,7 +428,7 @@ static int host_image_chown_home(int dst, struct err *err)
 
     for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
         if (fchownat(dst, paths[i], AGENT_ID, AGENT_ID, AT_SYMLINK_NOFOLLOW) < 0)
-            return err_sys(err, errno, "give '%s' to the agent", paths[i]);
+            return err_sys(err, errno, "make the agent the owner of '%s'", paths[i]);
     return 0;
 }
 
@@ -434,14 +437,18 @@ static int host_image_build(struct host_image_walk *w, const struct host_image_s
 {
     int r;
 
-    r = host_image_put_dirs(w->dst, err);
-    if (r >= 0)
-        r = host_image_walk_machine(w, err);
-    if (r >= 0)
-        r = host_image_put_own(w, err);
-    if (r >= 0 && src->chown_home)
-        r = host_image_chown_home(w->dst, err);
-    return r;
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+        r = host_image_make_dir(w->dst, dirs[i].path, dirs[i].mode, err);
+        if (r < 0)
+            return r;
+    }
+    r = host_image_walk_machine(w, err);
+    if (r < 0)
+        return r;
+    r = host_image_put_own(w, err);
+    if (r < 0)
+        return r;
+    return src->chown_home ? host_image_chown_home(w->dst, err) : 0;
 }
 
 static uint64_t host_image_hash_start(const struct host_image_source *src)
@@ -453,8 +460,8 @@ static uint64_t host_image_hash_start(const struct host_image_source *src)
     return w.hash;
 }
 
-/* Builds in "tmp-<random>" and renames to `name`. Two daemons on one folder do not happen (the root
- * is locked), so a folder that stands there already is the same generation, made whole. */
+/* Builds in "tmp-<name>" and renames to `name`. Only one daemon uses the folder (the root is
+ * locked), so a folder `name` that exists is the same, complete generation. */
 static int host_image_build_generation(int images, int root, const char *name,
                                        const struct host_image_source *src, struct err *err)
 {
@@ -463,7 +470,7 @@ static int host_image_build_generation(int images, int root, const char *name,
     struct host_image_walk w = {.src = root, .hash = host_image_hash_start(src)};
     int r;
 
-    r = rmtree(images, tmp, err); /* of a daemon that was killed here */
+    r = rmtree(images, tmp, err); /* left by a daemon that was killed */
     if (r < 0)
         return r;
     r = host_image_make_dir(images, tmp, 0755, err);
@@ -491,14 +498,16 @@ int host_image_ensure(const char *images_dir, const struct host_image_source *sr
     int r;
 
     r = dir_make_all(AT_FDCWD, images_dir, 0700, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, images_dir, &images, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, src->root, &root, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, images_dir, &images, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, src->root, &root, err);
     if (r < 0)
         return r;
     look.src = root;
-    spread_children(images);
+    ext4_spread_children(images);
     r = host_image_walk_machine(&look, err);
     if (r < 0)
         return r;

@@ -28,7 +28,7 @@ static void native_ids_take_range(struct ids *ids, uint64_t first, uint64_t coun
     }
 }
 
-/* "user:first:count"; lines that are not so mean nothing to newuidmap either. */
+/* "user:first:count". newuidmap ignores other lines too. */
 static void native_ids_take_line(struct ids *ids, char *line)
 {
     char *first = strchr(line, ':'), *count = first ? strchr(first + 1, ':') : NULL;
@@ -60,22 +60,33 @@ static int native_ids_take_file(struct ids *ids, const char *path, struct err *e
     return 0;
 }
 
+static int native_ids_open(struct ids *ids, const char *dir, const char *const *subid_files,
+                           struct err *err)
+{
+    int r = dir_open(AT_FDCWD, dir, &ids->dirfd, err);
+
+    if (r < 0)
+        return r;
+    for (; *subid_files; subid_files++) {
+        r = native_ids_take_file(ids, *subid_files, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 int ids_init(struct ids *ids, const char *path, const char *const *subid_files, struct err *err)
 {
     const char *slash = strrchr(path, '/');
     _cleanup_free_ char *dir = xstrndup(path, (size_t)(slash - path));
-    int r;
 
     *ids = (struct ids){.dirfd = -1};
-    r = dir_open(AT_FDCWD, dir, &ids->dirfd, err);
-    for (size_t i = 0; r >= 0 && subid_files[i]; i++)
-        r = native_ids_take_file(ids, subid_files[i], err);
-    if (r < 0) {
+    if (native_ids_open(ids, dir, subid_files, err) < 0) {
         ids_done(ids);
         return err_wrap(err, "prepare id leases");
     }
     ids->name = xstrdup(slash + 1);
-    /* Daemons that start at different places rarely meet in their search. */
+    /* Daemons with different start points rarely collide in their search. */
     ids->next = (uint32_t)(time_mono() % IDS_LEASES);
     return 0;
 }
@@ -87,7 +98,7 @@ void ids_done(struct ids *ids)
     ids->name = NULL;
 }
 
-/* The file belongs to us and nobody else can open it: who could, could hold every lease. */
+/* Only we may open the file: any process that can open it could hold every lease. */
 static int native_ids_open_file(const struct ids *ids, int *ret, struct err *err)
 {
     _cleanup_close_ int fd =

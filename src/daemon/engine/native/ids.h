@@ -4,8 +4,8 @@
  *
  * A lease is a byte-range lock (open file description) on byte n of one machine-wide file. The
  * descriptor is inherited by the shim: the kernel gives the range back when the last process that
- * holds it has ended, so nothing has to be cleaned up after any crash, and a daemon that restarts
- * needs to know nothing.
+ * holds it has ended. So no crash leaves anything to clean up, and a new daemon needs no record of
+ * the leases.
  */
 #pragma once
 
@@ -23,11 +23,11 @@ enum {
 #define IDS_FILE "/run/ripcord-ids"
 
 struct ids {
-    int dirfd;     /* keeps the place of the file pinned */
-    char *name;    /* in dirfd */
+    int dirfd;     /* folder of the file */
+    char *name;    /* of the file, in dirfd */
     uint32_t next; /* where the next search begins */
-    uint8_t
-        taken[(IDS_LEASES + 7) / 8]; /* bit n: overlaps /etc/subuid or /etc/subgid, never used */
+    /* Bit n: range n overlaps a range of /etc/subuid or /etc/subgid and is never leased. */
+    uint8_t taken[(IDS_LEASES + 7) / 8];
 };
 
 /* path: IDS_FILE, or another in tests; subid_files: NULL-terminated list of /etc/subuid and the
@@ -35,6 +35,6 @@ struct ids {
 int ids_init(struct ids *ids, const char *path, const char *const *subid_files, struct err *err);
 void ids_done(struct ids *ids);
 
-/* *ret_fd holds the lease as long as it, or a copy in any process, is open. ERR_LIMIT: all taken.
- * Not for two threads at once. */
+/* *ret_fd holds the lease as long as it, or a copy in any process, is open. ERR_LIMIT: all ranges
+ * are taken. One thread at a time. */
 int ids_lease(struct ids *ids, uint32_t *ret_base, int *ret_fd, struct err *err);

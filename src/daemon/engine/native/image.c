@@ -6,10 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/engine/engine-images.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/program.h"
 #include "daemon/engine/native/transfer.h"
+#include "daemon/engine/sandbox-request.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "image/store/images.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
@@ -19,10 +23,10 @@
 
 enum { TRANSFERS_MAX = 2 };
 
-#define OWN_PREFIX "image-" /* of a strict sandbox's own layers */
+#define OWN_PREFIX "image-" /* own copy of the layers, with isolation `strict` */
 #define OWN_NEW "image.new"
 
-#define DEFAULT_USER "agent" /* of daemon/core/sandbox/spec.c */
+#define DEFAULT_USER "agent" /* as in daemon/core/sandbox/spec.c */
 #define DEFAULT_WORKDIR "/home/agent"
 #define PLAIN_USER "1000"
 
@@ -52,7 +56,7 @@ static bool image_is_host(const struct sandbox_spec *spec)
     return !spec->image || STREQ(spec->image, engine_native_ops.default_image);
 }
 
-/* Of a strict sandbox's own copy of its image; NULL: it has none. */
+/* The name of a strict sandbox's own copy of its image; NULL: it has none. */
 static char *image_own_name(const struct sandbox_spec *spec)
 {
     return spec->isolation == SPEC_ISOLATION_STRICT && spec->image_digest
@@ -65,10 +69,9 @@ static int image_check_isolation(const struct sandbox_spec *spec, bool on_host, 
     if (spec->isolation != SPEC_ISOLATION_STRICT || !on_host)
         return 0;
     err_set(err, ERR_UNSUPPORTED,
-            "isolation 'strict' cannot be had with %s 'host', which is this machine's own /usr",
-            image_is_host(spec) ? "image" : "what is built on");
-    return err_hint(err, "Bring an image into the store with 'ripcord image import' and name it "
-                         "with --image.");
+            "isolation 'strict' is not possible with %s 'host' (it is this machine's own /usr)",
+            image_is_host(spec) ? "image" : "an image built on");
+    return err_hint(err, "Import an image with 'ripcord image import' and name it with --image.");
 }
 
 int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
@@ -77,7 +80,7 @@ int native_image_check(const struct engine *e, const struct sandbox_spec *spec, 
     return image_check_isolation(spec, image_is_host(spec), err);
 }
 
-/* Before anything is made: the copy that `strict` wants would be in vain. */
+/* Before anything is made: the copy for `strict` would be useless. */
 static int image_check_resolved(const struct images *s, const char *id,
                                 const struct sandbox_spec *spec, struct err *err)
 {
@@ -87,8 +90,9 @@ static int image_check_resolved(const struct images *s, const char *id,
     if (spec->isolation != SPEC_ISOLATION_STRICT)
         return 0;
     r = images_read(s, id, &record, err);
-    if (r >= 0)
-        r = image_check_isolation(spec, images_is_on_host(record), err);
+    if (r < 0)
+        return err_wrap(err, "image '%s'", spec->image);
+    r = image_check_isolation(spec, images_is_on_host(record), err);
     return r < 0 ? err_wrap(err, "image '%s'", spec->image) : 0;
 }
 
@@ -101,13 +105,16 @@ int native_resolve(struct engine *e, const struct sandbox_spec *spec, const stru
 
     (void)by;
     r = image_open_store(native_of(e), &s, err);
-    if (r >= 0)
-        r = images_resolve(&s, spec->image, id, err);
-    if (r >= 0)
-        r = image_check_resolved(&s, id, spec, err);
-    if (r >= 0)
-        *ret = xstrdup(id);
-    return r;
+    if (r < 0)
+        return r;
+    r = images_resolve(&s, spec->image, id, err);
+    if (r < 0)
+        return r;
+    r = image_check_resolved(&s, id, spec, err);
+    if (r < 0)
+        return r;
+    *ret = xstrdup(id);
+    return 0;
 }
 
 /* ---- the plan ---- */
@@ -117,7 +124,7 @@ const char *native_host_generation(const struct native_engine *n)
     return strrchr(n->lower, '/') + 1;
 }
 
-/* The folder of `host` lies beside the store, and one folder holds them all. */
+/* With image `host` below, the names start at the folder that holds both `host` and the store. */
 int native_layers(const struct native_engine *n, char *const *layers, char ***ret, char **ret_dir,
                   struct err *err)
 {
@@ -143,15 +150,16 @@ static int image_plan_layers(const struct native_engine *n, const json_t *record
     _cleanup_strv_ char **layers = NULL;
     int r = images_layers(record, &layers, err);
 
-    if (r >= 0 && !layers)
-        r = err_set(err, ERR_UNSUPPORTED, "the image has no layers");
-    if (r >= 0)
-        r = native_layers(n, layers, &p->layers, &p->lower_dir, err);
+    if (r < 0)
+        return r;
+    if (!layers)
+        return err_set(err, ERR_UNSUPPORTED, "the image has no layers");
+    r = native_layers(n, layers, &p->layers, &p->lower_dir, err);
     p->n_layers = strv_len(p->layers);
     return r;
 }
 
-/* Variables of the image, then those that were there. What is no variable is left out. */
+/* Puts the variables of the image before *env. Invalid ones are left out. */
 static int image_plan_env(const json_t *record, char ***env, struct err *err)
 {
     _cleanup_strv_ char **image = NULL;
@@ -170,7 +178,7 @@ static int image_plan_env(const json_t *record, char ***env, struct err *err)
     return 0;
 }
 
-/* "name", "1000", "1000:1000" as they are; of "name:group" the name. */
+/* "name", "1000" and "1000:1000" stay as they are; "name:group" becomes the name. */
 static char *image_user(const json_t *record)
 {
     const char *user = json_string_value(json_object_get(record, "user"));
@@ -191,7 +199,7 @@ static char *image_workdir(const json_t *record)
     return xstrdup(dir && dir[0] == '/' && dir[1] && !strstr(dir, "/..") ? dir : DEFAULT_WORKDIR);
 }
 
-/* One of another architecture may be in the store, to go elsewhere. */
+/* The store may hold images of other architectures, to push them elsewhere. */
 static int image_check_machine(const json_t *record, struct err *err)
 {
     const char *arch = json_string_value(json_object_get(record, "architecture"));
@@ -202,7 +210,7 @@ static int image_check_machine(const json_t *record, struct err *err)
                    IMAGES_ARCHITECTURE);
 }
 
-/* Not where they lie for all, but the sandbox's own. */
+/* Uses the sandbox's own copy of the layers. */
 static void image_plan_own(const struct native_engine *n, const struct sandbox_request *req,
                            struct plan *p)
 {
@@ -223,20 +231,25 @@ static int image_plan_stored(struct native_engine *n, const struct sandbox_reque
     int r;
 
     if (!spec->image_digest)
-        return err_set(err, ERR_INVALID, "it is not known which image '%s' is", spec->image);
+        return err_set(err, ERR_INVALID, "its digest is not known");
     r = image_open_store(n, &s, err);
-    if (r >= 0)
-        r = images_read(&s, spec->image_digest, &record, err);
-    if (r >= 0)
-        r = image_check_machine(record, err);
-    if (r >= 0)
-        r = image_check_isolation(spec, images_is_on_host(record), err);
-    if (r >= 0)
-        r = image_plan_layers(n, record, p, err);
-    if (r >= 0)
-        r = image_plan_env(record, env, err);
     if (r < 0)
-        return err_wrap(err, "image '%s'", spec->image);
+        return r;
+    r = images_read(&s, spec->image_digest, &record, err);
+    if (r < 0)
+        return r;
+    r = image_check_machine(record, err);
+    if (r < 0)
+        return r;
+    r = image_check_isolation(spec, images_is_on_host(record), err);
+    if (r < 0)
+        return r;
+    r = image_plan_layers(n, record, p, err);
+    if (r < 0)
+        return r;
+    r = image_plan_env(record, env, err);
+    if (r < 0)
+        return r;
     p->image = images_is_on_host(record) ? PLAN_IMAGE_HOST : PLAN_IMAGE_ROOTFS;
     image_plan_own(n, req, p);
     p->user = STREQ(spec->user, DEFAULT_USER) ? image_user(record) : xstrdup(spec->user);
@@ -250,8 +263,11 @@ int native_image_plan(struct native_engine *n, const struct sandbox_request *req
 {
     const struct sandbox_spec *spec = &req->spec;
 
-    if (!image_is_host(spec))
-        return image_plan_stored(n, req, p, env, err);
+    if (!image_is_host(spec)) {
+        int r = image_plan_stored(n, req, p, env, err);
+
+        return r < 0 ? err_wrap(err, "image '%s'", spec->image) : 0;
+    }
     p->image = PLAN_IMAGE_HOST;
     p->lower_dir = xstrdup(n->lower);
     p->user = xstrdup(spec->user);
@@ -274,20 +290,17 @@ int image_tool_start(const struct native_engine *n, const struct image_tool *t, 
 static int image_run_tool(const struct native_engine *n, const struct image_tool *t,
                           const struct deadline *by, char **ret, struct err *err)
 {
-    struct program p = PROGRAM_INIT;
+    _cleanup_program_ struct program p = PROGRAM_INIT;
     int r = image_tool_start(n, t, &p, err);
 
-    if (r >= 0)
-        r = program_answer(&p, by, ret, err);
-    program_end(&p);
-    return r;
+    return r < 0 ? r : program_answer(&p, by, ret, err);
 }
 
 /* ---- a sandbox's own copy ---- */
 
-/* All of an earlier spec, and what a daemon that was killed had not finished. */
-static int image_throw_others(struct native_engine *n, int sandbox, const char *own,
-                              struct err *err)
+/* Deletes the copies of an earlier spec, and unfinished ones of a daemon that was killed. */
+static int image_delete_old_copies(struct native_engine *n, int sandbox, const char *own,
+                                   struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     _cleanup_strv_ char **names = NULL;
@@ -303,9 +316,12 @@ static int image_throw_others(struct native_engine *n, int sandbox, const char *
         if (STREQ(e->d_name, OWN_NEW) || (strncmp(e->d_name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0 &&
                                           !(own && STREQ(e->d_name, own))))
             strv_add(&names, e->d_name);
-    for (char **name = names; r >= 0 && name && *name; name++)
+    for (char **name = names; name && *name; name++) {
         r = delete_queue_add(n->delete_queue, sandbox, *name, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int image_copy_layers(struct native_engine *n, const struct sandbox_request *req,
@@ -329,7 +345,7 @@ int native_image_own(struct native_engine *n, const struct sandbox_request *req,
                      const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *own = image_own_name(&req->spec);
-    int r = req->fresh ? 0 : image_throw_others(n, sandbox, own, err);
+    int r = req->fresh ? 0 : image_delete_old_copies(n, sandbox, own, err);
 
     if (r < 0 || !own || faccessat(sandbox, own, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return r;
@@ -341,9 +357,9 @@ int native_image_own(struct native_engine *n, const struct sandbox_request *req,
     return r < 0 ? err_wrap(err, "copy image '%s' for isolation 'strict'", req->spec.image) : 0;
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
-/* A few at once: each takes a worker, and starts of sandboxes need them too. */
+/* Only a few at once: each takes a worker, and starts of sandboxes need workers too. */
 int image_transfer_begin(struct native_engine *n, struct err *err)
 {
     bool full;
@@ -352,8 +368,7 @@ int image_transfer_begin(struct native_engine *n, struct err *err)
     full = n->transfers >= TRANSFERS_MAX;
     n->transfers += !full;
     pthread_mutex_unlock(&n->lock);
-    return full ? err_set(err, ERR_LIMIT, "%d images are on their way in or out already",
-                          TRANSFERS_MAX)
+    return full ? err_set(err, ERR_LIMIT, "%d image transfers are already running", TRANSFERS_MAX)
                 : 0;
 }
 
@@ -364,8 +379,8 @@ void image_transfer_end(struct native_engine *n)
     pthread_mutex_unlock(&n->lock);
 }
 
-static int native_image_transfer(struct native_engine *n, const struct image_tool *t,
-                                 const struct deadline *by, char **ret, struct err *err)
+static int image_run_transfer(struct native_engine *n, const struct image_tool *t,
+                              const struct deadline *by, char **ret, struct err *err)
 {
     int r = image_transfer_begin(n, err);
 
@@ -376,58 +391,38 @@ static int native_image_transfer(struct native_engine *n, const struct image_too
     return r;
 }
 
-static int image_import_image(struct native_engine *n, const struct image_ask *ask,
-                              const struct deadline *by, char **ret, struct err *err)
+static int image_run_import(struct native_engine *n, const struct image_import *req,
+                            const struct deadline *by, char **ret, struct err *err)
 {
-    const struct image_tool t = {.verb = "import", .arg = ask->name, .in = ask->fd, .data = -1};
+    const struct image_tool t = {
+        .verb = "import", .arg = req->name, .in = req->archive, .data = -1};
 
-    return native_image_transfer(n, &t, by, ret, err);
+    return image_run_transfer(n, &t, by, ret, err);
 }
 
-static int image_export_image(struct native_engine *n, const struct image_ask *ask,
-                              const struct deadline *by, char **ret, struct err *err)
+static int image_run_export(struct native_engine *n, const struct image_export *req,
+                            const struct deadline *by, char **ret, struct err *err)
 {
-    _cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    const struct image_tool t = {"export", ask->name, ask->detail, null, ask->fd};
+    const struct image_tool t = {"export", req->name, req->format, n->devnull, req->archive};
 
-    if (null < 0)
-        return err_sys(err, errno, "open '/dev/null'");
-    return native_image_transfer(n, &t, by, ret, err);
+    return image_run_transfer(n, &t, by, ret, err);
 }
 
-static int image_run_with_used(struct native_engine *n, const char *verb,
-                               const struct image_ask *ask, const struct deadline *by, char **ret,
+/* ripcord-image reads the digests of the images in use from its stdin. */
+static int image_run_with_used(struct native_engine *n, const char *verb, const char *name,
+                               char *const *in_use, const struct deadline *by, char **ret,
                                struct err *err)
 {
-    _cleanup_free_ char *used = strv_join(ask->used, "\n");
+    _cleanup_free_ char *used = strv_join(in_use, "\n");
     _cleanup_close_ int in = -1;
+    struct image_tool t = {.verb = verb, .arg = name, .data = -1};
     int r = memfd_sealed("images-in-use", used, strlen(used), &in, err);
 
-    const struct image_tool t = {.verb = verb, .arg = ask->name, .in = in, .data = -1};
-
-    return r < 0 ? r : image_run_tool(n, &t, by, ret, err);
-}
-
-/* ---- cache mounts of builds ---- */
-
-static int image_run_plain(struct native_engine *n, const char *verb, const char *arg,
-                           const char *more, const struct deadline *by, char **ret, struct err *err)
-{
-    const struct image_tool t = {verb, arg, more, n->devnull, -1};
-
+    if (r < 0)
+        return r;
+    t.in = in;
     return image_run_tool(n, &t, by, ret, err);
 }
-
-static int image_trim_mounts(struct native_engine *n, const struct image_ask *ask,
-                             const struct deadline *by, char **ret, struct err *err)
-{
-    _cleanup_free_ char *keep = xasprintf("%llu", (unsigned long long)ask->keep);
-    _cleanup_free_ char *unused = xasprintf("%llu", (unsigned long long)ask->unused);
-
-    return image_run_plain(n, "mounts-trim", keep, unused, by, ret, err);
-}
-
-/* ---- all that is asked ---- */
 
 static int image_show_one(const struct images *s, json_t *image, char **ret, struct err *err)
 {
@@ -441,7 +436,7 @@ static int image_show_one(const struct images *s, json_t *image, char **ret, str
     return 0;
 }
 
-/* `name` NULL: all of them. */
+/* `name` NULL: all images. */
 static int image_show_images(struct native_engine *n, const char *name, char **ret, struct err *err)
 {
     _cleanup_images_ struct images s = IMAGES_INIT;
@@ -452,10 +447,13 @@ static int image_show_images(struct native_engine *n, const char *name, char **r
     int r;
 
     r = image_open_store(n, &s, err);
-    if (r >= 0 && name)
+    if (r < 0)
+        return r;
+    if (name)
         r = images_resolve(&s, name, id, err);
-    if (r >= 0)
-        r = images_list(&s, &list, err);
+    if (r < 0)
+        return r;
+    r = images_list(&s, &list, err);
     if (r < 0)
         return r;
     if (!name) {
@@ -468,34 +466,56 @@ static int image_show_images(struct native_engine *n, const char *name, char **r
     return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
 }
 
-int native_image(struct engine *e, const struct image_ask *ask, const struct deadline *by,
+int native_image(struct engine *e, const struct image_op *req, const struct deadline *by,
                  char **ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
 
-    switch (ask->verb) {
+    switch (req->verb) {
     case IMAGE_LIST:
         return image_show_images(n, NULL, ret, err);
     case IMAGE_SHOW:
-        return image_show_images(n, ask->name, ret, err);
+        return image_show_images(n, req->show.name, ret, err);
     case IMAGE_IMPORT:
-        return image_import_image(n, ask, by, ret, err);
+        return image_run_import(n, &req->import, by, ret, err);
     case IMAGE_EXPORT:
-        return image_export_image(n, ask, by, ret, err);
-    case IMAGE_PUSH:
-        return native_push(n, ask, by, ret, err);
+        return image_run_export(n, &req->export, by, ret, err);
     case IMAGE_PULL:
-        return native_pull(n, ask, by, ret, err);
+        return native_pull(n, &req->pull, by, ret, err);
+    case IMAGE_PUSH:
+        return native_push(n, &req->push, by, ret, err);
     case IMAGE_REMOVE:
-        return image_run_with_used(n, "rm", ask, by, ret, err);
+        return image_run_with_used(n, "rm", req->remove.name, req->remove.used, by, ret, err);
     case IMAGE_PRUNE:
-        return image_run_with_used(n, "prune", ask, by, ret, err);
-    case IMAGE_MOUNTS:
-        return image_run_plain(n, "mounts", NULL, NULL, by, ret, err);
-    case IMAGE_MOUNT_REMOVE:
-        return image_run_plain(n, "mounts-rm", ask->name, NULL, by, ret, err);
-    case IMAGE_MOUNTS_TRIM:
-        return image_trim_mounts(n, ask, by, ret, err);
+        return image_run_with_used(n, "prune", NULL, req->prune.used, by, ret, err);
     }
-    return err_set(err, ERR_UNSUPPORTED, "that cannot be asked of images");
+    return err_set(err, ERR_UNSUPPORTED, "images: unknown request %d", (int)req->verb);
+}
+
+/* ---- cache mounts of builds ---- */
+
+int native_cache_mounts(struct engine *e, const struct cache_mount_op *req,
+                        const struct deadline *by, char **ret, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    struct image_tool t = {.in = n->devnull, .data = -1};
+    _cleanup_free_ char *keep = NULL, *unused = NULL;
+
+    switch (req->verb) {
+    case CACHE_MOUNT_LIST:
+        t.verb = "mounts";
+        break;
+    case CACHE_MOUNT_REMOVE:
+        t.verb = "mounts-rm";
+        t.arg = req->remove.id;
+        break;
+    case CACHE_MOUNT_TRIM:
+        keep = xasprintf("%llu", (unsigned long long)req->trim.keep);
+        unused = xasprintf("%llu", (unsigned long long)req->trim.unused);
+        t.verb = "mounts-trim";
+        t.arg = keep;
+        t.more = unused;
+        break;
+    }
+    return image_run_tool(n, &t, by, ret, err);
 }

@@ -1,6 +1,6 @@
 /*
- * A trial runs in a child, which reports the text of its error through a pipe; an empty report is
- * success. What fails is told with the kernel's words; the doctor adds what to do.
+ * A probe runs in a child, which writes the text of its error into a pipe, or "\n" for success. The
+ * error is the kernel's; the doctor adds what to do.
  */
 #include "daemon/engine/native/kernel-probe.h"
 
@@ -41,8 +41,8 @@ static _noreturn_ void kernel_probe_report_and_exit(int fd, kernel_probe_fn fn, 
     _exit(0);
 }
 
-/* The child's verdict: "\n" is success, nothing at all its sudden death. */
-static int kernel_probe_hear_report(pid_t pid, int fd, struct err *err)
+/* Reads the child's report: "\n" is success, nothing means that the child was killed. */
+static int kernel_probe_read_report(pid_t pid, int fd, struct err *err)
 {
     struct deadline by = deadline_in(KERNEL_PROBE_TIMEOUT);
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -54,18 +54,18 @@ static int kernel_probe_hear_report(pid_t pid, int fd, struct err *err)
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     if (n < 0)
-        return err_set(err, ERR_TIMEOUT, "the trial does not end");
+        return err_set(err, ERR_TIMEOUT, "the probe did not end in time");
     text[n] = '\0';
     if (STREQ(text, "\n"))
         return 0;
-    return err_set(err, ERR_UNSUPPORTED, "%s", n ? text : "the trial was killed");
+    return err_set(err, ERR_UNSUPPORTED, "%s", n ? text : "the probe was killed");
 }
 
 /* ---- user namespaces for ordinary users ---- */
 
 static int kernel_probe_use_user_namespace(void *arg _unused_, struct err *err)
 {
-    /* As root we ask for somebody else: what counts is what an ordinary user may. */
+    /* As root, become an ordinary user first: the probe is about the rights of ordinary users. */
     if (setgroups(0, NULL) == 0 &&
         (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0))
         return err_sys(err, errno, "become an ordinary user");
@@ -87,14 +87,14 @@ int kernel_probe_user_namespace(struct err *err)
     if (pid == 0)
         kernel_probe_report_and_exit(p[1], kernel_probe_use_user_namespace, NULL);
     fd_close(p[1]);
-    r = pid < 0 ? err_sys(err, errno, "fork") : kernel_probe_hear_report(pid, p[0], err);
+    r = pid < 0 ? err_sys(err, errno, "fork") : kernel_probe_read_report(pid, p[0], err);
     fd_close(p[0]);
     return r;
 }
 
 /* ---- in namespaces as a sandbox has them ---- */
 
-struct inside {
+struct probe_child {
     kernel_probe_fn fn;
     void *arg;
     int go; /* readable when the maps are written */
@@ -102,7 +102,7 @@ struct inside {
 
 static int kernel_probe_run_inside(void *arg, struct err *err)
 {
-    const struct inside *in = arg;
+    const struct probe_child *in = arg;
     char c;
 
     if (read(in->go, &c, 1) != 1)
@@ -125,7 +125,7 @@ static int kernel_probe_in_namespaces(uint64_t flags, bool ranges, kernel_probe_
                                       struct err *err)
 {
     _cleanup_close_ int report = -1, report_in = -1, go = -1, go_in = -1;
-    struct inside in = {.fn = fn, .arg = arg};
+    struct probe_child in = {.fn = fn, .arg = arg};
     int p[2], r;
     pid_t pid;
 
@@ -141,19 +141,20 @@ static int kernel_probe_in_namespaces(uint64_t flags, bool ranges, kernel_probe_
     if (pid < 0)
         return err_sys(err, -pid, "make namespaces");
     if (pid == 0) {
-        close(go_in); /* else its end would never be seen */
+        close(go_in); /* else the child would never see the end of the pipe */
         in.go = go;
         kernel_probe_report_and_exit(report_in, kernel_probe_run_inside, &in);
     }
     report_in = fd_close(report_in);
     r = kernel_probe_write_maps(pid, ranges, err);
-    if (r >= 0)
-        fd_write_all(go_in, "g", 1);
+    if (r < 0) {
+        go_in = fd_close(go_in); /* the child ends */
+        kernel_probe_read_report(pid, report, NULL);
+        return r;
+    }
+    fd_write_all(go_in, "g", 1);
     go_in = fd_close(go_in);
-    if (r >= 0)
-        return kernel_probe_hear_report(pid, report, err);
-    kernel_probe_hear_report(pid, report, NULL);
-    return r;
+    return kernel_probe_read_report(pid, report, err);
 }
 
 static int kernel_probe_do_nothing(void *arg _unused_)
@@ -183,31 +184,30 @@ int kernel_probe_proc(bool ranges, struct err *err)
 
 struct overlay_probe {
     const char *dir;
-    int layers; /* id-mapped tree to lay over dir, or -1 */
+    int layers; /* id-mapped clone of dir, or -1 */
 };
 
-/* Mapped ids may not search the way to dir: as in a sandbox, the layers are attached to a scaffold
- * of the namespace's own. */
+/* Mapped ids may not have search permission on the path to dir. As in a sandbox, the layers are
+ * attached to a tmpfs of the namespace. */
 static int kernel_probe_enter_mapped(int layers, struct err *err)
 {
     _cleanup_close_ int scaffold = -1;
     int r;
 
     r = mount_new("tmpfs", NULL, MOUNT_SAFE, &scaffold, err);
-    if (r >= 0)
-        r = mount_attach(scaffold, AT_FDCWD, "/", err);
-    if (r >= 0 && mkdirat(scaffold, "layers", 0755) < 0)
-        r = err_sys(err, errno, "make a folder in the scaffold");
-    if (r >= 0)
-        r = mount_attach(layers, scaffold, "layers", err);
-    if (r >= 0 && (fchdir(scaffold) < 0 || chdir("layers") < 0))
-        r = err_sys(err, errno, "enter the scaffold");
-    return r;
-}
-
-static int kernel_probe_enter_plain(const char *dir, struct err *err)
-{
-    return chdir(dir) < 0 ? err_sys(err, errno, "enter '%s'", dir) : 0;
+    if (r < 0)
+        return r;
+    r = mount_attach(scaffold, AT_FDCWD, "/", err);
+    if (r < 0)
+        return r;
+    if (mkdirat(scaffold, "layers", 0755) < 0)
+        return err_sys(err, errno, "make a folder in the scaffold");
+    r = mount_attach(layers, scaffold, "layers", err);
+    if (r < 0)
+        return r;
+    if (fchdir(scaffold) < 0 || chdir("layers") < 0)
+        return err_sys(err, errno, "enter the scaffold");
+    return 0;
 }
 
 static int kernel_probe_use_overlay(void *arg, struct err *err)
@@ -218,11 +218,15 @@ static int kernel_probe_use_overlay(void *arg, struct err *err)
     int r;
 
     r = mount_make_private(err);
-    if (r >= 0)
-        r = t->layers >= 0 ? kernel_probe_enter_mapped(t->layers, err)
-                           : kernel_probe_enter_plain(t->dir, err);
-    if (r >= 0)
-        r = overlay_mount(&o, &fd, err);
+    if (r < 0)
+        return r;
+    if (t->layers < 0 && chdir(t->dir) < 0)
+        return err_sys(err, errno, "enter '%s'", t->dir);
+    if (t->layers >= 0)
+        r = kernel_probe_enter_mapped(t->layers, err);
+    if (r < 0)
+        return r;
+    r = overlay_mount(&o, &fd, err);
     if (r < 0)
         return r;
     file = openat(fd, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -236,16 +240,36 @@ static int kernel_probe_map_layers(struct overlay_probe *t, struct err *err)
     int r;
 
     r = idmap_userns(&range, &range, &userns, err);
-    if (r >= 0)
-        r = mount_clone(AT_FDCWD, t->dir, 0, &t->layers, err);
-    return r < 0 ? r : mount_set(t->layers, MOUNT_SAFE, userns, err);
+    if (r < 0)
+        return r;
+    r = mount_clone(AT_FDCWD, t->dir, 0, &t->layers, err);
+    if (r < 0)
+        return r;
+    return mount_set(t->layers, MOUNT_SAFE, userns, err);
+}
+
+static int kernel_probe_try_overlay(struct overlay_probe *t, bool ranges, struct err *err)
+{
+    _cleanup_close_ int at = -1;
+    int r = dir_open(AT_FDCWD, t->dir, &at, err);
+
+    if (r < 0)
+        return r;
+    if (mkdirat(at, "lower", 0755) < 0 || mkdirat(at, "upper", 0755) < 0 ||
+        mkdirat(at, "work", 0755) < 0)
+        return err_sys(err, errno, "make folders in '%s'", t->dir);
+    if (ranges)
+        r = kernel_probe_map_layers(t, err);
+    if (r < 0)
+        return r;
+    return kernel_probe_in_namespaces(CLONE_NEWNS, ranges, kernel_probe_use_overlay, t, err);
 }
 
 int kernel_probe_overlay(const char *dir, bool ranges, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("%s/doctor-XXXXXX", dir);
     struct overlay_probe t = {.dir = tmp, .layers = -1};
-    _cleanup_close_ int at = -1, parent = -1;
+    _cleanup_close_ int parent = -1;
     int r;
 
     r = dir_open(AT_FDCWD, dir, &parent, err);
@@ -253,14 +277,7 @@ int kernel_probe_overlay(const char *dir, bool ranges, struct err *err)
         return r;
     if (!mkdtemp(tmp))
         return err_sys(err, errno, "make a folder in '%s'", dir);
-    r = dir_open(AT_FDCWD, tmp, &at, err);
-    if (r >= 0 && (mkdirat(at, "lower", 0755) < 0 || mkdirat(at, "upper", 0755) < 0 ||
-                   mkdirat(at, "work", 0755) < 0))
-        r = err_sys(err, errno, "make folders in '%s'", tmp);
-    if (r >= 0 && ranges)
-        r = kernel_probe_map_layers(&t, err);
-    if (r >= 0)
-        r = kernel_probe_in_namespaces(CLONE_NEWNS, ranges, kernel_probe_use_overlay, &t, err);
+    r = kernel_probe_try_overlay(&t, ranges, err);
     fd_close(t.layers);
     rmtree(parent, strrchr(tmp, '/') + 1, NULL);
     return r;

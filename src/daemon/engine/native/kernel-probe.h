@@ -1,6 +1,6 @@
 /*
- * Trials for the doctor: small real uses of the kernel in child processes. Single-threaded callers
- * only.
+ * Probes for the doctor: each really uses a feature of the kernel, in a child process. Only for
+ * single-threaded callers.
  */
 #pragma once
 
@@ -9,13 +9,13 @@
 #include "lib/base/err.h"
 #include "lib/os/submap.h"
 
-/* An ordinary user makes a user namespace and uses its rights (Ubuntu 24.04 grants the first and
+/* An ordinary user makes a user namespace and mounts in it (Ubuntu 24.04 allows the first and
  * refuses the second). */
 int kernel_probe_user_namespace(struct err *err);
-/* An overlay in a user namespace on layers below dir, id-mapped when `ranges`; a file is written.
- */
+/* Mounts an overlay in a user namespace, with layers below dir that are id-mapped when `ranges`,
+ * and writes a file in it. */
 int kernel_probe_overlay(const char *dir, bool ranges, struct err *err);
-/* newuidmap and newgidmap map these ids. */
+/* Maps these ids with newuidmap and newgidmap. */
 int kernel_probe_subids(const struct submap *ids, struct err *err);
-/* A new /proc in new user, pid and mount namespaces. */
+/* Mounts a new /proc in new user, pid and mount namespaces. */
 int kernel_probe_proc(bool ranges, struct err *err);

@@ -1,9 +1,9 @@
 /*
- * The start of a sandbox: a plan, a lease of ids and a shim from the spares, which builds the
- * sandbox and answers READY or why not. The daemon has threads, so it does
- * nothing itself that needs fork, unshare or setns.
+ * The start of a sandbox: writes a plan, leases ids and gives both to a prewarmed shim, which
+ * builds the sandbox and answers READY or FAILED. The daemon has threads, so it never forks,
+ * unshares or sets namespaces itself.
  *
- * This is the path that is measured: no fsync, nothing that could be done at open.
+ * The latency of this path is measured: no fsync, and nothing that could be done at open.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/prewarmed.h"
 #include "daemon/engine/native/tool-caches.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
@@ -31,10 +31,10 @@
 struct native_launch {
     struct native_engine *n;
     const struct sandbox_request *req;
-    const struct native_step *step; /* of a build, or NULL */
-    int control;                    /* our end of the shim's line */
+    const struct native_step *step; /* a step of a build, or NULL */
+    int control;                    /* our end of the shim's socket */
     int plan, lease, log, run;
-    char **warnings; /* what it does without: owned */
+    char **warnings; /* features that are missing here: owned */
     uint32_t id_base;
 };
 
@@ -104,7 +104,7 @@ static void native_launch_fill_names(struct plan *p, const struct native_launch 
         p->disk_image = xasprintf("%s/" DISK_IMAGE, p->data_dir);
 }
 
-/* The addresses are those of the id lease: no two sandboxes of the machine have the same. */
+/* The id lease determines the addresses: no two sandboxes of the machine have the same. */
 static void native_launch_fill_network(struct plan *p, const struct native_launch *l)
 {
     static const enum plan_network modes[] = {
@@ -128,7 +128,7 @@ static void native_launch_fill_network(struct plan *p, const struct native_launc
     p->resolv_conf = network_resolv_conf(resolvers);
 }
 
-/* Layers, mounts and user of a build's step; its variables go with the command. */
+/* Fills layers, mounts and user of a build's step; its variables go with the command. */
 static void native_launch_fill_step(const struct native_launch *l, struct plan *p)
 {
     const struct native_step *s = l->step;
@@ -207,7 +207,7 @@ static int native_launch_lease_ids(struct native_launch *l, struct err *err)
     return r;
 }
 
-/* The folder of this run; what a dead run left there goes first. */
+/* Makes the folder of this run, after removing what a dead run left. */
 static int native_launch_make_run_folder(struct native_launch *l, const struct deadline *by,
                                          struct err *err)
 {
@@ -249,8 +249,8 @@ static int native_launch_start_shim(struct native_launch *l, struct err *err)
 
 /* ---- the whole ---- */
 
-/* What the shim wrote to its log, when it ended without a word on its line. */
-static void native_launch_add_last_words(const struct native_launch *l, struct err *err)
+/* Adds the text of the shim's log to the error, when the shim ended without a message. */
+static void native_launch_add_log(const struct native_launch *l, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/shim.log", l->req->id);
     _cleanup_free_ char *text = NULL;
@@ -272,7 +272,7 @@ static int native_launch_await_ready(struct native_launch *l, const struct deadl
 
     r = handshake_start(l->control, l->req, by, sandbox, err);
     if (r == -ERR_ENGINE)
-        native_launch_add_last_words(l, err);
+        native_launch_add_log(l, err);
     return r;
 }
 
@@ -282,20 +282,25 @@ static int native_launch_run(struct native_launch *l, const struct deadline *by,
     int r;
 
     r = native_launch_make_run_folder(l, by, err);
-    if (r >= 0)
-        r = native_launch_lease_ids(l, err);
-    if (r >= 0 && l->req->spec.network == SPEC_NETWORK_OPEN)
+    if (r < 0)
+        return r;
+    r = native_launch_lease_ids(l, err);
+    if (r < 0)
+        return r;
+    if (l->req->spec.network == SPEC_NETWORK_OPEN)
         r = network_ensure(&l->n->net, l->req->id, by, err);
-    if (r >= 0)
-        r = native_launch_make_plan(l, err);
-    if (r >= 0)
-        r = native_launch_start_shim(l, err);
-    if (r >= 0)
-        r = native_launch_await_ready(l, by, sandbox, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = native_launch_make_plan(l, err);
+    if (r < 0)
+        return r;
+    r = native_launch_start_shim(l, err);
+    if (r < 0)
+        return r;
+    return native_launch_await_ready(l, by, sandbox, err);
 }
 
-/* A sandbox that answers must not get a second supervisor over it. */
+/* A sandbox whose supervisor answers must not get a second one. */
 static int native_launch_check_not_running(struct engine *e, const char *id,
                                            const struct deadline *by, struct err *err)
 {
@@ -308,7 +313,7 @@ static int native_launch_check_not_running(struct engine *e, const char *id,
     if (fstatat(n->runs, id, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
     r = native_connect(e, id, by, &sandbox, &why);
-    if (r == -ERR_UNSUPPORTED) /* alive, and perhaps with execs: only who stops it ends it */
+    if (r == -ERR_UNSUPPORTED) /* alive, and perhaps with execs: the user has to stop it */
         return err_move(err, &why);
     if (r < 0)
         return 0;

@@ -1,6 +1,6 @@
 /*
- * The native engine: its folders, its capabilities and the files of sandboxes. Starting is in
- * launch.c, what follows a start in run.c.
+ * The native engine: its folders, its capabilities and the files of sandboxes. launch.c starts
+ * sandboxes, run.c ends their runs.
  */
 #include "daemon/engine/native/native.h"
 
@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/cgroup-reaper.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/disk.h"
@@ -19,18 +22,18 @@
 #include "daemon/engine/native/subids.h"
 #include "daemon/engine/native/tool-caches.h"
 #include "daemon/engine/native/transfer.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
 #include "lib/base/usage.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/cgroup.h"
+#include "lib/os/ext4-spread.h"
 #include "lib/os/landlock.h"
 #include "lib/os/overlay.h"
 #include "lib/os/rmtree.h"
 #include "lib/os/seccomp-filter.h"
-#include "lib/os/spread.h"
 
 /* ---- open ---- */
 
@@ -48,34 +51,38 @@ static int native_open_delete_queue(struct native_engine *n, struct err *err)
     int fd, r;
 
     r = native_open_folder(n->state_dir, "trash", &fd, err);
-    if (r >= 0)
-        n->delete_queue = delete_queue_new(fd);
-    return r;
+    if (r < 0)
+        return r;
+    n->delete_queue = delete_queue_new(fd);
+    return 0;
 }
 
 static int native_open_folders(struct native_engine *n, struct err *err)
 {
     int r;
 
-    r = native_open_folder(n->state_dir, "sandboxes", &n->boxes, err);
-    if (r >= 0)
-        r = native_open_folder(n->state_dir, "execs", &n->execs, err);
-    if (r >= 0)
-        r = native_open_folder(n->run_dir, "sandboxes", &n->runs, err);
-    if (r >= 0)
-        r = native_open_delete_queue(n, err);
+    r = native_open_folder(n->state_dir, "sandboxes", &n->sandboxes, err);
     if (r < 0)
         return r;
-    spread_children(n->boxes);
-    spread_children(n->execs);
-    spread_children(n->runs);
+    r = native_open_folder(n->state_dir, "execs", &n->execs, err);
+    if (r < 0)
+        return r;
+    r = native_open_folder(n->run_dir, "sandboxes", &n->runs, err);
+    if (r < 0)
+        return r;
+    r = native_open_delete_queue(n, err);
+    if (r < 0)
+        return r;
+    ext4_spread_children(n->sandboxes);
+    ext4_spread_children(n->execs);
+    ext4_spread_children(n->runs);
     n->net.runs = n->runs;
     n->supervisors.runs = n->runs;
     n->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
     return n->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 }
 
-/* The generations that living runs stand on, and the present one. */
+/* Generations of image `host` that runs use, and the current one. */
 static int native_images_in_use(struct native_engine *n, char ***ret, struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
@@ -106,11 +113,13 @@ static int native_open_image(struct native_engine *n, struct err *err)
     int r;
 
     r = host_image_ensure(dir, &src, &n->lower, err);
-    if (r >= 0)
-        r = native_images_in_use(n, &keep, err);
-    if (r >= 0)
-        host_image_prune(dir, keep);
-    return r;
+    if (r < 0)
+        return r;
+    r = native_images_in_use(n, &keep, err);
+    if (r < 0)
+        return r;
+    host_image_prune(dir, keep);
+    return 0;
 }
 
 static int native_open_ids(struct native_engine *n, struct err *err)
@@ -122,37 +131,42 @@ static int native_open_ids(struct native_engine *n, struct err *err)
 
 static int native_open_prewarmed(struct native_engine *n, struct err *err)
 {
-    int dirs[PREWARMED_KINDS] = {-1, -1, -1}, r;
+    _cleanup_close_ int sandboxes = -1, execs = -1, runs = -1;
+    int r = native_open_folder(n->state_dir, "spares/boxes", &sandboxes, err);
 
-    r = native_open_folder(n->state_dir, "spares/boxes", &dirs[PREWARMED_SANDBOX], err);
-    if (r >= 0)
-        r = native_open_folder(n->state_dir, "spares/execs", &dirs[PREWARMED_EXECS], err);
-    if (r >= 0)
-        r = native_open_folder(n->run_dir, "spares", &dirs[PREWARMED_RUN], err);
-    for (int kind = 0; kind < PREWARMED_KINDS; kind++) {
-        if (r < 0)
-            fd_close(dirs[kind]);
-        else
-            spread_children(dirs[kind]);
-    }
-    if (r >= 0)
-        n->prewarmed = prewarmed_new(n->shim, n->devnull, dirs);
-    return r;
+    if (r < 0)
+        return r;
+    r = native_open_folder(n->state_dir, "spares/execs", &execs, err);
+    if (r < 0)
+        return r;
+    r = native_open_folder(n->run_dir, "spares", &runs, err);
+    if (r < 0)
+        return r;
+    ext4_spread_children(sandboxes);
+    ext4_spread_children(execs);
+    ext4_spread_children(runs);
+    n->prewarmed = prewarmed_new(n->shim, n->devnull,
+                                 (const int[PREWARMED_KINDS]){
+                                     [PREWARMED_SANDBOX] = TAKE_FD(sandboxes),
+                                     [PREWARMED_EXECS] = TAKE_FD(execs),
+                                     [PREWARMED_RUN] = TAKE_FD(runs),
+                                 });
+    return 0;
 }
 
 static uint32_t native_caps_of(uint32_t unenforced, const char *cgroups)
 {
     uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
 
-    caps |= unenforced & SPEC_LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
-    caps |= unenforced & SPEC_LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
-    caps |= unenforced & SPEC_LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
+    caps |= unenforced & LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
+    caps |= unenforced & LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
+    caps |= unenforced & LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
     if (!STREQ(cgroups, "none"))
         caps |= ENGINE_CAP_PAUSE | ENGINE_CAP_STATS;
     return caps;
 }
 
-/* Sandboxes start without, and say so. */
+/* Without caches, sandboxes start with a warning. */
 static void native_open_caches(struct native_engine *n)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -181,26 +195,31 @@ static int native_open_parts(struct native_engine *n, struct err *err)
         n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     n->cgroup_reaper = cgroup_reaper_new(n->root_id);
     r = native_open_folders(n, err);
-    if (r >= 0)
-        r = native_seal_shim(shim, &n->shim, err);
-    if (r >= 0 && n->subids.uid)
+    if (r < 0)
+        return r;
+    r = native_seal_shim(shim, &n->shim, err);
+    if (r < 0)
+        return r;
+    if (n->subids.uid)
         delete_queue_use_subids(n->delete_queue, n->shim, &n->subids);
-    if (r >= 0)
-        r = native_open_ids(n, err);
-    if (r >= 0)
-        r = native_open_image(n, err);
-    if (r >= 0)
-        r = native_open_prewarmed(n, err);
-    if (r >= 0)
-        native_open_caches(n);
-    return r;
+    r = native_open_ids(n, err);
+    if (r < 0)
+        return r;
+    r = native_open_image(n, err);
+    if (r < 0)
+        return r;
+    r = native_open_prewarmed(n, err);
+    if (r < 0)
+        return r;
+    native_open_caches(n);
+    return 0;
 }
 
-/* As at the beginning: a try that failed half-way must not be in the way of the next one. */
+/* Restores the state before open: a failed attempt must not disturb the next one. */
 static void native_close_parts(struct native_engine *n)
 {
     prewarmed_free(TAKE_PTR(n->prewarmed));
-    n->boxes = fd_close(n->boxes);
+    n->sandboxes = fd_close(n->sandboxes);
     n->execs = fd_close(n->execs);
     delete_queue_free(TAKE_PTR(n->delete_queue));
     cgroup_reaper_free(TAKE_PTR(n->cgroup_reaper));
@@ -240,7 +259,7 @@ static struct engine *native_make(const struct engine_config *config)
 {
     struct native_engine *n = xnew0(struct native_engine);
 
-    n->boxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = n->shared_caches = -1;
+    n->sandboxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = n->shared_caches = -1;
     cache_base_init(&n->base);
     pthread_mutex_init(&n->lock, NULL);
     supervisors_init(&n->supervisors);
@@ -251,7 +270,7 @@ static struct engine *native_make(const struct engine_config *config)
     network_init(&n->net, n->root_id);
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
-    n->filter = filter_compile(&n->filter_bytes);
+    n->filter = seccomp_filter_compile(&n->filter_bytes);
     n->filter_bytes *= sizeof(struct sock_filter);
     n->cache_required = config->cache_required;
     native_transfer_init(n, &config->transfer);
@@ -263,7 +282,7 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
     struct native_engine *n = native_of(e);
     int r;
 
-    (void)by; /* nothing here waits for anybody */
+    (void)by; /* nothing here waits for another process */
     r = native_open_parts(n, err);
     if (r < 0)
         native_close_parts(n);
@@ -273,8 +292,9 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
 /* ---- files of a sandbox ---- */
 
 /*
- * "hash/name": one symlink is one system call to write and one to read, and never half there. The
- * whole spec lies beside it for the case that the database is lost; a throw-away sandbox has none.
+ * "hash/name" in a symlink: one system call writes it, one reads it, and it is never half written.
+ * The whole spec is in a file beside it, in case the database is lost; an ephemeral sandbox has
+ * none.
  */
 static int native_write_meta(int dir, const struct sandbox_request *req, struct err *err)
 {
@@ -314,27 +334,35 @@ static int native_make_disk(struct native_engine *n, const struct sandbox_reques
     return disk_make(folder, req->spec.disk, by, err);
 }
 
-/* Another spec: the root layer belongs to the old one and goes, /home/agent and /cache stay. On a
- * disk of its own the shim sees to that, as it has it mounted. */
+/* For another spec: the root layer of the old spec is deleted; /home/agent and /cache stay. On a
+ * disk of its own the shim does that, as the disk is mounted there. */
 static int native_renew(struct native_engine *n, const struct sandbox_request *req,
                         const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = native_make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
-    if (r >= 0)
-        r = dir_open(n->boxes, req->id, &dir, err);
-    if (r >= 0)
-        r = native_image_own(n, req, dir, by, err);
-    if (r < 0 || native_meta_matches(dir, req))
+    r = native_make_disk(n, req, by, err); /* a daemon may have been killed before this */
+    if (r < 0)
         return r;
+    r = dir_open(n->sandboxes, req->id, &dir, err);
+    if (r < 0)
+        return r;
+    r = native_image_own(n, req, dir, by, err);
+    if (r < 0)
+        return r;
+    if (native_meta_matches(dir, req))
+        return 0;
     r = overlay_renew_begin(dir, "cache", err);
-    if (r >= 0)
-        r = delete_queue_add(n->delete_queue, dir, "root", err);
-    if (r >= 0)
-        r = overlay_renew_end(dir, err);
-    return r < 0 ? r : native_write_meta(dir, req, err);
+    if (r < 0)
+        return r;
+    r = delete_queue_add(n->delete_queue, dir, "root", err);
+    if (r < 0)
+        return r;
+    r = overlay_renew_end(dir, err);
+    if (r < 0)
+        return r;
+    return native_write_meta(dir, req, err);
 }
 
 static int native_make_new(struct native_engine *n, const struct sandbox_request *req,
@@ -343,12 +371,16 @@ static int native_make_new(struct native_engine *n, const struct sandbox_request
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = dir_open(n->boxes, req->id, &dir, err);
-    if (r >= 0)
-        r = native_make_disk(n, req, by, err);
-    if (r >= 0)
-        r = native_image_own(n, req, dir, by, err);
-    return r < 0 ? r : native_write_meta(dir, req, err);
+    r = dir_open(n->sandboxes, req->id, &dir, err);
+    if (r < 0)
+        return r;
+    r = native_make_disk(n, req, by, err);
+    if (r < 0)
+        return r;
+    r = native_image_own(n, req, dir, by, err);
+    if (r < 0)
+        return r;
+    return native_write_meta(dir, req, err);
 }
 
 int native_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
@@ -357,18 +389,18 @@ int native_create(struct engine *e, const struct sandbox_request *req, const str
     struct native_engine *n = native_of(e);
     int r;
 
-    /* First, also when the rest is there: a daemon may have been killed between the two. */
+    /* Always first: a daemon may have been killed between the two folders. */
     r = prewarmed_folder(n->prewarmed, PREWARMED_EXECS, n->execs, req->id);
     if (r < 0 && r != -EEXIST)
         return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
-    r = prewarmed_folder(n->prewarmed, PREWARMED_SANDBOX, n->boxes, req->id);
+    r = prewarmed_folder(n->prewarmed, PREWARMED_SANDBOX, n->sandboxes, req->id);
     if (r == -EEXIST)
         return native_renew(n, req, by, err);
     if (r < 0)
         return err_sys(err, -r, "make folder of sandbox '%s'", req->name);
     r = native_make_new(n, req, by, err);
     if (r < 0) {
-        rmtree(n->boxes, req->id, NULL);
+        rmtree(n->sandboxes, req->id, NULL);
         rmtree(n->execs, req->id, NULL);
     }
     return r;
@@ -381,7 +413,7 @@ int native_remove(struct engine *e, const char *id, const struct deadline *by, s
 
     r = native_end(n, id, by, err);
     if (r >= 0)
-        r = delete_queue_add(n->delete_queue, n->boxes, id, err);
+        r = delete_queue_add(n->delete_queue, n->sandboxes, id, err);
     if (r >= 0)
         r = delete_queue_add(n->delete_queue, n->execs, id, err);
     return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
@@ -391,7 +423,8 @@ static int native_note(struct engine *e, const char *id, const char *spec_text, 
 {
     _cleanup_free_ char *path = xasprintf("%s/spec", id);
 
-    return file_replace(native_of(e)->boxes, path, spec_text, strlen(spec_text), 0600, false, err);
+    return file_replace(native_of(e)->sandboxes, path, spec_text, strlen(spec_text), 0600, false,
+                        err);
 }
 
 static int native_usage(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
@@ -401,19 +434,21 @@ static int native_usage(struct engine *e, const char *id, const struct deadline 
     uint64_t sum = 0;
     int r;
 
-    r = usage_add(n->boxes, id, by, &sum, err);
-    if (r >= 0)
-        r = usage_add(n->execs, id, by, &sum, err);
-    if (r >= 0)
-        *ret = sum;
-    return r;
+    r = usage_add(n->sandboxes, id, by, &sum, err);
+    if (r < 0)
+        return r;
+    r = usage_add(n->execs, id, by, &sum, err);
+    if (r < 0)
+        return r;
+    *ret = sum;
+    return 0;
 }
 
 static void native_read_meta(struct native_engine *n, bool specs, struct engine_object *o)
 {
     char text[sizeof(o->hash) + NAME_MAX], *slash;
     _cleanup_free_ char *path = xasprintf("%s/meta", o->id), *spec = xasprintf("%s/spec", o->id);
-    ssize_t len = readlinkat(n->boxes, path, text, sizeof(text) - 1);
+    ssize_t len = readlinkat(n->sandboxes, path, text, sizeof(text) - 1);
 
     if (len < 0)
         return;
@@ -426,7 +461,7 @@ static void native_read_meta(struct native_engine *n, bool specs, struct engine_
     o->name = xstrdup(slash + 1);
     memcpy(o->hash, text, (size_t)(slash - text) + 1);
     if (specs)
-        file_read(n->boxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
+        file_read(n->sandboxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
 }
 
 static void native_add_objects(struct engine_objects *l, char *const *ids, char *const *steps)
@@ -447,8 +482,8 @@ static void native_add_up(struct engine_objects *l, char *const *ids, char *cons
     }
 }
 
-/* Asked before and after all is looked at: what began or ended in between is in one of the two, or
- * has gone as a whole. */
+/* Called before and after the folders are read: a step that began or ended in between is in one
+ * of the two lists, or is gone completely. */
 static void native_add_steps(struct native_engine *n, char ***steps)
 {
     pthread_mutex_lock(&n->lock);
@@ -469,12 +504,15 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     native_add_steps(n, &steps);
     cgroup_reaper_list(n->cgroup_reaper, &swept);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
-    if (r >= 0)
-        r = sandbox_ids_add(n->runs, &runs, err);
-    if (r >= 0)
-        r = sandbox_ids_add(n->boxes, &ids, err);
-    if (r >= 0)
-        r = sandbox_ids_add(n->execs, &execs, err);
+    if (r < 0)
+        return r;
+    r = sandbox_ids_add(n->runs, &runs, err);
+    if (r < 0)
+        return r;
+    r = sandbox_ids_add(n->sandboxes, &ids, err);
+    if (r < 0)
+        return r;
+    r = sandbox_ids_add(n->execs, &execs, err);
     if (r < 0)
         return r;
     native_add_steps(n, &steps);
@@ -486,7 +524,7 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     native_add_up(ret, runs, steps);
     for (char **id = steps; id && *id; id++)
         strv_add(&swept, *id);
-    native_add_up(ret, groups, swept); /* what the broom has is nobody's any more */
+    native_add_up(ret, groups, swept); /* the cgroups of the reaper belong to no sandbox any more */
     return 0;
 }
 
@@ -503,6 +541,7 @@ const struct engine_ops engine_native_ops = {
     .check = native_image_check,
     .resolve = native_resolve,
     .image = native_image,
+    .cache_mounts = native_cache_mounts,
     .build = native_build,
     .builds_digest_only = true,
     .create = native_create,

@@ -1,16 +1,21 @@
 /*
- * Inside of the native engine, shared by its files. One of these per root; every call runs on one
- * of the engine's workers, so what is not constant after open stands behind `lock`.
+ * Inside of the native engine, shared by its files. There is one struct native_engine per root.
+ * Calls run on the engine's workers at the same time, so `lock` protects all that changes after
+ * open.
  *
- * - <state>/images/host/g-N: generations of image `host`; <state>/images/store:
- * image/store/images.h
- * - <state>/sandboxes/<id>/: files of one sandbox: root/ and home/ (made by the shim), `meta`, a
- * symlink that holds "<config hash>/<name>", and image-<hex>/ of a strict one
- * - <state>/execs/<id>/<exec>/: journals and end records
- * - <state>/caches/: package caches that are more than one sandbox's (tool-caches.h)
- * - <state>/trash/: what is being deleted
- * - <run>/sandboxes/<id>/: of one run: shim.sock, shim.log, `lower` (link to its generation)
- * - <state>/spares/ and <run>/spares/: empty folders for sandboxes to come
+ * The folders:
+ *
+ *   <state>/images/host/g-N/         generations of image `host` (host-image.h)
+ *   <state>/images/store/            all other images (image/store/images.h)
+ *   <state>/sandboxes/<id>/          files of one sandbox: root/ and home/ (made by the shim), the
+ *                                    symlink `meta` with the text "<config hash>/<name>", the file
+ *                                    `spec`, and image-<hex>/ with isolation `strict`
+ *   <state>/execs/<id>/<exec>/       journals and end records
+ *   <state>/caches/                  package caches that several sandboxes share (tool-caches.h)
+ *   <state>/trash/                   folders that are being deleted (delete-queue.h)
+ *   <state>/spares/, <run>/spares/   empty folders for future sandboxes (prewarmed.h)
+ *   <run>/sandboxes/<id>/            files of one run: shim.sock, shim.log, and the link `lower` to
+ *                                    its generation of image `host`
  */
 #pragma once
 
@@ -19,10 +24,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/cache-base.h"
 #include "daemon/engine/native/ids.h"
 #include "daemon/engine/native/network.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "daemon/engine/supervisors.h"
 #include "lib/base/json.h"
 #include "lib/os/submap.h"
@@ -43,31 +49,31 @@ struct delete_queue;
 struct native_engine {
     struct engine engine;
     char *state_dir, *run_dir, *root_id, *libexec_dir;
-    int boxes, execs, runs; /* the folders above */
+    int sandboxes, execs, runs; /* folders: <state>/sandboxes, <state>/execs, <run>/sandboxes */
     struct delete_queue *delete_queue;
     struct cgroup_reaper *cgroup_reaper;
     struct prewarmed *prewarmed;
     int devnull;
     int shim;             /* sealed memfd of ripcord-shim */
-    char *lower;          /* present generation of image `host` */
-    bool ranges;          /* id ranges can be mapped; else only our own id, */
-    struct submap subids; /* and these, when they are there */
-    void *filter;         /* of system calls, for every exec */
+    char *lower;          /* current generation of image `host` */
+    bool ranges;          /* each sandbox gets an id range of its own */
+    struct submap subids; /* without `ranges`: the user's subordinate ids; uid 0: none */
+    void *filter;         /* seccomp filter for every exec */
     size_t filter_bytes;
     uint64_t journal_budget;
     bool cache_required;
-    struct cache_base base; /* of package caches, */
-    int shared_caches;      /* and the folder of those in mode `shared` */
+    struct cache_base base; /* of package caches */
+    int shared_caches;      /* folder of the package caches in mode `shared` */
 
     pthread_mutex_t lock;
     struct ids ids;     /* with `ranges` */
-    unsigned transfers; /* of images, at work */
-    char **steps;       /* of builds, at work: they are no sandboxes that anybody lists */
+    unsigned transfers; /* running transfers of images */
+    char **steps;       /* ids of running build steps, which `list` does not show */
     struct {
         uint32_t uid;
         char **mirrors, *ca_file, *proxy, **add_hosts;
         uint64_t add_max;
-    } transfer; /* as in engine_config */
+    } transfer; /* as in struct engine_transfer_config */
     struct network net;
     struct supervisors supervisors;
 };
@@ -81,11 +87,11 @@ static inline struct native_engine *native_of(struct engine *e)
 int native_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                  struct engine_sandbox *ret, struct err *err);
 
-/* A step of a build takes these in place of an image and of its spec's mounts. */
+/* A step of a build has these in place of an image and of the spec's mounts. */
 struct native_step {
-    char *lower_dir; /* holds the layers, or is the only one */
+    char *lower_dir; /* holds the layers, or is the only layer */
     char **layers;   /* the topmost first */
-    bool on_host;    /* the lowest is that of image `host` */
+    bool on_host;    /* the lowest layer is image `host` */
     struct spec_mount *mounts;
     size_t n_mounts;
 };
@@ -101,38 +107,37 @@ int native_remove(struct engine *e, const char *id, const struct deadline *by, s
 /* build.c: engine_ops.build. */
 int native_build(struct engine *e, const struct build_request *req, struct build *b,
                  const struct deadline *by, char **ret, struct err *err);
-/* What is done for a build; all borrowed. */
+/* The build that a request of ripcord-build belongs to; all borrowed. */
 struct native_task {
     struct native_engine *n;
     const struct build_request *req;
     struct build *b;
     const struct deadline *by;
-    int cancel_fd; /* readable: it is not wanted any more */
+    int cancel_fd; /* readable: the request is cancelled */
 };
-/* All of them take what ripcord-build asks for, and tell `step` how it goes. *ret: what is
- * answered; new. */
+/* Carries out a request of ripcord-build (`ask`) and reports its progress in `step`. *ret: the
+ * answer; new. */
 typedef int (*native_task_fn)(const struct native_task *t, unsigned step, const json_t *ask,
                               json_t **ret, struct err *err);
-/* build-transfer.c: an image that a Dockerfile names: {"name", "as"}, as native_pull() takes them.
- */
+/* build-transfer.c: pulls an image that a Dockerfile names: {"name", "as"}, as in transfer.h. */
 int native_build_pull(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                       struct err *err);
-/* A file that it names: {"url", "etag", "to"}; the last is where it goes, below the store. Answered
- * is what image/transfer/download.h says. */
+/* Downloads a file that a Dockerfile names: {"url", "etag", "to"}; "to" is a path below the store.
+ * The answer is that of image/transfer/download.h. */
 int native_build_fetch(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                        struct err *err);
-/* build-run.c: a RUN. */
+/* build-run.c: runs the command of a RUN. */
 int native_build_run(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                      struct err *err);
 
-/* run.c: the supervisor of a sandbox that may or may not be ours to wait for */
+/* run.c: engine_ops.connect and .cleanup. */
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
                    struct engine_sandbox *ret, struct err *err);
-/* Firewall rules that no run needs any more go; what cannot be removed is tried again next time. */
+/* Removes firewall rules that no run needs any more; a failure is tried again next time. */
 void native_tidy_network(struct native_engine *n, const struct deadline *by);
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);
-/* The same for one that is being removed. */
+/* As native_cleanup(), for a sandbox that is removed next. */
 int native_end(struct native_engine *n, const char *id, const struct deadline *by, struct err *err);
 
-/* shim-image.c: the program, copied into a memfd that nobody can write any more */
+/* shim-image.c: copies the program into a sealed memfd */
 int native_seal_shim(const char *path, int *ret, struct err *err);

@@ -1,4 +1,4 @@
-/* What the machine's own network offers to a sandbox: name servers and MTU. */
+/* The machine's network settings that a sandbox gets: name servers and MTU. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -34,7 +34,7 @@ static void network_host_take_resolvers(char *text, char ***ret)
 
 char **network_resolvers(void)
 {
-    /* The stub on 127.0.0.53 is the host's own: its upstream servers stand in the second file. */
+    /* The stub on 127.0.0.53 is only for the host: the second file has its upstream servers. */
     static const char *const files[] = {"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"};
     char **found = NULL;
 

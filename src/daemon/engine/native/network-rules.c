@@ -1,13 +1,13 @@
 /*
  * The rules as text. Order matters: replies first, then the name servers, then every range that a
- * sandbox must not reach, then the rest of the world.
+ * sandbox must not reach, then all other addresses.
  *
- * Spoofed source addresses die at the strict reverse-path check (fib, and rp_filter of each
- * interface), because the only route back to a sandbox's address is its own interface. IPv6 is off
- * on both ends (supervisor/shim/network.c) and dropped here all the same.
+ * The strict reverse-path check (fib, and rp_filter of each interface) drops spoofed source
+ * addresses, because the only route back to a sandbox's address is its own interface. IPv6 is off
+ * on both ends (supervisor/shim/network.c) and dropped here too.
  *
- * Our forward chain stands before other firewalls' (priority -10): what it drops is gone whatever
- * they accept. What it accepts, they may still drop: network.c sees to that.
+ * Our forward chain comes before those of other firewalls (priority -10): a packet that it drops is
+ * gone, whatever they accept. They may still drop a packet that it accepts; network.c handles that.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 
 enum { RULES_MAX = 16 << 10 };
 
-/* What a sandbox must not reach: SECURITY F1-F3. */
+/* Addresses that a sandbox must not reach: private networks, the host, link-local services. */
 static const char *const blocked[] = {
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -57,7 +57,8 @@ void network_pattern(const char *root_id, char wildcard, char ret[static NETWORK
 
 /* ---- nft ---- */
 
-/* The line that lets name servers through, also those in blocked ranges; none without any. */
+/* The line that accepts the name servers, also those in blocked ranges; empty without name
+ * servers. */
 static char *network_rules_resolvers_nft(char *const *resolvers)
 {
     _cleanup_free_ char *list = resolvers && *resolvers ? strv_join(resolvers, ", ") : NULL;
@@ -119,8 +120,8 @@ int network_rules_nft(const char *root_id, char *const *resolvers, char **ret, s
 /* ---- iptables ---- */
 
 /*
- * The same for machines without nft: chains of our own, entered from the built-in ones by a jump
- * at the top (network.c). IPv6 has no rules here, as it is off on both ends.
+ * The same for machines without nft: chains of our own, to which a jump at the top of the built-in
+ * ones leads (network.c). IPv6 has no rules here, as it is off on both ends.
  */
 static int network_rules_append_outward(struct buf *b, const char *chain, const char *ifs,
                                         char *const *resolvers)

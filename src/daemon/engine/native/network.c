@@ -1,10 +1,11 @@
 /*
- * Fail closed: the sandbox is started only after the firewall program has acknowledged the whole
- * batch (network-rules.c has the text).
+ * Fail closed: a sandbox starts only after the firewall program has accepted the whole batch
+ * (network-rules.c has the text).
  *
- * Rules stand as long as a run is noted as `open`: the note is made before the rules are looked at
- * and goes with the run's folder before tidying looks for notes, so between a start and a clean-up
- * on two threads, either the start sees that the rules have gone, or the clean-up sees the note.
+ * The rules stay as long as a run has the file `open`. A start makes that file before it looks at
+ * the rules; a clean-up removes it with the run's folder before it looks for such files. So, of a
+ * start and a clean-up on two threads, either the start sees that the rules are gone, or the
+ * clean-up sees the file.
  */
 #include "daemon/engine/native/network.h"
 
@@ -24,7 +25,7 @@
 #define RULES_NOTE ".rules"
 #define IP_FORWARD "/proc/sys/net/ipv4/ip_forward"
 
-static const uint32_t network_base = 0xc6120000; /* 198.18.0.0/15, RFC 2544: in no one's LAN */
+static const uint32_t network_base = 0xc6120000; /* 198.18.0.0/15, RFC 2544: not used in networks */
 
 void network_init(struct network *n, const char *root_id)
 {
@@ -78,32 +79,38 @@ static int native_network_forward_rule(const struct network *n, const char *verb
 
 static const char *const directions[] = {"-i", "-o"};
 
-/* Where forwarding is dropped by default, ours must be allowed by name. What must not pass has
- * been dropped by our own chain before that one is asked. */
+/* Where another firewall drops forwarded packets by default, it must accept our interfaces. Our
+ * own chain comes first and has dropped what must not pass. */
 static int native_network_allow_forward(const struct network *n, const struct deadline *by,
                                         struct err *err)
 {
-    int r = 0;
-
     if (!network_forward_drops(by))
         return 0;
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directions); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(directions); i++) {
+        int r = 0;
+
         if (native_network_forward_rule(n, "-C", directions[i], by, NULL) < 0)
             r = native_network_forward_rule(n, "-I", directions[i], by, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int native_network_disallow_forward(const struct network *n, const struct deadline *by,
                                            struct err *err)
 {
-    int r = 0;
-
     if (!program_find("iptables"))
         return 0;
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directions); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(directions); i++) {
+        int r = 0;
+
         if (native_network_forward_rule(n, "-C", directions[i], by, NULL) >= 0)
             r = native_network_forward_rule(n, "-D", directions[i], by, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- nft ---- */
@@ -135,7 +142,7 @@ static int native_network_remove_nft(const struct network *n, const struct deadl
     int r;
 
     network_table(n->root_id, table);
-    /* Made first: deleting one that is not there would be an error. */
+    /* The table is made first: deleting a missing one would be an error. */
     batch = xasprintf("table inet %1$s\ndelete table inet %1$s\n", table);
     r = program_run(argv, batch, by, NULL, err);
     return r < 0 ? r : native_network_disallow_forward(n, by, err);
@@ -175,10 +182,15 @@ static int native_network_apply_iptables(const struct network *n, const char *ru
     static const char *const restore[] = {"iptables-restore", "-w", "--noflush", NULL};
     int r = program_run(restore, rules, by, NULL, err);
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(jumps); i++)
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(jumps); i++) {
         if (native_network_jump(n, "-C", i, by, NULL) < 0)
             r = native_network_jump(n, "-I", i, by, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int native_network_remove_chain(const struct network *n, size_t i, const struct deadline *by,
@@ -200,11 +212,13 @@ static int native_network_remove_chain(const struct network *n, size_t i, const 
 static int native_network_remove_iptables(const struct network *n, const struct deadline *by,
                                           struct err *err)
 {
-    int r = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(jumps); i++) {
+        int r = native_network_remove_chain(n, i, by, err);
 
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(jumps); i++)
-        r = native_network_remove_chain(n, i, by, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- whichever is there ---- */
@@ -238,7 +252,7 @@ static int native_network_make_note(int dirfd, const char *path, struct err *err
     return fd < 0 ? err_sys(err, errno, "note '%s'", path) : 0;
 }
 
-/* Left on when the rules go: by then it may be somebody else's need too. */
+/* Stays on when the rules are removed: something else may need it by then. */
 static int native_network_forward_on(struct err *err)
 {
     _cleanup_free_ char *now = NULL;
@@ -257,7 +271,8 @@ static int native_network_ensure_rules(struct network *n, const struct deadline 
     int r;
 
     if (!tool) {
-        err_set(err, ERR_UNSUPPORTED, "network 'open' needs nft or iptables: there is neither");
+        err_set(err, ERR_UNSUPPORTED,
+                "network 'open' needs nft or iptables, and neither is installed");
         return err_hint(err, "Install the package 'nftables', or use --network none.");
     }
     r = tool->text(n->root_id, resolvers, &rules, err);
@@ -266,8 +281,9 @@ static int native_network_ensure_rules(struct network *n, const struct deadline 
     if (n->applied && STREQ(n->applied, rules) && tool->present(n, by))
         return 0;
     r = native_network_make_note(n->runs, RULES_NOTE, err);
-    if (r >= 0)
-        r = tool->apply(n, rules, by, err);
+    if (r < 0)
+        return r;
+    r = tool->apply(n, rules, by, err);
     if (r < 0)
         return r;
     free(n->applied);
@@ -275,29 +291,41 @@ static int native_network_ensure_rules(struct network *n, const struct deadline 
     return 0;
 }
 
+/* With the lock held. A check that began after `asked` serves this caller too. */
+static int native_network_check(struct network *n, uint64_t asked, const struct deadline *by,
+                                struct err *err)
+{
+    uint64_t began = time_mono();
+    int r;
+
+    if (n->applied && n->checked >= asked)
+        return 0;
+    r = native_network_ensure_rules(n, by, err);
+    if (r < 0)
+        return r;
+    r = native_network_forward_on(err);
+    if (r < 0)
+        return r;
+    n->checked = began;
+    return 0;
+}
+
 int network_ensure(struct network *n, const char *id, const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *note = xasprintf("%s/open", id);
-    uint64_t asked = time_mono(), began;
+    uint64_t asked = time_mono();
     int r;
 
     r = native_network_make_note(n->runs, note, err);
     if (r < 0)
         return r;
     pthread_mutex_lock(&n->lock);
-    began = time_mono();
-    if (!n->applied || n->checked < asked) {
-        r = native_network_ensure_rules(n, by, err);
-        if (r >= 0)
-            r = native_network_forward_on(err);
-        if (r >= 0)
-            n->checked = began;
-    }
+    r = native_network_check(n, asked, by, err);
     pthread_mutex_unlock(&n->lock);
     return r < 0 ? err_wrap(err, "firewall rules of network 'open'") : 0;
 }
 
-/* On doubt, true. */
+/* True also when that is unknown. */
 static bool native_network_any_open(const struct network *n)
 {
     int fd = openat(n->runs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

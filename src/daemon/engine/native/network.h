@@ -1,14 +1,15 @@
 /*
- * The host's side of network mode `open`: one set of firewall rules per root, in place before the
- * first interface of a sandbox comes up and gone with the last. Every sandbox has its own veth pair
- * and its own two addresses (198.18.0.0/15, taken by its id lease): no bridge, so there is no layer
- * 2 between sandboxes, and the rules need not name them one by one: they match interface names that
- * start with our prefix. The pair itself is made by the shim (supervisor/shim/network.c) and goes
- * with the sandbox's network namespace, also after kill -9.
+ * The host's side of network `open`: one set of firewall rules per root, which is in place before
+ * the first interface of a sandbox comes up and is removed with the last.
  *
- * Which runs are `open` stands where no crash of ours can make it untrue: a file "open" in the
- * folder of each such run, which goes with that folder, and a file ".rules" beside the folders from
- * before the rules are made until after they are removed.
+ * Every sandbox has its own veth pair and two addresses of 198.18.0.0/15, chosen by its id lease.
+ * There is no bridge, so sandboxes share no layer 2. The rules match interface names that start
+ * with our prefix and need not name each sandbox. The shim makes the pair
+ * (supervisor/shim/network.c); it goes with the sandbox's network namespace, also after kill -9.
+ *
+ * Two kinds of files survive a crash of the daemon and record the state: "open" in the folder of
+ * each run with this network, and ".rules" beside these folders, made before the rules and removed
+ * after them.
  */
 #pragma once
 
@@ -20,13 +21,13 @@
 #include "lib/base/err.h"
 #include "lib/base/time.h"
 
-/* Of one root. All calls may come from several threads at once. */
+/* Of one root. Any thread. */
 struct network {
     const char *root_id; /* borrowed */
-    int runs;            /* borrowed: folder of the runs' folders */
+    int runs;            /* borrowed: the folder that holds the runs' folders */
     pthread_mutex_t lock;
     char *applied;    /* rules that the kernel was given, or NULL */
-    uint64_t checked; /* when the newest look at them began */
+    uint64_t checked; /* time_mono() at the begin of the last check */
 };
 
 void network_init(struct network *n, const char *root_id);
@@ -36,25 +37,25 @@ void network_done(struct network *n);
 uint32_t network_host_address(uint32_t lease);
 uint32_t network_sandbox_address(uint32_t lease);
 
-/* True when a program to set rules with is there. */
+/* Whether nft or iptables is installed. */
 bool network_possible(void);
 
 /*
- * For a start: notes the run as `open`, then sees to it that the rules are in the kernel (nft, else
- * iptables) and that forwarding is on. Calls that wait for each other share one look.
+ * For a start: records the run as `open`, then makes sure that the rules are in the kernel (by nft,
+ * else iptables) and that forwarding is on. Calls that wait for each other share one check.
  */
 int network_ensure(struct network *n, const char *id, const struct deadline *by, struct err *err);
-/* Removes the rules when no run is `open` any more; one look at a file when there are none. */
+/* Removes the rules when no run is `open` any more. Cheap when there are no rules. */
 int network_tidy(struct network *n, const struct deadline *by, struct err *err);
 
-/* The host's name servers that a sandbox can reach (IPv4, not loopback), as a strv, NULL when there
- * is none; from resolv.conf, or systemd-resolved's own list. */
+/* The host's name servers that a sandbox can reach (IPv4, not loopback), from resolv.conf or the
+ * list of systemd-resolved. A new strv; NULL: none. */
 char **network_resolvers(void);
 /* /etc/resolv.conf for a sandbox; owned by the caller. */
 char *network_resolv_conf(char *const *resolvers);
-/* MTU of the interface with the default route; 0 when it cannot be told. */
+/* MTU of the interface with the default route; 0: unknown. */
 uint32_t network_mtu(void);
 
-/* True when another firewall drops what is forwarded unless someone allows it (Docker does, and
- * some distributions). */
+/* Whether another firewall drops forwarded packets by default (Docker and some distributions set
+ * that). */
 bool network_forward_drops(const struct deadline *by);

@@ -29,12 +29,13 @@ struct prewarmed {
     pthread_mutex_t lock;
     pthread_cond_t taken;
     bool closing;
-    bool stuck; /* all is there, or cannot be made: nothing to do before the next taking */
+    bool stuck; /* everything is made, or cannot be made: nothing to do until one is taken */
     struct prewarmed_shim shims[PREWARMED_SHIMS];
     unsigned n_shims;
-    unsigned folders[PREWARMED_KINDS][PREWARMED_FOLDERS]; /* their numbers, which are their names */
+    unsigned folders[PREWARMED_KINDS]
+                    [PREWARMED_FOLDERS]; /* their numbers, which are also their names */
     unsigned n_folders[PREWARMED_KINDS];
-    unsigned last; /* number given */
+    unsigned last; /* last number given */
 };
 
 /* ---- shims ---- */
@@ -92,7 +93,7 @@ int prewarmed_shim(struct prewarmed *s, const int fds[], size_t n_fds, struct pr
 {
     int r;
 
-    /* One that somebody has killed while it waited does not take its plan. */
+    /* A shim that was killed while it waited does not take its plan. */
     while (prewarmed_take_shim(s, ret)) {
         if (plan_give(ret->control, fds, n_fds, NULL) >= 0)
             return 0;
@@ -129,19 +130,19 @@ static bool prewarmed_take_folder(struct prewarmed *s, enum prewarmed_kind kind,
 
 int prewarmed_folder(struct prewarmed *s, enum prewarmed_kind kind, int dirfd, const char *name)
 {
-    char spare[PREWARMED_NAME_MAX];
+    char made[PREWARMED_NAME_MAX];
     unsigned number;
 
     if (!prewarmed_take_folder(s, kind, &number))
         return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
-    prewarmed_folder_name(number, spare);
-    if (renameat2(s->dirs[kind], spare, dirfd, name, RENAME_NOREPLACE) == 0)
+    prewarmed_folder_name(number, made);
+    if (renameat2(s->dirs[kind], made, dirfd, name, RENAME_NOREPLACE) == 0)
         return 0;
-    rmtree(s->dirs[kind], spare, NULL);
+    rmtree(s->dirs[kind], made, NULL);
     return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
 }
 
-/* Ours, or what a killed daemon left. */
+/* Of this daemon, or left by one that was killed. */
 static void prewarmed_remove_folders(int dirfd)
 {
     _cleanup_closedir_ DIR *d = NULL;
@@ -159,7 +160,7 @@ static void prewarmed_remove_folders(int dirfd)
 
 /* ---- the thread ---- */
 
-/* With the lock held; released while it works. */
+/* With the lock held; releases it during the work. */
 static bool prewarmed_make_shim(struct prewarmed *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -169,15 +170,16 @@ static bool prewarmed_make_shim(struct prewarmed *s)
     pthread_mutex_unlock(&s->lock);
     r = prewarmed_spawn_shim(s, &shim, &err);
     if (r < 0)
-        log_debug("spares: %s", err.msg);
+        log_debug("prewarmed: %s", err.msg);
     pthread_mutex_lock(&s->lock);
-    if (r >= 0)
-        s->shims[s->n_shims++] = shim;
-    return r >= 0;
+    if (r < 0)
+        return false;
+    s->shims[s->n_shims++] = shim;
+    return true;
 }
 
-/* As supervisor/shim/layers.c makes them where they are missing, and so without a word when one
- * fails. */
+/* The shim (supervisor/shim/layers.c) makes the folders that are missing, so a failure here is not
+ * reported. */
 static void prewarmed_make_layer(int dirfd, const char *name)
 {
     static const struct {
@@ -222,9 +224,9 @@ static bool prewarmed_make_one(struct prewarmed *s)
     return false;
 }
 
-/* Whoever takes is about to start a sandbox: its processor is not wanted for the next one yet. A
- * short `run` is over by then. */
-static void prewarmed_let_them_work(struct prewarmed *s)
+/* The caller that took a shim is about to start a sandbox and needs the processor. A short `run` is
+ * over after this pause. */
+static void prewarmed_pause(struct prewarmed *s)
 {
     const struct timespec pause = {.tv_nsec = 12000000};
 
@@ -244,7 +246,7 @@ static void *prewarmed_main(void *arg)
         s->stuck = true; /* until something is taken */
         while (s->stuck && !s->closing)
             pthread_cond_wait(&s->taken, &s->lock);
-        prewarmed_let_them_work(s);
+        prewarmed_pause(s);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -255,7 +257,7 @@ static bool prewarmed_start_thread(struct prewarmed *s)
     sigset_t all, old;
     int r;
 
-    sigfillset(&all); /* signals are for the threads that expect them */
+    sigfillset(&all); /* signals are blocked: other threads handle them */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     r = pthread_create(&s->thread, NULL, prewarmed_main, s);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -273,7 +275,7 @@ struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PRE
     pthread_cond_init(&s->taken, NULL);
     for (int kind = 0; kind < PREWARMED_KINDS; kind++)
         prewarmed_remove_folders(s->dirs[kind]);
-    s->threaded = prewarmed_start_thread(s); /* without it there are no spares, and all works */
+    s->threaded = prewarmed_start_thread(s); /* without the thread, each start makes its own */
     return s;
 }
 

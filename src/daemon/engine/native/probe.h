@@ -1,17 +1,17 @@
 /*
- * What this process may do here, found out by looking at what the kernel checks, never by
- * `geteuid() == 0`: uid 0 under `unshare -r` has next to nothing.
+ * The rights of this process, found by the same conditions that the kernel checks, never by
+ * `geteuid() == 0`: uid 0 under `unshare -r` has hardly any rights.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether ids [first, first + count) may be mapped into a user namespace of ours: the capabilities
- * for it, and the ids exist in our own user namespace. */
+/* Whether this process may map ids [first, first + count) into a user namespace: it has the
+ * capabilities, and the ids exist in its own user namespace. */
 bool probe_id_ranges(uint64_t first, uint64_t count);
 
-/* Whether there is such a user and group in our own user namespace. */
+/* Whether this uid and gid exist in our own user namespace. */
 bool probe_id_exists(uint32_t id);
 
 /* Whether one line of a uid_map or gid_map text covers the range. */

@@ -39,7 +39,7 @@ static int native_program_start(struct process_spec *s, bool errors, struct prog
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe for '%s'", s->argv[0]);
     ret->name = s->argv[0];
-    ret->said = ends[0];
+    ret->out = ends[0];
     s->fds[s->n_fds++] = (struct process_fd){ends[1], STDOUT_FILENO};
     s->fds[s->n_fds++] = (struct process_fd){errors ? ends[1] : -1, STDERR_FILENO};
     r = process_start(s, &ret->pid);
@@ -60,10 +60,10 @@ int program_start(const char *libexec, const char *const *argv, const char *cons
     assert(n_fds + 2 <= PROCESS_FDS_MAX);
     memcpy(s.fds, fds, n_fds * sizeof(*fds));
     r = native_program_start(&s, false, ret, err);
-    return r < 0 ? err_hint(err, "%s belongs beside ripcordd: install ripcord again.", argv[0]) : 0;
+    return r < 0 ? err_hint(err, "Install ripcord again: %s must be beside ripcordd.", argv[0]) : 0;
 }
 
-/* False when the deadline came first. */
+/* False: the deadline has passed. */
 static bool program_collect(int fd, struct buf *out, const struct deadline *by)
 {
     char chunk[4096];
@@ -87,11 +87,11 @@ static bool program_collect(int fd, struct buf *out, const struct deadline *by)
 int program_finish(struct program *p, const struct deadline *by, struct buf *out, int *ret_status,
                    struct err *err)
 {
-    if (!program_collect(p->said, out, by))
+    if (!program_collect(p->out, out, by))
         return err_set(err, ERR_TIMEOUT, "%s did not end in time", p->name);
     *ret_status = process_wait(p->pid);
     p->pid = 0;
-    p->said = fd_close(p->said);
+    p->out = fd_close(p->out);
     return 0;
 }
 
@@ -124,7 +124,7 @@ int program_end(struct program *p)
         status = process_wait(p->pid);
     }
     p->pid = 0;
-    p->said = fd_close(p->said);
+    p->out = fd_close(p->out);
     return status;
 }
 
@@ -139,7 +139,7 @@ static int program_judge(const char *name, int status, struct buf *out, struct e
     if (WIFSIGNALED(status))
         return err_set(err, ERR_SYSTEM, "%s was ended by signal %d", name, WTERMSIG(status));
     return err_set(err, ERR_SYSTEM, "%s failed with status %d: %s", name, WEXITSTATUS(status),
-                   out->len ? buf_data(out) : "(it said nothing)");
+                   out->len ? buf_data(out) : "(no output)");
 }
 
 int program_run(const char *const *argv, const char *input, const struct deadline *by,
@@ -148,24 +148,27 @@ int program_run(const char *const *argv, const char *input, const struct deadlin
     static const char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
     _cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
     struct process_spec s = {.path = program_find(argv[0]), .argv = argv, .env = env, .n_fds = 1};
-    struct program p = PROGRAM_INIT;
+    _cleanup_program_ struct program p = PROGRAM_INIT;
     _cleanup_close_ int in = -1;
     int status = 0, r;
 
     if (!s.path)
         return err_set(err, ERR_UNSUPPORTED, "the program '%s' is not installed", argv[0]);
-    /* A memfd, so that nobody has to write while somebody else must read. */
+    /* The input is a memfd, so that nobody has to write it while the output must be read. */
     r = memfd_sealed("input", input ? input : "", input ? strlen(input) : 0, &in, err);
     if (r < 0)
         return r;
     s.fds[0] = (struct process_fd){in, STDIN_FILENO};
     r = native_program_start(&s, true, &p, err);
-    if (r >= 0)
-        r = program_finish(&p, by, &out, &status, err);
-    program_end(&p);
-    if (r >= 0)
-        r = program_judge(argv[0], status, &out, err);
-    if (r >= 0 && ret_output)
+    if (r < 0)
+        return r;
+    r = program_finish(&p, by, &out, &status, err);
+    if (r < 0)
+        return r;
+    r = program_judge(argv[0], status, &out, err);
+    if (r < 0)
+        return r;
+    if (ret_output)
         *ret_output = buf_steal(&out);
-    return r;
+    return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * A sandbox's run after its start: finding its shim, sweeping up behind it.
+ * A sandbox's run after its start: connects to its shim, and removes what a run leaves.
  */
 #include <time.h>
 
@@ -15,17 +15,12 @@ int native_connect(struct engine *e, const char *id, const struct deadline *by,
     return supervisors_connect(&native_of(e)->supervisors, id, by, ret, err);
 }
 
-static void run_nap(void)
-{
-    const struct timespec ms = {.tv_nsec = 2000000};
-
-    nanosleep(&ms, NULL);
-}
-
-/* Killed processes leave their cgroups a little later: until the deadline, try again. */
+/* Killed processes leave their cgroups a little later, so this tries again until the deadline. */
 static int run_sweep_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
                              struct err *err)
 {
+    const struct timespec pause = {.tv_nsec = 2000000};
+
     for (;;) {
         _cleanup_err_ struct err why = ERR_INIT;
 
@@ -33,17 +28,17 @@ static int run_sweep_cgroups(struct native_engine *n, const char *id, const stru
             return 0;
         if (deadline_passed(by))
             return err_move(err, &why);
-        run_nap();
+        nanosleep(&pause, NULL);
     }
 }
 
-/* Of one that will not come again: folders that are only in the way can wait. */
-static int run_leave_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
+/* For a sandbox that does not start again: empty cgroups can wait for the reaper. */
+static int run_queue_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
                              struct err *err)
 {
     if (!cgroup_is_rest(NATIVE_CGROUP_PARENT, n->root_id, id))
         return run_sweep_cgroups(n, id, by, err);
-    cgroup_reaper_leave(n->cgroup_reaper, id);
+    cgroup_reaper_add(n->cgroup_reaper, id);
     return 0;
 }
 
@@ -55,32 +50,44 @@ void native_tidy_network(struct native_engine *n, const struct deadline *by)
         log_debug("network: %s", err.msg);
 }
 
-/* `sweep` is for its cgroups. */
-static int run_end_run(struct native_engine *n, const char *id, const struct deadline *by,
-                       int (*sweep)(struct native_engine *n, const char *id,
-                                    const struct deadline *by, struct err *err),
-                       struct err *err)
+/* Removes the cgroups of a run. */
+typedef int (*run_cgroups_fn)(struct native_engine *n, const char *id, const struct deadline *by,
+                              struct err *err);
+
+static int run_end_parts(struct native_engine *n, const char *id, const struct deadline *by,
+                         run_cgroups_fn cgroups, struct err *err)
 {
     bool old = cache_base_is_old(&n->base, n->runs, id);
-    int r;
+    int r = supervisors_end(&n->supervisors, id, by, err);
 
-    r = supervisors_end(&n->supervisors, id, by, err);
-    if (r >= 0)
-        r = sweep(n, id, by, err);
-    if (r >= 0)
-        r = delete_queue_add(n->delete_queue, n->runs, id, err);
-    if (r >= 0 && old)
+    if (r < 0)
+        return r;
+    r = cgroups(n, id, by, err);
+    if (r < 0)
+        return r;
+    r = delete_queue_add(n->delete_queue, n->runs, id, err);
+    if (r < 0)
+        return r;
+    if (old)
         cache_base_sweep(&n->base, n->runs);
+    return 0;
+}
+
+static int run_end(struct native_engine *n, const char *id, const struct deadline *by,
+                   run_cgroups_fn cgroups, struct err *err)
+{
+    int r = run_end_parts(n, id, by, cgroups, err);
+
     native_tidy_network(n, by);
     return r < 0 ? err_wrap(err, "clean up sandbox '%s'", id) : 0;
 }
 
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
-    return run_end_run(native_of(e), id, by, run_sweep_cgroups, err);
+    return run_end(native_of(e), id, by, run_sweep_cgroups, err);
 }
 
 int native_end(struct native_engine *n, const char *id, const struct deadline *by, struct err *err)
 {
-    return run_end_run(n, id, by, run_leave_cgroups, err);
+    return run_end(n, id, by, run_queue_cgroups, err);
 }

@@ -1,6 +1,6 @@
 /*
- * ripcord-shim as a sealed memfd: the processes that enter a sandbox are born from a file that has
- * no name, cannot be written by anybody, and is shared by all shims (SECURITY A1).
+ * ripcord-shim as a sealed memfd. All shims are started from this one file, which has no name and
+ * cannot be written: a sandbox that reaches /proc/self/exe of a shim cannot change the program.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 #define MFD_EXEC 0x0010U /* linux 6.3 */
 #endif
 
-/* Low numbers are the shim's own (proto.h): dup2 in the spawned child must never meet this one. */
+/* The shim uses low descriptors (proto/supervisor.h): dup2 in the child must not overwrite this. */
 enum { SHIM_IMAGE_FD_MIN = 16 };
 
 static int shim_image_make_memfd(int *ret, struct err *err)
@@ -71,7 +71,7 @@ int native_seal_shim(const char *path, int *ret, struct err *err)
     in = open(path, O_RDONLY | O_CLOEXEC);
     if (in < 0 || fstat(in, &st) < 0) {
         err_sys(err, errno, "open '%s'", path);
-        return err_hint(err, "ripcord-shim belongs beside ripcordd: install ripcord again.");
+        return err_hint(err, "Install ripcord again: ripcord-shim must be beside ripcordd.");
     }
     if (GUARD("a copy"))
         return shim_image_copy_sealed(in, st.st_size, ret, err) < 0

@@ -57,7 +57,7 @@ int subids_find(struct submap *ret, struct err *err)
 
     *ret = (struct submap){0};
     if (access(SUBMAP_UID_PROGRAM, X_OK) < 0 || access(SUBMAP_GID_PROGRAM, X_OK) < 0) {
-        err_set(err, ERR_UNSUPPORTED, "there is no newuidmap");
+        err_set(err, ERR_UNSUPPORTED, "newuidmap is not installed");
         return err_hint(err, "Install the package 'uidmap'.");
     }
     name = getpwuid_r(geteuid(), &pw, buf, PASSWD_BUF, &found) == 0 && found ? pw.pw_name : NULL;
@@ -67,7 +67,7 @@ int subids_find(struct submap *ret, struct err *err)
         return 0;
     *ret = (struct submap){0};
     err_set(err, ERR_UNSUPPORTED,
-            "no range of %d ids in /etc/subuid and /etc/subgid is this user's", SUBMAP_COUNT);
+            "/etc/subuid and /etc/subgid have no range of %d ids for this user", SUBMAP_COUNT);
     return err_hint(err,
                     "Run 'usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s'.",
                     name ? name : "USER");

@@ -7,21 +7,23 @@
 #include <sys/stat.h>
 
 #include "daemon/engine/caches.h"
+#include "daemon/engine/engine-caches.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/native.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/usage.h"
 #include "lib/base/xalloc.h"
 
-struct filling {
+struct cache_planner {
     struct native_engine *n;
     const struct sandbox_request *req;
     struct plan *p;
     char ***warnings;
-    bool private_base; /* the base is the empty one: what is layered is private */
-    uint32_t missing;  /* tools by number */
+    bool private_base; /* the sandbox gets the empty base: its layers are private */
+    uint32_t missing;  /* bits of the tools whose cache could not be made */
 };
 
 int tool_caches_open(struct native_engine *n, struct err *err)
@@ -31,13 +33,16 @@ int tool_caches_open(struct native_engine *n, struct err *err)
     int r;
 
     r = dir_make_all(AT_FDCWD, shared, 0700, err);
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, shared, &n->shared_caches, err);
-    if (r >= 0)
-        r = cache_base_open(&n->base, base, n->ranges, err);
-    if (r >= 0)
-        cache_base_sweep(&n->base, n->runs);
-    return r;
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, shared, &n->shared_caches, err);
+    if (r < 0)
+        return r;
+    r = cache_base_open(&n->base, base, n->ranges, err);
+    if (r < 0)
+        return r;
+    cache_base_sweep(&n->base, n->runs);
+    return 0;
 }
 
 /* ---- one tool ---- */
@@ -53,7 +58,7 @@ static struct plan_cache *native_tool_caches_add(struct plan *p, enum plan_cache
     return c;
 }
 
-static int native_tool_caches_make_shared(const struct filling *f, const char *name,
+static int native_tool_caches_make_shared(const struct cache_planner *f, const char *name,
                                           struct err *err)
 {
     int dir = f->n->shared_caches;
@@ -67,35 +72,37 @@ static int native_tool_caches_make_shared(const struct filling *f, const char *n
                : 0;
 }
 
-static int native_tool_caches_add_shared(const struct filling *f, const struct cache_tool *t,
+static int native_tool_caches_add_shared(const struct cache_planner *f, const struct cache_tool *t,
                                          struct err *err)
 {
     const char *group = cache_group_of(&f->req->spec, t);
     _cleanup_free_ char *name = xasprintf("%s%s%s", t->name, *group ? "." : "", group);
     int r = native_tool_caches_make_shared(f, name, err);
 
-    if (r >= 0)
-        native_tool_caches_add(f->p, PLAN_CACHE_SHARED, t)->source =
-            xasprintf("%s/caches/shared/%s", f->n->state_dir, name);
+    if (r < 0)
+        return r;
+    native_tool_caches_add(f->p, PLAN_CACHE_SHARED, t)->source =
+        xasprintf("%s/caches/shared/%s", f->n->state_dir, name);
     return r;
 }
 
-/* What an earlier run has written goes. On a disk of the sandbox's own the shim sees to it. */
-static int native_tool_caches_add_readonly(const struct filling *f, const struct cache_tool *t,
-                                           struct err *err)
+/* Deletes what an earlier run wrote. On a disk of the sandbox's own the shim does that. */
+static int native_tool_caches_add_readonly(const struct cache_planner *f,
+                                           const struct cache_tool *t, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/caches", f->req->id);
     _cleanup_close_ int dir = -1;
     int r = 0;
 
-    if (!f->req->spec.disk && !f->req->fresh && dir_open(f->n->boxes, path, &dir, NULL) >= 0)
+    if (!f->req->spec.disk && !f->req->fresh && dir_open(f->n->sandboxes, path, &dir, NULL) >= 0)
         r = delete_queue_add(f->n->delete_queue, dir, t->name, err);
-    if (r >= 0)
-        native_tool_caches_add(f->p, PLAN_CACHE_READONLY, t);
+    if (r < 0)
+        return r;
+    native_tool_caches_add(f->p, PLAN_CACHE_READONLY, t);
     return r;
 }
 
-static int native_tool_caches_add_tool(const struct filling *f, const struct cache_tool *t,
+static int native_tool_caches_add_tool(const struct cache_planner *f, const struct cache_tool *t,
                                        enum spec_cache_mode mode, struct err *err)
 {
     bool below = cache_is_below_root(t);
@@ -121,40 +128,42 @@ static int native_tool_caches_add_tool(const struct filling *f, const struct cac
     return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all tools ---- */
 
-static int native_tool_caches_without(struct filling *f, const char *what, struct err *why,
-                                      struct err *err)
+static int native_tool_caches_report_missing(struct cache_planner *f, const char *what,
+                                             struct err *why, struct err *err)
 {
     if (f->n->cache_required) {
         err_move(err, why);
         return err_wrap(err, "cache '%s' is required and cannot be made", what);
     }
-    strv_push(f->warnings, xasprintf("it has no cache '%s': %s", what, why->msg));
+    strv_push(f->warnings, xasprintf("cache '%s' is not available: %s", what, why->msg));
     err_done(why);
     return 0;
 }
 
-static int native_tool_caches_add_tools(struct filling *f, struct err *err)
+static int native_tool_caches_add_tools(struct cache_planner *f, struct err *err)
 {
     const struct cache_tool *t;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         _cleanup_err_ struct err why = ERR_INIT;
+        int r;
 
         if (native_tool_caches_add_tool(f, t, cache_mode_of(&f->req->spec, t), &why) >= 0)
             continue;
         f->missing |= 1U << i;
-        r = native_tool_caches_without(f, t->name, &why, err);
+        r = native_tool_caches_report_missing(f, t->name, &why, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static bool native_tool_caches_is_there(const void *arg, const struct cache_tool *t,
                                         enum spec_cache_mode mode)
 {
-    const struct filling *f = arg;
+    const struct cache_planner *f = arg;
     size_t i = 0;
 
     (void)mode;
@@ -163,7 +172,7 @@ static bool native_tool_caches_is_there(const void *arg, const struct cache_tool
     return !(f->missing & (1U << i));
 }
 
-/* Which modes there are: 1 << enum spec_cache_mode. */
+/* The modes that the spec uses: 1 << enum spec_cache_mode. */
 static uint32_t native_tool_caches_modes_of(const struct sandbox_spec *spec)
 {
     const struct cache_tool *t;
@@ -177,7 +186,7 @@ static uint32_t native_tool_caches_modes_of(const struct sandbox_spec *spec)
 int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req, int run,
                      struct plan *p, char ***env, char ***warnings, struct err *err)
 {
-    struct filling f = {.n = n, .req = req, .p = p, .warnings = warnings};
+    struct cache_planner f = {.n = n, .req = req, .p = p, .warnings = warnings};
     uint32_t modes = native_tool_caches_modes_of(&req->spec);
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
@@ -187,11 +196,12 @@ int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req,
     f.private_base = !(modes & (1U << CACHE_LAYERED | 1U << CACHE_READONLY));
     r = cache_base_take(&n->base, f.private_base, run, &p->cache_base, &why);
     if (r < 0)
-        return native_tool_caches_without(&f, CACHE_ALL, &why, err);
+        return native_tool_caches_report_missing(&f, CACHE_ALL, &why, err);
     p->cache_owner = cache_owner(&req->spec);
     r = native_tool_caches_add_tools(&f, err);
-    if (r >= 0)
-        cache_variables(&req->spec, native_tool_caches_is_there, &f, env);
+    if (r < 0)
+        return r;
+    cache_variables(&req->spec, native_tool_caches_is_there, &f, env);
     return r;
 }
 
@@ -203,10 +213,11 @@ int native_cache_publish(struct engine *e, const char *tool, int tar_fd, const s
     struct native_engine *n = native_of(e);
     int r;
 
-    (void)by; /* unpacking waits for nobody */
+    (void)by; /* unpacking waits for no other process */
     r = cache_base_publish(&n->base, tool, tar_fd, err);
-    if (r >= 0)
-        cache_base_sweep(&n->base, n->runs);
+    if (r < 0)
+        return r;
+    cache_base_sweep(&n->base, n->runs);
     return r;
 }
 
@@ -232,8 +243,8 @@ static char **native_tool_caches_shared_stores(const struct native_engine *n, co
     return names;
 }
 
-/* A store that running sandboxes have mounted is emptied under them by its name alone: they go on
- * with what they have, and the next ones get a new one. */
+/* Deletes shared stores under their names: running sandboxes keep the store that they have
+ * mounted, and later ones get a new one. */
 int native_cache_drop(struct engine *e, const char *tool, const struct deadline *by,
                       struct err *err)
 {
@@ -243,69 +254,80 @@ int native_cache_drop(struct engine *e, const char *tool, const struct deadline 
 
     (void)by;
     r = cache_base_drop(&n->base, *tool ? tool : NULL, err);
-    if (r >= 0)
-        cache_base_sweep(&n->base, n->runs);
-    for (char **s = stores; r >= 0 && s && *s; s++)
+    if (r < 0)
+        return r;
+    cache_base_sweep(&n->base, n->runs);
+    for (char **s = stores; s && *s; s++) {
         r = delete_queue_add(n->delete_queue, n->shared_caches, *s, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int native_tool_caches_list_base(struct native_engine *n, const struct deadline *by,
                                         struct engine_caches *ret, struct err *err)
 {
     const struct cache_tool *t;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         uint64_t bytes = 0, made = 0;
         struct engine_cache *c;
+        int r = cache_base_usage(&n->base, t->name, by, &bytes, &made, err);
 
-        r = cache_base_usage(&n->base, t->name, by, &bytes, &made, err);
-        if (r < 0 || !bytes)
+        if (r < 0)
+            return r;
+        if (!bytes)
             continue;
         c = engine_caches_add(ret, ENGINE_CACHE_BASE, t->name, "");
         c->bytes = bytes;
         c->changed = made;
     }
-    return r;
+    return 0;
 }
 
 static int native_tool_caches_list_shared(struct native_engine *n, const struct deadline *by,
                                           struct engine_caches *ret, struct err *err)
 {
     _cleanup_strv_ char **stores = native_tool_caches_shared_stores(n, "");
-    int r = 0;
 
-    for (char **s = stores; r >= 0 && s && *s; s++) {
+    for (char **s = stores; s && *s; s++) {
         _cleanup_free_ char *tool = xstrndup(*s, strcspn(*s, "."));
         const char *dot = strchr(*s, '.');
         struct engine_cache *c =
             engine_caches_add(ret, ENGINE_CACHE_SHARED, tool, dot ? dot + 1 : "");
+        int r = usage_add(n->shared_caches, *s, by, &c->bytes, err);
 
-        r = usage_add(n->shared_caches, *s, by, &c->bytes, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* A sandbox with a disk of its own keeps them there, out of sight. */
+/* A sandbox with a disk of its own keeps its caches there, where they are not counted. */
 static int native_tool_caches_list_private(struct native_engine *n, const struct deadline *by,
                                            struct engine_caches *ret, struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
-    int r = sandbox_ids_add(n->boxes, &ids, err);
+    int r = sandbox_ids_add(n->sandboxes, &ids, err);
 
-    for (char **id = ids; r >= 0 && id && *id; id++) {
+    if (r < 0)
+        return r;
+    for (char **id = ids; id && *id; id++) {
         _cleanup_free_ char *main = xasprintf("%s/root/upper/cache", *id);
         _cleanup_free_ char *own = xasprintf("%s/caches", *id);
         uint64_t bytes = 0;
 
-        r = usage_add(n->boxes, main, by, &bytes, err);
-        if (r >= 0)
-            r = usage_add(n->boxes, own, by, &bytes, err);
-        if (r >= 0 && bytes)
+        r = usage_add(n->sandboxes, main, by, &bytes, err);
+        if (r < 0)
+            return r;
+        r = usage_add(n->sandboxes, own, by, &bytes, err);
+        if (r < 0)
+            return r;
+        if (bytes)
             engine_caches_add(ret, ENGINE_CACHE_PRIVATE, "", *id)->bytes = bytes;
     }
-    return r;
+    return 0;
 }
 
 int native_cache_list(struct engine *e, const struct deadline *by, struct engine_caches *ret,
@@ -314,7 +336,10 @@ int native_cache_list(struct engine *e, const struct deadline *by, struct engine
     struct native_engine *n = native_of(e);
     int r = native_tool_caches_list_base(n, by, ret, err);
 
-    if (r >= 0)
-        r = native_tool_caches_list_shared(n, by, ret, err);
-    return r < 0 ? r : native_tool_caches_list_private(n, by, ret, err);
+    if (r < 0)
+        return r;
+    r = native_tool_caches_list_shared(n, by, ret, err);
+    if (r < 0)
+        return r;
+    return native_tool_caches_list_private(n, by, ret, err);
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-images.h"
 #include "daemon/engine/native/image.h"
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/probe.h"
@@ -39,7 +41,7 @@ void native_transfer_done(struct native_engine *n)
     strv_free(n->transfer.add_hosts);
 }
 
-/* Of "host", "host:port", "[::1]:port". */
+/* The length of the host in "host", "host:port", "[::1]:port". */
 static size_t transfer_host_len(const char *host)
 {
     const char *end = strchr(host, ']');
@@ -47,7 +49,7 @@ static size_t transfer_host_len(const char *host)
     return end ? (size_t)(end - host) + 1 : strcspn(host, ":");
 }
 
-/* Without a port both that are usual are meant. */
+/* A host without a port stands for ports 80 and 443. */
 static json_t *transfer_hosts_with_ports(char *const *hosts)
 {
     json_t *a = json_array();
@@ -72,7 +74,7 @@ static json_t *transfer_to_array(char *const *v)
     return a;
 }
 
-/* Layers of the store; those over the limit would only be fetched again. */
+/* Digests of the layers in the store. Layers over the limit are only downloaded again. */
 static json_t *transfer_layers_here(const struct native_engine *n)
 {
     _cleanup_free_ char *path = xasprintf("%s/images/store/layers", n->state_dir);
@@ -89,7 +91,7 @@ static json_t *transfer_layers_here(const struct native_engine *n)
     return a;
 }
 
-/* "NAME[:TAG]@sha256:…" is split; *ret_name is what it will be called here. */
+/* Splits "NAME[:TAG]@sha256:…"; *ret_name is the name in the store. */
 static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name, struct err *err)
 {
     const char *text = json_string_value(json_object_get(doc, "name"));
@@ -106,8 +108,8 @@ static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name,
     if (at && !digest_is_valid(at + 1))
         return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'", at + 1);
     if (at && !wanted && !strchr(strrchr(name, '/') ?: name, ':')) {
-        err_set(err, ERR_INVALID, "by its digest alone the image has no name here");
-        return err_hint(err, "Give one: NAME:TAG@sha256:…, or another name behind it.");
+        err_set(err, ERR_INVALID, "the image needs a name in the store beside its digest");
+        return err_hint(err, "Write NAME:TAG@sha256:…, or add a name for the store.");
     }
     if (at)
         json_object_set_new(doc, "digest", json_string(at + 1));
@@ -132,13 +134,13 @@ static int transfer_make_settings(const struct native_engine *n, json_t *doc, in
     text = json_to_text(doc, false);
     if (strlen(text) > TRANSFER_SETTINGS_MAX)
         return err_set(err, ERR_LIMIT, "the request is too long");
-    r = memfd_sealed("hub-settings", text, strlen(text), ret, err);
+    r = memfd_sealed("transfer-settings", text, strlen(text), ret, err);
     explicit_bzero(text, strlen(text));
     return r;
 }
 
-/* A registry without TLS is near, a server of files may be anywhere but for those that are named.
- */
+/* A registry without TLS is on the local network and needs no proxy. A file server may be
+ * anywhere, except the hosts of the configuration. */
 static char **transfer_proxies(const struct native_engine *n, bool files)
 {
     _cleanup_strv_ char **near = NULL;
@@ -160,7 +162,7 @@ static char **transfer_proxies(const struct native_engine *n, bool files)
     return env;
 }
 
-/* fds: as TRANSFER_FD_ARCHIVE and those behind it; a negative one is left out. */
+/* fds: for TRANSFER_FD_ARCHIVE and the numbers after it; negative ones are left out. */
 static int transfer_start(const struct native_engine *n, const char *verb,
                           const int fds[static TRANSFER_FDS], struct program *ret, struct err *err)
 {
@@ -184,41 +186,41 @@ static int transfer_open_downloads(const struct native_engine *n, int *ret, stru
     return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
 }
 
-/* Of the two the hub is asked first: when it fails, the other has read half an archive. */
+/* ripcord-transfer is asked first: when it fails, ripcord-image has only read half an archive. */
 static int transfer_run_pull(const struct native_engine *n, const struct image_tool *tool,
                              int archive, const int fds[static TRANSFER_FDS],
                              const struct deadline *by, char **ret, struct err *err)
 {
-    struct program transfer = PROGRAM_INIT, image = PROGRAM_INIT;
+    _cleanup_program_ struct program image = PROGRAM_INIT, transfer = PROGRAM_INIT;
     _cleanup_free_ char *nothing = NULL;
     int r = image_tool_start(n, tool, &image, err);
 
     if (r >= 0)
         r = transfer_start(n, "pull", fds, &transfer, err);
-    fd_close(tool->in); /* theirs alone from here on: each sees when the other ends */
+    /* Only the two programs keep the pipe open now: each sees when the other ends. */
+    fd_close(tool->in);
     fd_close(archive);
-    if (r >= 0)
-        r = program_answer(&transfer, by, &nothing, err);
-    if (r >= 0)
-        r = program_answer(&image, by, ret, err);
-    program_end(&transfer);
-    program_end(&image);
-    return r;
+    if (r < 0)
+        return r;
+    r = program_answer(&transfer, by, &nothing, err);
+    return r < 0 ? r : program_answer(&image, by, ret, err);
 }
 
-static int transfer_pull(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+static int transfer_pull(struct native_engine *n, const struct image_pull *req, json_t *doc,
                          const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int settings = -1, folder = -1;
     _cleanup_free_ char *name = NULL;
     struct image_tool tool = {.verb = "import", .data = -1};
-    int p[2], r = transfer_split_name(doc, ask->name, &name, err);
+    int p[2], r = transfer_split_name(doc, req->name, &name, err);
 
     json_object_set_new(doc, "have", transfer_layers_here(n));
-    if (r >= 0)
-        r = transfer_make_settings(n, doc, &settings, err);
-    if (r >= 0)
-        r = transfer_open_downloads(n, &folder, err);
+    if (r < 0)
+        return r;
+    r = transfer_make_settings(n, doc, &settings, err);
+    if (r < 0)
+        return r;
+    r = transfer_open_downloads(n, &folder, err);
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0)
@@ -226,18 +228,19 @@ static int transfer_pull(struct native_engine *n, const struct image_ask *ask, j
     tool.arg = name;
     tool.more = json_string_value(json_object_get(doc, "platform"));
     tool.in = p[0];
-    return transfer_run_pull(n, &tool, p[1], (const int[]){p[1], settings, ask->fd, folder}, by,
-                             ret, err);
+    return transfer_run_pull(n, &tool, p[1], (const int[]){p[1], settings, req->progress, folder},
+                             by, ret, err);
 }
 
 /* ---- push ---- */
 
-/* What packs is asked first: when that fails, the hub has read half an archive. */
+/* ripcord-image packs and is asked first: when it fails, ripcord-transfer has only read half an
+ * archive. */
 static int transfer_run_push(const struct native_engine *n, const struct image_tool *tool,
                              int archive, const int fds[static TRANSFER_FDS],
                              const struct deadline *by, char **ret, struct err *err)
 {
-    struct program transfer = PROGRAM_INIT, image = PROGRAM_INIT;
+    _cleanup_program_ struct program image = PROGRAM_INIT, transfer = PROGRAM_INIT;
     _cleanup_free_ char *packed = NULL;
     int r = image_tool_start(n, tool, &image, err);
 
@@ -245,36 +248,35 @@ static int transfer_run_push(const struct native_engine *n, const struct image_t
         r = transfer_start(n, "push", fds, &transfer, err);
     fd_close(tool->data);
     fd_close(archive);
-    if (r >= 0)
-        r = program_answer(&image, by, &packed, err);
-    if (r >= 0)
-        r = program_answer(&transfer, by, ret, err);
-    program_end(&transfer);
-    program_end(&image);
-    return r;
+    if (r < 0)
+        return r;
+    r = program_answer(&image, by, &packed, err);
+    return r < 0 ? r : program_answer(&transfer, by, ret, err);
 }
 
-static int transfer_push(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+static int transfer_push(struct native_engine *n, const struct image_push *req, json_t *doc,
                          const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int settings = -1, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     _cleanup_free_ char *name = NULL;
-    struct image_tool tool = {.verb = "export", .arg = ask->name, .more = "push", .in = null};
+    struct image_tool tool = {.verb = "export", .arg = req->name, .more = "push", .in = null};
     int p[2], r = null < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 
-    if (r >= 0)
-        r = transfer_split_name(doc, NULL, &name, err);
-    if (r >= 0 && json_object_get(doc, "digest"))
-        r = err_set(err, ERR_INVALID, "an image is pushed to a name, not to a digest");
-    if (r >= 0)
-        r = transfer_make_settings(n, doc, &settings, err);
+    if (r < 0)
+        return r;
+    r = transfer_split_name(doc, NULL, &name, err);
+    if (r < 0)
+        return r;
+    if (json_object_get(doc, "digest"))
+        return err_set(err, ERR_INVALID, "an image cannot be pushed to a digest: give a name");
+    r = transfer_make_settings(n, doc, &settings, err);
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
     tool.data = p[1];
-    return transfer_run_push(n, &tool, p[0], (const int[]){p[0], settings, ask->fd, -1}, by, ret,
-                             err);
+    return transfer_run_push(n, &tool, p[0], (const int[]){p[0], settings, req->progress, -1}, by,
+                             ret, err);
 }
 
 /* ---- files for builds ---- */
@@ -285,50 +287,49 @@ int native_fetch(struct native_engine *n, const struct transfer_file *f, const s
     _cleanup_json_ json_t *doc = json_pack("{s:s, s:o, s:I}", "name", f->url, "hosts",
                                            transfer_hosts_with_ports(n->transfer.add_hosts),
                                            "size_max", (json_int_t)n->transfer.add_max);
-    struct program transfer = PROGRAM_INIT;
+    _cleanup_program_ struct program transfer = PROGRAM_INIT;
     _cleanup_close_ int settings = -1;
     int r;
 
     if (f->etag)
         json_object_set_new(doc, "etag", json_string(f->etag));
     r = transfer_make_settings(n, doc, &settings, err);
-    if (r >= 0)
-        r = transfer_start(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &transfer,
-                           err);
-    if (r >= 0)
-        r = program_answer(&transfer, by, ret, err);
-    program_end(&transfer);
-    return r;
+    if (r < 0)
+        return r;
+    r = transfer_start(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &transfer, err);
+    return r < 0 ? r : program_answer(&transfer, by, ret, err);
 }
 
 /* ---- images ---- */
 
-typedef int (*transfer_fn)(struct native_engine *n, const struct image_ask *ask, json_t *doc,
-                           const struct deadline *by, char **ret, struct err *err);
-
-static int transfer(struct native_engine *n, transfer_fn fn, const struct image_ask *ask,
-                    const struct deadline *by, char **ret, struct err *err)
+int native_pull(struct native_engine *n, const struct image_pull *req, const struct deadline *by,
+                char **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int r = json_parse("the request", ask->detail, strlen(ask->detail), &doc, err);
+    int r = json_parse("the request", req->settings, strlen(req->settings), &doc, err);
 
-    if (r >= 0)
-        r = image_transfer_begin(n, err);
     if (r < 0)
         return r;
-    r = fn(n, ask, doc, by, ret, err);
+    r = image_transfer_begin(n, err);
+    if (r < 0)
+        return r;
+    r = transfer_pull(n, req, doc, by, ret, err);
     image_transfer_end(n);
     return r;
 }
 
-int native_pull(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
+int native_push(struct native_engine *n, const struct image_push *req, const struct deadline *by,
                 char **ret, struct err *err)
 {
-    return transfer(n, transfer_pull, ask, by, ret, err);
-}
+    _cleanup_json_ json_t *doc = NULL;
+    int r = json_parse("the request", req->settings, strlen(req->settings), &doc, err);
 
-int native_push(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
-                char **ret, struct err *err)
-{
-    return transfer(n, transfer_push, ask, by, ret, err);
+    if (r < 0)
+        return r;
+    r = image_transfer_begin(n, err);
+    if (r < 0)
+        return r;
+    r = transfer_push(n, req, doc, by, ret, err);
+    image_transfer_end(n);
+    return r;
 }

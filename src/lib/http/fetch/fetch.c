@@ -185,7 +185,7 @@ static int fetch_url_check(struct hop *hop, const char *text, struct err *err)
     bool trusted;
 
     if (!fetch_url_parse(text, &u))
-        return err_set(err, ERR_DENIED, "'%.200s' is no https address", text);
+        return err_set(err, ERR_DENIED, "'%.200s' is not an https address", text);
     at = fetch_host_and_port(&u);
     trusted = strv_contains(fetcher->hosts, at);
     if (STREQ(u.scheme, "https"))
@@ -193,7 +193,7 @@ static int fetch_url_check(struct hop *hop, const char *text, struct err *err)
     else if (!fetch_may_be_plain(hop, trusted))
         return err_set(err, ERR_DENIED, "'%.200s' is not https", text);
     if (!(trusted && fetcher->private_ok) && !fetch_literal_is_public(u.host))
-        return err_set(err, ERR_DENIED, "'%.200s' is an address of a private network", text);
+        return err_set(err, ERR_DENIED, "'%.200s' is an address in a private network", text);
     return trusted;
 }
 
@@ -280,7 +280,7 @@ static int fetch_tell_head(struct hop *hop)
     if (status != 200 && status != 206)
         return 0;
     if (hop->head.length != UINT64_MAX && hop->head.length > hop->f->size_max)
-        return err_set(&hop->err, ERR_LIMIT, "the answer is over %llu bytes",
+        return err_set(&hop->err, ERR_LIMIT, "the response is larger than %llu bytes",
                        (unsigned long long)hop->f->size_max);
     if (!hop->f->on_head)
         return 0;
@@ -296,7 +296,7 @@ static size_t fetch_on_bytes(char *data, size_t size, size_t n, void *arg)
         return 0;
     hop->got += size;
     if (hop->got > hop->f->size_max) {
-        err_set(&hop->err, ERR_LIMIT, "the answer is over %llu bytes",
+        err_set(&hop->err, ERR_LIMIT, "the response is larger than %llu bytes",
                 (unsigned long long)hop->f->size_max);
         return 0;
     }
@@ -312,12 +312,12 @@ static int fetch_on_progress(void *arg, curl_off_t a _unused_, curl_off_t b _unu
 
     if (hop->f->stop && atomic_load(hop->f->stop)) {
         if (hop->err.code == ERR_NONE)
-            err_set(&hop->err, ERR_TIMEOUT, "the download was given up");
+            err_set(&hop->err, ERR_TIMEOUT, "the download was cancelled");
         return 1;
     }
     if (deadline_passed(&hop->by)) {
         if (hop->err.code == ERR_NONE)
-            err_set(&hop->err, ERR_TIMEOUT, "no whole answer in time");
+            err_set(&hop->err, ERR_TIMEOUT, "the response was not complete in time");
         return 1;
     }
     return 0;
@@ -449,12 +449,14 @@ static int fetch_transfer_error(struct hop *hop, CURLcode code, const char *word
     if (hop->err.code != ERR_NONE)
         return err_move(err, &hop->err);
     if (hop->refused)
-        return err_set(err, ERR_DENIED, "its name leads to an address of a private network");
+        return err_set(err, ERR_DENIED,
+                       "the host name resolves to an address in a private network");
     if (code == CURLE_OPERATION_TIMEDOUT)
         return err_set(err, ERR_TIMEOUT, "%s", why);
     err_set(err, ERR_ENGINE, "%s", why);
     if (code == CURLE_PEER_FAILED_VERIFICATION)
-        err_hint(err, "Give the authority that signed its certificate as the upstream's ca_file.");
+        err_hint(err,
+                 "Set 'ca_file' of the upstream to the authority that signed its certificate.");
     return -ERR_ENGINE;
 }
 
@@ -518,7 +520,7 @@ static int fetch_follow(struct hop *hop, struct err *err)
         free(url);
         url = TAKE_PTR(redirect);
     }
-    return err_set(err, ERR_DENIED, "over %d redirects", FETCH_REDIRECTS_MAX);
+    return err_set(err, ERR_DENIED, "more than %d redirects", FETCH_REDIRECTS_MAX);
 }
 
 int fetch_run(struct fetcher *fetcher, const struct fetch *f, struct fetch_head *ret,
@@ -531,7 +533,7 @@ int fetch_run(struct fetcher *fetcher, const struct fetch *f, struct fetch_head 
 
     hop.curl = fetch_take_handle(fetcher);
     if (!hop.curl)
-        return err_set(err, ERR_SYSTEM, "curl has no handle to give");
+        return err_set(err, ERR_SYSTEM, "cannot create a curl handle");
     r = fetch_follow(&hop, err);
     fetch_give_handle(fetcher, hop.curl);
     err_done(&hop.err);

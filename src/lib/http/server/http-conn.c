@@ -495,7 +495,7 @@ static void http_conn_refuse_cut(struct http_conn *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    err_set(&err, ERR_INVALID, "the request ends before it is complete");
+    err_set(&err, ERR_INVALID, "the request ended before it was complete");
     conn_refuse_body(c, 400, &err);
 }
 

@@ -79,7 +79,7 @@ static void http_request_refuse_body(struct http_conn *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    err_set(&err, ERR_LIMIT, "request body over %zu bytes", c->server->config.body_max);
+    err_set(&err, ERR_LIMIT, "request body is larger than %zu bytes", c->server->config.body_max);
     conn_refuse(c, 413, &err);
 }
 

@@ -1,6 +1,6 @@
 /*
- * From answers to bytes. Small ones go out in one sendmsg() from here, without a turn of the loop
- * in between.
+ * Turns responses into bytes. A small response is sent at once with one sendmsg(), without a turn of
+ * the loop.
  */
 #include "lib/http/server/http-conn.h"
 
@@ -12,7 +12,7 @@
 
 enum { RESPONSE_HEAD_MAX = 4 << 10, ERROR_BODY_MAX = 64 << 10 };
 
-/* RFC 9110, 15.5.2: a 401 says what would be right. */
+/* RFC 9110, 15.5.2: a 401 names the scheme to use. */
 #define HOW_TO_AUTHENTICATE "WWW-Authenticate: Bearer realm=\"ripcord\"\r\n"
 
 static bool http_response_has_no_body(const struct http_req *r, int status)
@@ -22,34 +22,28 @@ static bool http_response_has_no_body(const struct http_req *r, int status)
 
 static int http_response_append_head(struct buf *b, const struct http_answer *a, bool close)
 {
-    int r = buf_appendf(b, "HTTP/1.1 %d %s\r\n", a->status,
-                        a->reason ? a->reason : http_status_text(a->status));
+    const char *reason = a->reason ? a->reason : http_status_text(a->status);
 
-    if (r >= 0 && a->content_type)
-        r = buf_appendf(b, "Content-Type: %s\r\n", a->content_type);
-    if (r >= 0 && a->extra)
-        r = buf_append_str(b, a->extra);
-    if (r >= 0 && close)
-        r = buf_append_str(b, "Connection: close\r\n");
-    return r;
+    if (buf_appendf(b, "HTTP/1.1 %d %s\r\n", a->status, reason) < 0 ||
+        (a->content_type && buf_appendf(b, "Content-Type: %s\r\n", a->content_type) < 0) ||
+        (a->extra && buf_append_str(b, a->extra) < 0) ||
+        (close && buf_append_str(b, "Connection: close\r\n") < 0))
+        return -ERR_LIMIT;
+    return 0;
 }
 
 static int http_response_append_error_json(struct buf *b, const struct err *err)
 {
-    int r = buf_appendf(b, "{\"error\":{\"code\":\"%s\",\"message\":\"", err_code_name(err->code));
-
-    if (r >= 0)
-        r = text_escape_json(b, err->msg ? err->msg : "");
-    if (r >= 0 && err->hint)
-        r = buf_append_str(b, "\",\"hint\":\"");
-    if (r >= 0 && err->hint)
-        r = text_escape_json(b, err->hint);
-    if (r >= 0)
-        r = buf_append_str(b, "\"}}");
-    return r;
+    if (buf_appendf(b, "{\"error\":{\"code\":\"%s\",\"message\":\"", err_code_name(err->code)) <
+            0 ||
+        text_escape_json(b, err->msg ? err->msg : "") < 0 ||
+        (err->hint && buf_append_str(b, "\",\"hint\":\"") < 0) ||
+        (err->hint && text_escape_json(b, err->hint) < 0))
+        return -ERR_LIMIT;
+    return buf_append_str(b, "\"}}");
 }
 
-/* A message too long to send is replaced, never cut: half of a JSON string is none. */
+/* A message that is too long is replaced, not cut: a cut JSON string is invalid. */
 static void http_response_error_body(struct buf *b, const struct err *err)
 {
     struct err plain = {.code = err->code, .msg = (char *)"(message too long to show)"};
@@ -73,11 +67,12 @@ int response_error(struct buf *b, int status, const struct err *err, bool close)
                               .content_type = "application/json",
                               .extra = status == 401 ? HOW_TO_AUTHENTICATE : NULL},
         close);
-    if (r >= 0)
-        r = buf_appendf(b, "Content-Length: %zu\r\n\r\n", body.len);
-    if (r >= 0)
-        r = buf_append(b, buf_data(&body), body.len);
-    return r;
+    if (r < 0)
+        return r;
+    r = buf_appendf(b, "Content-Length: %zu\r\n\r\n", body.len);
+    if (r < 0)
+        return r;
+    return buf_append(b, buf_data(&body), body.len);
 }
 
 void conn_refuse(struct http_conn *c, int status, const struct err *err)
@@ -91,7 +86,7 @@ void conn_refuse(struct http_conn *c, int status, const struct err *err)
     conn_finish(c);
 }
 
-/* The request has had its answer; c goes on without it. */
+/* The response is complete: frees the request; the connection goes on. */
 static void http_response_end_request(struct http_req *r)
 {
     struct http_conn *c = r->conn;
@@ -101,8 +96,8 @@ static void http_response_end_request(struct http_req *r)
     req_free(r);
 }
 
-/* What is left of a streamed body when the answer begins is not read: the connection ends with it.
- */
+/* When the response begins before the end of a streamed body, the rest of the body is not read, and
+ * the connection closes after the response. */
 static struct http_conn *http_response_begin_response(struct http_req *r)
 {
     struct http_conn *c = r->conn;
@@ -114,7 +109,7 @@ static struct http_conn *http_response_begin_response(struct http_req *r)
     return c;
 }
 
-/* False when it cannot be sent at all: the peer has gone, or the head is over its limit. */
+/* False: it cannot be sent, because the peer has gone or the head is too large. */
 static bool http_response_reply_head(struct http_req *r, const struct http_answer *a, uint64_t len,
                                      struct buf *head)
 {
@@ -178,7 +173,7 @@ void http_stream_start(struct http_req *r, int status, const char *content_type,
     if (!c)
         return;
     c->state = CONN_STREAM;
-    /* HTTP/1.0 knows no chunks: there the end of the connection is the end of the body. */
+    /* HTTP/1.0 has no chunks: the end of the connection is the end of the body. */
     r->chunked = r->head.minor == 1;
     r->no_body = http_response_has_no_body(r, status);
     if (http_response_append_head(

@@ -165,7 +165,7 @@ int http_server_listen(struct http_server *s, int listen_fd, struct err *err)
     _cleanup_close_ int fd = listen_fd;
 
     if (s->listen_fd >= 0)
-        return err_set(err, ERR_CONFLICT, "the HTTP server is listening already");
+        return err_set(err, ERR_CONFLICT, "the HTTP server is already listening");
     s->listen_watch = loop_watch_new(s->loop, fd, http_server_on_listen, s);
     if (!s->listen_watch)
         return err_set(err, ERR_SYSTEM, "cannot watch the listening socket");

@@ -41,7 +41,7 @@ void http_client_done(struct http_client *c)
     c->head = (struct http_head){0};
 }
 
-/* Readable or writable as asked, or broken: the call that follows says which. */
+/* Waits until the socket is ready or broken; the next call on it shows which. */
 static int http_client_wait_for(struct http_client *c, short events, struct err *err)
 {
     /* poll(2) leaves a negative descriptor alone */
@@ -54,14 +54,14 @@ static int http_client_wait_for(struct http_client *c, short events, struct err 
     if (r < 0)
         return err_sys(err, errno, "wait for the HTTP peer");
     if (p[1].revents)
-        return err_set(err, ERR_TIMEOUT, "asked to stop while waiting for the HTTP peer");
+        return err_set(err, ERR_TIMEOUT, "cancelled while waiting for the HTTP peer");
     if (r == 0)
-        return err_set(err, ERR_TIMEOUT, "no answer from the HTTP peer in time");
+        return err_set(err, ERR_TIMEOUT, "the HTTP peer did not answer in time");
     return 0;
 }
 
-/* 1: the peer has answered before our request's end (mostly an error, and it reads no more); 0: it
- * has closed its side without a word; -1: neither. */
+/* 1: the peer has answered before the end of our request (usually an error, and it reads no more); 0:
+ * it has closed its side without an answer; -1: neither. */
 static int http_client_early_answer(struct http_client *c)
 {
     char byte;
@@ -89,7 +89,7 @@ static void http_client_iov_advance(struct iovec *iov, size_t count, size_t n)
     }
 }
 
-/* 1: all of it; 0: the peer takes no more, and has answered. */
+/* 1: all bytes are sent; 0: the peer reads no more and has answered. */
 static int http_client_send_all(struct http_client *c, struct iovec *iov, size_t count,
                                 struct err *err)
 {
@@ -121,7 +121,7 @@ static int http_client_send_all(struct http_client *c, struct iovec *iov, size_t
     return 1;
 }
 
-/* What we compose must not be splittable into a second request by what a caller passes on. */
+/* Refuses bytes of a caller that could split the head and start a second request. */
 static bool http_client_is_line_safe(const char *s, bool blanks)
 {
     for (; *s; s++)
@@ -137,21 +137,15 @@ static int http_client_compose_head(struct buf *b, const struct http_client *c, 
     bool chunked = len == BODY_IN_PIECES;
     bool sends_length = !chunked && (body || STREQ(method, "POST") || STREQ(method, "PUT") ||
                                      STREQ(method, "PATCH"));
-    int r;
 
-    r = buf_appendf(b, "%s %s HTTP/1.1\r\nHost: %s\r\n%s", method, target, c->host,
-                    extra ? extra : "");
-    if (r >= 0 && c->bearer)
-        r = buf_appendf(b, "Authorization: Bearer %s\r\n", c->bearer);
-    if (r >= 0 && content_type)
-        r = buf_appendf(b, "Content-Type: %s\r\n", content_type);
-    if (r >= 0 && sends_length)
-        r = buf_appendf(b, "Content-Length: %zu\r\n", len);
-    if (r >= 0 && chunked)
-        r = buf_append_str(b, "Transfer-Encoding: chunked\r\n");
-    if (r >= 0)
-        r = buf_append_str(b, "\r\n");
-    return r;
+    if (buf_appendf(b, "%s %s HTTP/1.1\r\nHost: %s\r\n%s", method, target, c->host,
+                    extra ? extra : "") < 0 ||
+        (c->bearer && buf_appendf(b, "Authorization: Bearer %s\r\n", c->bearer) < 0) ||
+        (content_type && buf_appendf(b, "Content-Type: %s\r\n", content_type) < 0) ||
+        (sends_length && buf_appendf(b, "Content-Length: %zu\r\n", len) < 0) ||
+        (chunked && buf_append_str(b, "Transfer-Encoding: chunked\r\n") < 0))
+        return -ERR_LIMIT;
+    return buf_append_str(b, "\r\n");
 }
 
 static int http_client_send_request(struct http_client *c, const char *method, const char *target,
@@ -167,10 +161,9 @@ static int http_client_send_request(struct http_client *c, const char *method, c
         (content_type && !http_client_is_line_safe(content_type, true)))
         return err_set(err, ERR_INVALID, "blank or control byte in an HTTP request line");
     if (c->body_left || (c->head.chunked && !c->chunked.done))
-        return err_set(err, ERR_CONFLICT,
-                       "HTTP request before the last response was read to its end");
+        return err_set(err, ERR_CONFLICT, "HTTP request before the end of the last response");
     if (http_client_compose_head(&head, c, method, target, extra, content_type, body, len) < 0)
-        return err_set(err, ERR_LIMIT, "HTTP request head over %d bytes", SEND_HEAD_MAX);
+        return err_set(err, ERR_LIMIT, "HTTP request head is larger than %d bytes", SEND_HEAD_MAX);
     c->is_head = STREQ(method, "HEAD");
     c->unread = false;
     iov[0] = (struct iovec){buf_data(&head), head.len};
@@ -219,7 +212,7 @@ static ssize_t http_client_receive(struct http_client *c, void *data, size_t len
         if (errno == EINTR)
             continue;
         if (errno != EAGAIN) {
-            /* The kernel says so when what we sent lies there unread, or was never taken. */
+            /* The kernel reports this when the peer closed before it had read all that we sent. */
             c->unread = errno == ECONNRESET && !c->in.len;
             return err_sys(err, errno, "read the HTTP response");
         }
@@ -229,14 +222,14 @@ static ssize_t http_client_receive(struct http_client *c, void *data, size_t len
     }
 }
 
-/* More into c->in; the end of the connection is an error here. */
+/* Reads more bytes into c->in; the end of the connection is an error. */
 static int http_client_fill(struct http_client *c, struct err *err)
 {
     char *p = buf_reserve(&c->in, READ_SIZE);
     ssize_t n;
 
     if (!p)
-        return err_set(err, ERR_LIMIT, "HTTP response head over %d bytes", HTTP_HEAD_MAX);
+        return err_set(err, ERR_LIMIT, "HTTP response head is larger than %d bytes", HTTP_HEAD_MAX);
     n = http_client_receive(c, p, READ_SIZE, err);
     if (n < 0)
         return (int)n;
@@ -301,7 +294,7 @@ static ssize_t http_client_read_chunked(struct http_client *c, void *data, size_
     while (!c->chunked.done) {
         const char *in = buf_data(&c->in);
 
-        /* Never more than the caller has room for: a chunk's bytes cannot be put back. */
+        /* At most as many bytes as the caller has room for: decoded bytes cannot be put back. */
         r = http_chunked_decode(&c->chunked, in, MIN(c->in.len, len), &used, &off, &n, err);
         if (r < 0)
             return err_wrap(err, "HTTP response");
@@ -368,7 +361,7 @@ int http_client_body(struct http_client *c, size_t max, struct buf *ret, struct 
         if (n == 0)
             break;
         if (buf_append(&b, piece, (size_t)n) < 0)
-            return err_set(err, ERR_LIMIT, "HTTP response body over %zu bytes", max);
+            return err_set(err, ERR_LIMIT, "HTTP response body is larger than %zu bytes", max);
     }
     buf_done(ret);
     *ret = b;

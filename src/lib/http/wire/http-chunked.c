@@ -49,7 +49,7 @@ static int http_chunked_ext_byte(struct http_chunked *c, char ch, struct err *er
     if (((unsigned char)ch < 0x20 && ch != '\t') || ch == 0x7f)
         return err_set(err, ERR_INVALID, "control byte in a chunk extension");
     if (++c->ext > EXT_MAX && GUARD("chunk extensions"))
-        return err_set(err, ERR_INVALID, "chunk extensions over %d bytes", EXT_MAX);
+        return err_set(err, ERR_INVALID, "chunk extensions are longer than %d bytes", EXT_MAX);
     return 0;
 }
 
@@ -69,18 +69,18 @@ static int http_chunked_frame_byte(struct http_chunked *c, char ch, struct err *
         return http_chunked_ext_byte(c, ch, err);
     case STATE_SIZE_LF:
         return http_chunked_expect_byte(c, ch, '\n', c->left ? STATE_DATA : STATE_TRAILER_CR,
-                                        "bare CR in a chunk's head", err);
+                                        "bare CR in a chunk head", err);
     case STATE_DATA_CR:
         return http_chunked_expect_byte(c, ch, '\r', STATE_DATA_LF, "chunk longer than its size",
                                         err);
     case STATE_DATA_LF:
-        return http_chunked_expect_byte(c, ch, '\n', 0, "bare CR behind a chunk", err);
+        return http_chunked_expect_byte(c, ch, '\n', 0, "bare CR after a chunk", err);
     case STATE_TRAILER_CR:
         return http_chunked_expect_byte(c, ch, '\r', STATE_TRAILER_LF,
                                         "trailer fields are not accepted", err);
     case STATE_TRAILER_LF:
         c->done = ch == '\n';
-        return c->done ? 0 : err_set(err, ERR_INVALID, "bare CR behind the last chunk");
+        return c->done ? 0 : err_set(err, ERR_INVALID, "bare CR after the last chunk");
     default:
         return http_chunked_size_byte(c, ch, err);
     }

@@ -58,7 +58,7 @@ ssize_t http_head_find(const char *data, size_t len, size_t *scanned, struct err
         return err_set(err, ERR_INVALID, "blank line before the first line of an HTTP message");
     for (size_t i = *scanned; i < len; i++) {
         if (i >= HTTP_HEAD_MAX && GUARD("head size"))
-            return err_set(err, ERR_LIMIT, "HTTP head over %d bytes", HTTP_HEAD_MAX);
+            return err_set(err, ERR_LIMIT, "HTTP head is larger than %d bytes", HTTP_HEAD_MAX);
         if (data[i] == '\0')
             return err_set(err, ERR_INVALID, "NUL byte in the HTTP head");
         if (data[i] == '\n' && data[i - 1] != '\r' && GUARD("line ends"))
@@ -188,7 +188,7 @@ static int http_parse_fields(char *p, char *end, struct http_head *h, struct err
         if (!line)
             return err_set(err, ERR_INVALID, "malformed line in the HTTP head");
         if (*line == '\0')
-            return p == end ? 0 : err_set(err, ERR_INVALID, "bytes behind the HTTP head");
+            return p == end ? 0 : err_set(err, ERR_INVALID, "bytes after the HTTP head");
         r = http_parse_field(line, h, err);
         if (r < 0)
             return r;
@@ -241,7 +241,8 @@ static int http_absolute_to_origin(char *target, const char *host, const char **
 
     if (n == 0 ||
         ((n != strlen(host) || strncasecmp(authority, host, n) != 0) && GUARD("one host")))
-        return err_set(err, ERR_INVALID, "the request target's host is not the Host field's");
+        return err_set(err, ERR_INVALID,
+                       "the host of the request target differs from the Host field");
     if (*path == '?')
         return err_set(err, ERR_INVALID, "request target without a path");
     if (*path == '\0')
@@ -257,7 +258,7 @@ static int http_check_target(struct http_head *h, char *target, struct err *err)
     if (!host || !*host || !http_all_of(host, http_is_host_char))
         return err_set(err, ERR_INVALID, "Host field missing or malformed");
     if (strlen(target) > HTTP_TARGET_MAX)
-        return err_set(err, ERR_LIMIT, "request target over %d bytes", HTTP_TARGET_MAX);
+        return err_set(err, ERR_LIMIT, "request target is longer than %d bytes", HTTP_TARGET_MAX);
     if (!http_all_of(target, http_is_target_char))
         return err_set(err, ERR_INVALID, "byte in the request target that must be percent-encoded");
     if (strncasecmp(target, "http://", strlen("http://")) == 0)

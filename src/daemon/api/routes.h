@@ -1,0 +1,42 @@
+/*
+ * The route list: every method and path of the API, its handler and its flags. routes.c has the
+ * table; docs/openapi.yaml documents each row.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct api_call;
+
+enum route_flags {
+    ROUTE_BODY = 1 << 0,        /* takes a JSON object; an empty body is {} */
+    ROUTE_UPGRADE = 1 << 1,     /* needs `Upgrade: ripcord-exec/1` */
+    ROUTE_FRESH_STATE = 1 << 2, /* shows states: waits until recovery has found them */
+    ROUTE_MAY_UPGRADE = 1 << 3, /* allows `Upgrade: ripcord-exec/1` */
+    ROUTE_TUNNEL = 1 << 4,      /* needs `Upgrade: tcp` */
+    ROUTE_STREAM = 1 << 5,      /* takes a body of any length, in pieces as they arrive */
+    ROUTE_LIVE = 1 << 6,        /* is dropped if the peer goes before the handler starts */
+    ROUTE_SOON = 1 << 7,        /* with FRESH_STATE: waits only briefly, then shows `reconciling` */
+};
+
+typedef void (*route_fn)(struct api_call *c);
+
+struct route {
+    const char *method;
+    const char *pattern; /* "*" matches one segment, which becomes a parameter */
+    route_fn handler;
+    unsigned flags;
+};
+
+/* A path and everything below it that has a new name. */
+struct route_rename {
+    const char *old, *now;
+};
+
+/* NULL if no route matches; *ret_path_known says whether the path exists with another method. */
+const struct route *routes_find(const char *method, const char *path, bool *ret_path_known);
+/* Cuts `path`, which matches the route, into segments; ret_params gets those that "*" matched. */
+void routes_split(const struct route *route, char *path, const char **ret_params, size_t max);
+/* The rename that applies to this path, or NULL. */
+const struct route_rename *routes_renamed(const char *path);

@@ -1,0 +1,78 @@
+#include "daemon/core/exec/end-record-json.h"
+
+#include "lib/base/parse.h"
+#include "lib/base/time.h"
+
+static void end_record_json_put_u64(json_t *o, const char *key, uint64_t v)
+{
+    json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static void end_record_json_put_time(json_t *o, const char *key, uint64_t wall)
+{
+    char tmp[TIME_FORMAT_MAX];
+
+    json_object_set_new(o, key, wall ? json_string(time_format(wall, tmp)) : json_null());
+}
+
+/* Signals without a name (real-time ones) are given by number. */
+static json_t *end_record_json_signal(int sig)
+{
+    const char *name = signal_name(sig);
+
+    if (!sig)
+        return json_null();
+    return name ? json_string(name) : json_sprintf("%d", sig);
+}
+
+static void end_record_json_put_figures(json_t *o, const struct end_record *rec)
+{
+    end_record_json_put_u64(o, "wall_ms", rec->wall_usec / USEC_PER_MSEC);
+    end_record_json_put_u64(o, "cpu_ms", rec->cpu_usec / USEC_PER_MSEC);
+    end_record_json_put_u64(o, "memory_peak", rec->memory_peak);
+    end_record_json_put_u64(o, "memory_limit", rec->memory_limit);
+    end_record_json_put_u64(o, "oom_kills", rec->oom_kills);
+    end_record_json_put_u64(o, "pids_denied", rec->pids_denied);
+    end_record_json_put_u64(o, "io_read", rec->io_read);
+    end_record_json_put_u64(o, "io_write", rec->io_write);
+    end_record_json_put_u64(o, "stdout_bytes", rec->stdout_bytes);
+    end_record_json_put_u64(o, "stderr_bytes", rec->stderr_bytes);
+    end_record_json_put_u64(o, "stdout_dropped", rec->stdout_dropped);
+    end_record_json_put_u64(o, "stderr_dropped", rec->stderr_dropped);
+}
+
+static json_t *end_record_json_words(const char *words)
+{
+    return *words ? json_string(words) : json_null();
+}
+
+json_t *end_record_to_json(const struct end_record *rec)
+{
+    json_t *o = json_object();
+
+    json_object_set_new(o, "cause", json_string(end_cause_name(rec->cause)));
+    json_object_set_new(o, "exit_code",
+                        rec->exit_code >= 0 ? json_integer(rec->exit_code) : json_null());
+    json_object_set_new(o, "signal", end_record_json_signal(rec->signal));
+    json_object_set_new(o, "status", json_integer(end_record_status(rec)));
+    end_record_json_put_figures(o, rec);
+    json_object_set_new(o, "drained", json_boolean(rec->drained));
+    json_object_set_new(o, "message", end_record_json_words(rec->message));
+    json_object_set_new(o, "hint", end_record_json_words(rec->hint));
+    end_record_json_put_time(o, "started_at", rec->started_wall);
+    end_record_json_put_time(o, "ended_at", rec->ended_wall);
+    return o;
+}
+
+void end_record_make(struct end_record *ret, enum end_cause cause, enum err_code error,
+                     const char *why, uint64_t started_wall)
+{
+    *ret = (struct end_record){
+        .cause = cause,
+        .exit_code = -1,
+        .error = error,
+        .started_wall = started_wall,
+        .ended_wall = time_wall(),
+    };
+    snprintf(ret->message, sizeof(ret->message), "%s", why);
+}

@@ -1,0 +1,179 @@
+/*
+ * Execs as JSON documents, from live objects and from stored rows: one exec, those of a sandbox,
+ * and all.
+ */
+#include "daemon/core/exec/end-record-json.h"
+#include "daemon/core/exec/exec-internal.h"
+#include "daemon/core/sandbox/manager-internal.h"
+#include "lib/base/cleanup.h"
+
+enum { EXEC_LIST_MAX = 1000 };
+
+static void exec_json_put_time(json_t *o, const char *key, uint64_t wall)
+{
+    char tmp[TIME_FORMAT_MAX];
+
+    json_object_set_new(o, key, wall ? json_string(time_format(wall, tmp)) : json_null());
+}
+
+json_t *exec_argv_to_json(char *const *argv)
+{
+    json_t *a = json_array();
+
+    for (; argv && *argv; argv++)
+        json_array_append_new(a, json_string(*argv));
+    return a;
+}
+
+json_t *exec_to_json(const struct exec *x)
+{
+    json_t *o = json_object();
+
+    json_object_set_new(o, "id", json_string(x->id));
+    json_object_set_new(o, "sandbox", json_string(x->sandbox_name));
+    json_object_set_new(o, "argv", exec_argv_to_json(x->req.argv));
+    json_object_set_new(o, "state", json_string(exec_state_name(x->state)));
+    exec_json_put_time(o, "started_at", x->started_at);
+    exec_json_put_time(o, "ended_at", x->ended_at);
+    json_object_set_new(o, "detached", json_boolean(x->detached));
+    json_object_set_new(o, "tty", json_boolean(x->req.tty));
+    json_object_set_new(o, "session", json_boolean(x->req.session));
+    json_object_set_new(o, "end",
+                        x->state == EXEC_ENDED ? end_record_to_json(&x->end) : json_null());
+    json_object_set_new(o, "journal", json_string("kept"));
+    return o;
+}
+
+static json_t *exec_json_parse_or_null(const char *text)
+{
+    json_t *j = NULL;
+
+    if (!text || json_parse("stored exec", text, strlen(text), &j, NULL) < 0)
+        return json_null();
+    return j;
+}
+
+static json_t *exec_json_from_row(const struct sandbox *sb, const struct store_exec *row)
+{
+    _cleanup_json_ json_t *options = exec_json_parse_or_null(row->options);
+    json_t *o = json_object();
+
+    json_object_set_new(o, "id", json_string(row->id));
+    json_object_set_new(o, "sandbox", json_string(sb->name));
+    json_object_set_new(o, "argv", exec_json_parse_or_null(row->argv));
+    json_object_set_new(o, "state", json_string(row->state));
+    exec_json_put_time(o, "started_at", row->started_at);
+    exec_json_put_time(o, "ended_at", row->ended_at);
+    json_object_set_new(o, "detached",
+                        json_boolean(json_is_true(json_object_get(options, "detached"))));
+    json_object_set_new(o, "tty", json_boolean(json_is_true(json_object_get(options, "tty"))));
+    json_object_set_new(o, "session",
+                        json_boolean(json_is_true(json_object_get(options, "session"))));
+    json_object_set_new(o, "end", exec_json_parse_or_null(row->end));
+    json_object_set_new(o, "journal", json_string(row->journal_gone ? "gone" : "kept"));
+    return o;
+}
+
+struct exec_json_collect {
+    struct sandbox *sb;
+    json_t *list; /* or a single document */
+    bool one;
+};
+
+static void exec_json_collect_row(void *arg, const struct store_exec *row)
+{
+    struct exec_json_collect *c = arg;
+    const struct exec *live = exec_find_live(c->sb, row->id);
+    json_t *o;
+
+    if (!live && !row->end)
+        live = exec_find_unsaved(c->sb->m, row->id);
+    o = live ? exec_to_json(live) : exec_json_from_row(c->sb, row);
+
+    if (c->one)
+        c->list = o;
+    else
+        json_array_append_new(c->list, o);
+}
+
+int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *list = json_array();
+    struct exec_json_collect c = {.sb = sb, .list = list};
+    int r;
+
+    r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX, exec_json_collect_row, &c, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(list);
+    return 0;
+}
+
+int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *list = json_array();
+    struct sandbox *sb = NULL;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        struct exec_json_collect c = {.sb = sb, .list = list};
+        size_t n = json_array_size(list);
+        int r = 0;
+
+        if (!all || sb->ephemeral)
+            for (const struct exec *x = sb->execs; x; x = x->next) /* the newest first */
+                json_array_append_new(list, exec_to_json(x));
+        else if (n < EXEC_LIST_MAX)
+            r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX - (unsigned)n,
+                                exec_json_collect_row, &c, err);
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE_PTR(list);
+    return 0;
+}
+
+int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err)
+{
+    return usage_totals_of(&m->usage_totals, sb->id, ret, err);
+}
+
+int exec_totals_all(struct manager *m, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *sandboxes = json_object();
+    struct sandbox *sb = NULL;
+    int r = usage_totals_all(&m->usage_totals, &doc, err);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        json_t *sum = NULL;
+
+        if (sb->ephemeral)
+            continue;
+        r = exec_totals_of(m, sb, &sum, err);
+        if (r < 0)
+            return r;
+        json_object_set_new(sandboxes, sb->name, sum);
+    }
+    json_object_set(doc, "sandboxes", sandboxes);
+    *ret = TAKE_PTR(doc);
+    return 0;
+}
+
+int exec_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t **ret,
+                  struct err *err)
+{
+    const struct exec *live = exec_find_live(sb, id);
+    struct exec_json_collect c = {.sb = sb, .one = true};
+    int r;
+
+    if (live) { /* it may not have a row yet, while its sandbox starts */
+        *ret = exec_to_json(live);
+        return 0;
+    }
+    r = store_exec_get(m->store, sb->id, id, exec_json_collect_row, &c, err);
+    if (r < 0)
+        return err_wrap(err, "sandbox '%s'", sb->name);
+    *ret = c.list;
+    return 0;
+}

@@ -1,0 +1,115 @@
+#include "daemon/engine/sandbox-spec.h"
+
+#include <string.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+static char *sandbox_spec_copy_str(const char *s)
+{
+    return s ? xstrdup(s) : NULL;
+}
+
+static char **sandbox_spec_copy_strv(char *const *v)
+{
+    return v ? strv_copy(v) : NULL;
+}
+
+void sandbox_spec_done(struct sandbox_spec *spec)
+{
+    if (!spec)
+        return;
+    free(spec->image);
+    free(spec->image_digest);
+    free(spec->runtime);
+    free(spec->user);
+    free(spec->workdir);
+    strv_free(spec->env);
+    strv_free(spec->labels);
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        free(spec->mounts[i].source);
+        free(spec->mounts[i].target);
+    }
+    free(spec->mounts);
+    for (size_t i = 0; i < spec->n_caches; i++) {
+        free(spec->caches[i].tool);
+        free(spec->caches[i].group);
+    }
+    free(spec->caches);
+    *spec = (struct sandbox_spec){0};
+}
+
+void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
+{
+    *dst = *src;
+    dst->image = sandbox_spec_copy_str(src->image);
+    dst->image_digest = sandbox_spec_copy_str(src->image_digest);
+    dst->runtime = sandbox_spec_copy_str(src->runtime);
+    dst->user = sandbox_spec_copy_str(src->user);
+    dst->workdir = sandbox_spec_copy_str(src->workdir);
+    dst->env = sandbox_spec_copy_strv(src->env);
+    dst->labels = sandbox_spec_copy_strv(src->labels);
+    dst->mounts = src->n_mounts ? xcalloc(src->n_mounts, sizeof(*dst->mounts)) : NULL;
+    for (size_t i = 0; i < src->n_mounts; i++) {
+        dst->mounts[i].source = sandbox_spec_copy_str(src->mounts[i].source);
+        dst->mounts[i].target = sandbox_spec_copy_str(src->mounts[i].target);
+        dst->mounts[i].read_only = src->mounts[i].read_only;
+    }
+    dst->caches = src->n_caches ? xcalloc(src->n_caches, sizeof(*dst->caches)) : NULL;
+    for (size_t i = 0; i < src->n_caches; i++)
+        dst->caches[i] =
+            (struct spec_cache){sandbox_spec_copy_str(src->caches[i].tool), src->caches[i].mode,
+                                sandbox_spec_copy_str(src->caches[i].group)};
+}
+
+static const char *sandbox_spec_home_of(const char *user)
+{
+    bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
+
+    return root ? "/root" : "/home/agent";
+}
+
+static void sandbox_spec_add_pairs(char ***env, char *const *pairs)
+{
+    for (char *const *v = pairs; v && *v; v++) {
+        const char *eq = strchr(*v, '=');
+        _cleanup_free_ char *key = eq ? xstrndup(*v, (size_t)(eq - *v)) : NULL;
+
+        if (key)
+            strv_env_set(env, key, eq + 1);
+    }
+}
+
+/* `pip install`, `uv tool` and pipx put the programs of packages into this folder. */
+static void sandbox_spec_add_user_programs(char ***env, const char *home)
+{
+    const char *old = strv_env_get(*env, "PATH");
+    _cleanup_free_ char *path = xasprintf("%s/.local/bin:%s", home, old);
+
+    /* An empty part of PATH is the current folder. */
+    if (*old)
+        strv_env_set(env, "PATH", path);
+}
+
+/*
+ * Debian marks its Python as externally managed, and pip then installs nothing, not even into the
+ * user's home. That protects a system that people maintain with apt. A sandbox has its own file
+ * system, so pip may install: as an ordinary user into ~/.local. Older versions of pip ignore the
+ * variable.
+ */
+char **spec_environment(const char *user, char *const *own, char *const *more)
+{
+    char **env = NULL;
+
+    strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    strv_add(&env, "LANG=C.UTF-8");
+    strv_add(&env, "PIP_BREAK_SYSTEM_PACKAGES=1");
+    sandbox_spec_add_pairs(&env, more);
+    sandbox_spec_add_user_programs(&env, sandbox_spec_home_of(user));
+    strv_env_set(&env, "HOME", sandbox_spec_home_of(user));
+    strv_env_set(&env, "USER", user);
+    strv_env_set(&env, "LOGNAME", user);
+    sandbox_spec_add_pairs(&env, own);
+    return env;
+}

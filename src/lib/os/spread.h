@@ -1,6 +1,0 @@
-/*
- * A hint to the file system: the folders made below this one have nothing to do with each other.
- */
-#pragma once
-
-void spread_children(int dirfd);
