@@ -17,19 +17,19 @@
 #include "lib/os/pty.h"
 
 enum {
-    STATUS_FD = 3, /* where the child keeps its line until execve */
+    STATUS_FD = 3, /* the child's status pipe until execve */
 };
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* What the child tells when it does not become the command. */
+/* The child's report when it cannot run the command. */
 enum child_step { STEP_STDIO, STEP_FOLDER, STEP_EXEC };
 
 struct failure {
     int32_t step, errnum; /* STEP_EXEC: 0 is "not found" */
 };
 
-/* The child's ends of what struct guest_child holds. */
+/* The child's ends of the descriptors in struct guest_child. */
 struct ends {
     int status, in, out, err;
     bool tty;
@@ -42,7 +42,7 @@ char **child_env(const struct guest_spec *spec, const char *secrets)
     for (char **p = spec->env; p && *p; p++) {
         char *eq = strchr(*p, '=');
 
-        *eq = '\0'; /* our own copy, and parse_env() has seen it */
+        *eq = '\0'; /* the string is ours, and parse_env() has checked that it has a '=' */
         strv_env_set(&env, *p, eq + 1);
         *eq = '=';
     }
@@ -67,7 +67,7 @@ static bool child_arrange_stdio(struct ends *e)
 {
     if (setsid() < 0 || (e->tty && ioctl(e->in, TIOCSCTTY, 0) < 0))
         return false;
-    /* All of ours lie above 2: main() has seen to it. */
+    /* Our descriptors are above 2: main() has made sure. */
     if (dup2(e->in, 0) < 0 || dup2(e->out, 1) < 0 || dup2(e->err, 2) < 0)
         return false;
     if (e->status != STATUS_FD && dup3(e->status, STATUS_FD, O_CLOEXEC) < 0)
@@ -78,8 +78,8 @@ static bool child_arrange_stdio(struct ends *e)
 }
 
 /*
- * When the guest is killed from inside, its command goes with it; the rest of the tree is then the
- * relay's to clear (`guest reap`).
+ * If a process inside kills the guest, the command dies with it. The relay then kills the rest of
+ * the tree (`guest reap`).
  */
 _noreturn_ static void child_run(const struct guest_spec *spec, char **env, struct ends *e,
                                  pid_t guest)

@@ -1,7 +1,7 @@
 /*
  * `guest copy-in` and `guest copy-out`: a tree as a tar stream in frames, by the rules of
- * lib/base/tree.h, as the sandbox's user. Blocking. What is read may be hostile, so that nothing is
- * left to this process but what the work needs (lib/os/confine.h).
+ * lib/base/tree.h, as the sandbox's user, with blocking I/O. The input may be hostile, so this
+ * process keeps only the system calls that the work needs (lib/os/confine.h).
  */
 #include <errno.h>
 #include <string.h>
@@ -15,10 +15,10 @@
 
 struct guest_copy {
     struct guest_conn conn;
-    struct guest_frame frame; /* in: what is being read */
+    struct guest_frame frame; /* in: the frame that is being read */
     uint32_t at;
     bool ended;
-    struct buf gathered; /* out: headers and small files make large frames */
+    struct buf gathered; /* out: headers and small files are gathered into large frames */
 };
 
 static ssize_t guest_copy_read_frames(void *arg, void *data, size_t len)
@@ -44,8 +44,8 @@ static ssize_t guest_copy_read_frames(void *arg, void *data, size_t len)
 static int guest_copy_flush_gathered(struct guest_copy *c)
 {
     if (c->gathered.len)
-        guest_conn_say(&c->conn, guest_put(&c->conn.out, GUEST_STDOUT, buf_data(&c->gathered),
-                                           c->gathered.len));
+        guest_conn_queued(&c->conn, guest_put(&c->conn.out, GUEST_STDOUT, buf_data(&c->gathered),
+                                              c->gathered.len));
     buf_clear(&c->gathered);
     guest_conn_flush(&c->conn);
     return c->conn.gone ? -EPIPE : 0;
@@ -96,7 +96,7 @@ static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const ch
     struct guest_done done;
     int r;
 
-    guest_conn_say(&c.conn, guest_put_hello(&c.conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&c.conn, guest_put_hello(&c.conn.out, (uint32_t)getpid()));
     guest_conn_flush(&c.conn);
     if (!argv[0] || argv[0][0] != '/')
         r = err_set(&err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
@@ -105,8 +105,8 @@ static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const ch
     if (r >= 0)
         r = work(&c, argv[0], &stats, &err);
     done = (struct guest_done){stats.entries, stats.bytes, stats.skipped};
-    guest_conn_say(&c.conn, r < 0 ? guest_put_failed(&c.conn.out, &err)
-                                  : guest_put_done(&c.conn.out, &done));
+    guest_conn_queued(&c.conn, r < 0 ? guest_put_failed(&c.conn.out, &err)
+                                     : guest_put_done(&c.conn.out, &done));
     guest_conn_flush(&c.conn);
     buf_done(&c.gathered);
     guest_conn_done(&c.conn);

@@ -1,7 +1,7 @@
 /*
- * Engines mount the container's own cgroup at /sys/fs/cgroup, read-only (v1: one folder for each
- * controller). Where they show the whole tree instead, /proc/self/cgroup says where in it we are;
- * the root of a v2 tree has none of the files, that of a v1 tree is told apart by that path.
+ * Engines mount the container's own cgroup at /sys/fs/cgroup, read-only (v1: one folder per
+ * controller). If an engine shows the whole tree instead, /proc/self/cgroup has our path in it. The
+ * root of a v2 tree lacks these files; with v1 the path shows whether we see the whole tree.
  */
 #include "guest/counters.h"
 
@@ -25,7 +25,7 @@ static int counters_open_folder(const char *path)
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Our place in the hierarchy of `controller` ("" is v2), from lines "id:controllers:path". */
+/* Our path in the hierarchy of `controller` ("" is v2), from lines "id:controllers:path". */
 static bool counters_find_place(char *text, const char *controller, char *ret, size_t size)
 {
     char *line;
@@ -42,7 +42,7 @@ static bool counters_find_place(char *text, const char *controller, char *ret, s
     return false;
 }
 
-/* The folder of the place below `mount`, or -1. */
+/* The folder of that path below `mount`, or -1. */
 static int counters_open_place(const char *mount, const char *controller)
 {
     _cleanup_free_ char *text = NULL;

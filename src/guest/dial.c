@@ -1,6 +1,6 @@
 /*
  * `guest dial`: a connection to a service inside, in frames both ways. Each direction ends by
- * itself, as TCP has it.
+ * itself, as in TCP.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,11 +18,11 @@
 struct dial {
     struct guest_conn conn;
     int sock;
-    struct buf pending; /* for the service; while there is some, the relay is not read */
+    struct buf pending; /* for the service; while it is not empty, the relay is not read */
     bool in_eof;        /* the relay's side has ended */
-    bool shut;          /* and the service was told */
+    bool shut;          /* and the socket is shut down for writing */
     bool out_eof;       /* the service's side has ended */
-    bool broken;        /* both have, by an error */
+    bool broken;        /* both have ended, by an error */
 };
 
 static bool guest_dial_take_frame(struct dial *d, const struct guest_frame *f)
@@ -52,7 +52,7 @@ static void guest_dial_write_service(struct dial *d)
     }
 }
 
-/* Frame by frame, as long as the service takes them. */
+/* Takes frames as long as the service accepts their bytes. */
 static void guest_dial_pass_on(struct dial *d)
 {
     struct guest_frame f;
@@ -76,11 +76,11 @@ static void guest_dial_read_service(struct dial *d)
         return;
     d->broken = n < 0;
     d->out_eof = true;
-    guest_conn_say(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
+    guest_conn_queued(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
 }
 
-/* What is not wanted of the service is not polled: a hang-up would wake us for ever. That of the
- * relay is the end, also while its bytes wait. */
+/* Sockets without wanted events are not polled, because a hang-up would wake us for ever. A hang-up
+ * of the relay ends the dial, even while its bytes wait. */
 static void guest_dial_turn(struct dial *d)
 {
     bool hear = !d->pending.len, read = !d->out_eof && guest_conn_has_room(&d->conn);
@@ -108,13 +108,13 @@ static void guest_dial_serve(struct dial *d)
 {
     const struct guest_done done = {0};
 
-    guest_conn_say(&d->conn, guest_put_u32(&d->conn.out, GUEST_STARTED, 0));
+    guest_conn_queued(&d->conn, guest_put_u32(&d->conn.out, GUEST_STARTED, 0));
     guest_conn_flush(&d->conn);
     while (!d->conn.gone && !d->broken && !(d->shut && d->out_eof))
         guest_dial_turn(d);
     if (!d->out_eof)
-        guest_conn_say(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
-    guest_conn_say(&d->conn, guest_put_done(&d->conn.out, &done));
+        guest_conn_queued(&d->conn, guest_put(&d->conn.out, GUEST_STDOUT_EOF, NULL, 0));
+    guest_conn_queued(&d->conn, guest_put_done(&d->conn.out, &done));
 }
 
 static int guest_dial_connect(struct dial *d, const char *text, struct err *err)
@@ -142,9 +142,9 @@ int guest_dial(char **argv, struct err *err)
     r = guest_conn_open_async(&d.conn, err);
     if (r < 0)
         return r;
-    guest_conn_say(&d.conn, guest_put_hello(&d.conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&d.conn, guest_put_hello(&d.conn.out, (uint32_t)getpid()));
     if (guest_dial_connect(&d, argv[0], &why) < 0)
-        guest_conn_say(&d.conn, guest_put_failed(&d.conn.out, &why));
+        guest_conn_queued(&d.conn, guest_put_failed(&d.conn.out, &why));
     else
         guest_dial_serve(&d);
     /* Blocking, so that a slow reader gets the last frames too. */

@@ -1,11 +1,11 @@
 /*
- * `guest exec`: one command, its streams, its end. One poll loop; the order of things is
+ * `guest exec`: one command, its streams and its end, in one poll loop. The steps: SPEC… and RUN
+ * arrive; the guest forks; the status pipe reports that the command runs; streams flow; the main
+ * process is reaped; both pipes are drained, or the grace for daemonised children is over; EXIT is
+ * sent.
  *
- *   SPEC… RUN -> fork -> the status pipe says that it runs -> streams flow -> the main process has
- *   been waited for -> both pipes drained, or the grace for daemonised children over -> EXIT.
- *
- * Then the guest stays as long as it has children or a pipe of theirs is open, as the shim does on
- * the native engine: they keep their parent, and what they write is read and forgotten.
+ * Then the guest stays as long as it has children or one of their pipes is open, as the shim does
+ * on the native engine. The children keep their parent, and their output is read and dropped.
  */
 #include <errno.h>
 #include <poll.h>
@@ -31,12 +31,12 @@
 #include "lib/os/pty.h"
 
 enum {
-    DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still say something */
-    DRAIN_STRAY_USEC = 100000,  /* no process of the exec is left, but someone has its pipe */
+    DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still write */
+    DRAIN_STRAY_USEC = 100000,  /* no process of the exec is left, but another one has its pipe */
     KILL_PAUSE_NSEC = 1000000,
-    KILL_OUTRUN = 50,      /* looks, before everybody is killed where that is allowed */
-    KILL_GIVE_UP = 10000,  /* looks, once the main process has gone */
-    FORGET_PAUSE_MS = 100, /* between two reads of what nobody will see */
+    KILL_OUTRUN = 50,      /* scans before every process is killed, if that is allowed */
+    KILL_GIVE_UP = 10000,  /* scans after the main process has gone */
+    FORGET_PAUSE_MS = 100, /* between two reads of output that is dropped */
 };
 
 enum guest_exec_state {
@@ -51,7 +51,7 @@ struct guest_output {
     int fd;
     enum guest_type type;
     uint64_t bytes; /* sent */
-    uint64_t owed;  /* were in the pipe when the main process had ended: those are its words */
+    uint64_t owed;  /* bytes in the pipe when the main process ended: they belong to its output */
 };
 
 struct guest_exec {
@@ -62,20 +62,20 @@ struct guest_exec {
     struct guest_child child;
     struct guest_output streams[2];
     struct buf pending; /* for the command's stdin */
-    uint32_t to_ack;    /* taken from it, and not said yet */
-    bool in_eof;        /* none follows */
+    uint32_t to_ack;    /* bytes that the command took and we have not acknowledged */
+    bool in_eof;        /* no more stdin follows */
     int signals;        /* signalfd: SIGCHLD */
-    bool waited;        /* for the main process: */
+    bool waited;        /* the main process was waited for, with this result: */
     int wait_status;
     bool has_children;
     struct deadline drain_by;
     struct guest_counters before;
-    char *secrets; /* the folder that holds them while the command runs, or NULL */
+    char *secrets; /* the folder of the secrets while the command runs, or NULL */
 };
 
 /* ---- children ---- */
 
-/* Takes all that have ended: the command, and orphans of its that came to us. */
+/* Reaps all children that have ended: the command and orphans of its tree. */
 static void guest_exec_reap(struct guest_exec *x)
 {
     int status;
@@ -95,7 +95,7 @@ static void guest_exec_kill_all(struct guest_exec *x, bool alone)
 
     for (unsigned i = 0; !x->waited || i < KILL_GIVE_UP; i++) {
         if (!proc_tree_kill_own() && !x->waited)
-            kill(-x->child.pid, SIGKILL); /* its session's first group, better than nothing */
+            kill(-x->child.pid, SIGKILL); /* at least the command's own process group */
         if (alone && i >= KILL_OUTRUN)
             proc_tree_kill_everybody();
         guest_exec_reap(x);
@@ -116,7 +116,7 @@ static void guest_exec_take_signals(struct guest_exec *x)
 
 /* ---- starting ---- */
 
-/* Also before a failure is told: no word of ours is later than their end. */
+/* Called also before FAILED is sent: our last frame must come after the end of all processes. */
 static void guest_exec_drop_secrets(struct guest_exec *x)
 {
     secrets_remove(&x->spec, x->secrets);
@@ -126,7 +126,7 @@ static void guest_exec_drop_secrets(struct guest_exec *x)
 static void guest_exec_send_failed(struct guest_exec *x, const struct err *why)
 {
     guest_exec_drop_secrets(x);
-    guest_conn_say(&x->conn, guest_put_failed(&x->conn.out, why));
+    guest_conn_queued(&x->conn, guest_put_failed(&x->conn.out, why));
     x->state = STATE_REPORTED;
 }
 
@@ -175,20 +175,20 @@ static void guest_exec_taken(struct guest_exec *x, size_t n)
     x->to_ack += (uint32_t)n;
 }
 
-/* Many small ones make one ACK while the relay does not listen. */
+/* Several small amounts become one ACK while the relay does not read. */
 static void guest_exec_acknowledge(struct guest_exec *x)
 {
     if (x->to_ack && guest_conn_has_room(&x->conn) && x->state != STATE_REPORTED) {
-        guest_conn_say(&x->conn, guest_put_u32(&x->conn.out, GUEST_STDIN_ACK, x->to_ack));
+        guest_conn_queued(&x->conn, guest_put_u32(&x->conn.out, GUEST_STDIN_ACK, x->to_ack));
         x->to_ack = 0;
     }
 }
 
-/* The command has closed its end, or we have reached ours. */
+/* The command has closed its stdin, or all input is written. */
 static void guest_exec_close_stdin(struct guest_exec *x, bool by_command)
 {
     if (x->child.in >= 0 && by_command)
-        guest_conn_say(&x->conn, guest_put(&x->conn.out, GUEST_STDIN_CLOSED, NULL, 0));
+        guest_conn_queued(&x->conn, guest_put(&x->conn.out, GUEST_STDIN_CLOSED, NULL, 0));
     x->child.in = fd_close(x->child.in);
     guest_exec_taken(x, x->pending.len);
 }
@@ -207,7 +207,7 @@ static void guest_exec_feed_stdin(struct guest_exec *x)
         guest_exec_close_stdin(x, false);
 }
 
-/* The status pipe has ended, or says why not. */
+/* The status pipe has ended, or holds the error. */
 static void guest_exec_resolve_start(struct guest_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -223,14 +223,14 @@ static void guest_exec_resolve_start(struct guest_exec *x)
         return;
     }
     x->state = STATE_RUNNING;
-    guest_conn_say(&x->conn, guest_put_u32(&x->conn.out, GUEST_STARTED, (uint32_t)x->child.pid));
-    guest_exec_feed_stdin(x); /* what has come meanwhile, be it only its end */
+    guest_conn_queued(&x->conn, guest_put_u32(&x->conn.out, GUEST_STARTED, (uint32_t)x->child.pid));
+    guest_exec_feed_stdin(x); /* input that has arrived meanwhile, or its end */
 }
 
 /* ---- frames from the relay ---- */
 
-/* More than the credit is a relay that does not keep the rules. The end is nothing to a terminal.
- */
+/* A relay that sends more than the credit breaks the protocol. STDIN_EOF means nothing to a
+ * terminal. */
 static bool guest_exec_take_stdin(struct guest_exec *x, const struct guest_frame *f)
 {
     if (x->state == STATE_SPEC || x->in_eof)
@@ -262,7 +262,7 @@ static bool guest_exec_take_signal(const struct guest_exec *x, const struct gues
 
     if (guest_get_signal(f, &sig, NULL) < 0)
         return false;
-    if (x->child.pid > 0 && !x->waited) /* until then the number is its own */
+    if (x->child.pid > 0 && !x->waited) /* until it is reaped, the pid belongs to the command */
         kill(x->child.pid, sig);
     return true;
 }
@@ -316,7 +316,7 @@ static void guest_exec_listen_to_relay(struct guest_exec *x)
 
 /* ---- output and the end ---- */
 
-/* A terminal's end is EIO. */
+/* A terminal ends with EIO. */
 static void guest_exec_pass_output(struct guest_exec *x, struct guest_output *s)
 {
     ssize_t n = guest_conn_forward(&x->conn, s->type, s->fd);
@@ -344,8 +344,8 @@ static uint64_t guest_exec_unread(int fd)
     return fd >= 0 && ioctl(fd, FIONREAD, &n) == 0 && n > 0 ? (uint64_t)n : 0;
 }
 
-/* From here on a daemonised child may hold the pipes open, but what the command itself has written
- * is read to the last byte, however slow the relay is. */
+/* From now on only a daemonised child may hold the pipes open. The bytes that the command itself
+ * has written are read completely, even if the relay is slow. */
 static void guest_exec_begin_drain(struct guest_exec *x)
 {
     x->state = STATE_DRAINING;
@@ -359,7 +359,7 @@ static uint64_t guest_exec_timeval_usec(const struct timeval *tv)
     return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
 }
 
-static void guest_exec_tell_exit(struct guest_exec *x)
+static void guest_exec_send_exit(struct guest_exec *x)
 {
     struct guest_counters now;
     struct rusage ru = {0};
@@ -385,11 +385,11 @@ static void guest_exec_tell_exit(struct guest_exec *x)
         .pids_denied_before = x->before.pids_denied,
         .pids_denied = now.pids_denied,
     };
-    guest_conn_say(&x->conn, guest_put_exit(&x->conn.out, &e));
+    guest_conn_queued(&x->conn, guest_put_exit(&x->conn.out, &e));
     x->state = STATE_REPORTED;
 }
 
-/* An empty pipe settles it: somebody else may have read from it. */
+/* An empty pipe is enough, because another process may have read from it. */
 static bool guest_exec_owes(const struct guest_output *s)
 {
     return s->owed && guest_exec_unread(s->fd);
@@ -404,15 +404,15 @@ static void guest_exec_advance(struct guest_exec *x)
     if (guest_exec_drained(x) ||
         (deadline_passed(&x->drain_by) && !guest_exec_owes(&x->streams[0]) &&
          !guest_exec_owes(&x->streams[1])))
-        guest_exec_tell_exit(x);
+        guest_exec_send_exit(x);
 }
 
 /* ---- the loop ---- */
 
 enum { P_IN, P_OUT, P_SIGNALS, P_STATUS, P_STDIN, P_STREAM, P_COUNT = P_STREAM + 2 };
 
-/* What is not wanted is not polled at all: its hang-up would wake us for ever. That of the line is
- * the end, also when nothing more is wanted from it. */
+/* Descriptors without wanted events are not polled, because a hang-up would wake us for ever. A
+ * hang-up of the relay is the end, even if no more frames are wanted. */
 static void guest_exec_fill_polls(const struct guest_exec *x, struct pollfd polls[static P_COUNT])
 {
     bool flows = x->state == STATE_RUNNING || x->state == STATE_DRAINING;
@@ -437,7 +437,7 @@ static void guest_exec_turn(struct guest_exec *x)
     int wait = x->state == STATE_DRAINING ? deadline_ms(&x->drain_by) : -1;
 
     guest_exec_fill_polls(x, polls);
-    /* The grace is over, and the command's last words wait for room on the line. */
+    /* The grace is over, and the command's last output waits for room in the connection. */
     if (wait == 0 && !guest_conn_has_room(&x->conn))
         wait = -1;
     if (poll(polls, P_COUNT, wait) < 0)
@@ -478,8 +478,8 @@ static void guest_exec_forget_output(struct guest_exec *x, char *io, size_t size
 }
 
 /*
- * One read, then a rest: at full speed a flood that nobody will see would take processor time from
- * the sandbox. Nobody listens any more, so that the engine sees the end of the streams.
+ * We read once and then pause: reading at full speed would take processor time from the sandbox for
+ * output that is dropped. Our stdio is closed, so that the engine sees the end of the streams.
  */
 static void guest_exec_stay(struct guest_exec *x)
 {
@@ -514,7 +514,8 @@ static int guest_exec_watch_children(struct guest_exec *x, struct err *err)
 {
     sigset_t all, child;
 
-    signal(SIGCHLD, SIG_DFL); /* ignored, as an engine may leave it, the kernel would reap for us */
+    /* If SIGCHLD were ignored, as some engines leave it, the kernel would reap for us. */
+    signal(SIGCHLD, SIG_DFL);
     sigfillset(&all);
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -539,7 +540,7 @@ int guest_exec(char **argv _unused_, struct err *err)
     r = guest_exec_watch_children(&x, err);
     if (r < 0)
         return r;
-    guest_conn_say(&x.conn, guest_put_hello(&x.conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&x.conn, guest_put_hello(&x.conn.out, (uint32_t)getpid()));
     guest_conn_flush(&x.conn);
     while (!x.conn.gone && !(x.state == STATE_REPORTED && !x.conn.out.len))
         guest_exec_turn(&x);

@@ -68,7 +68,7 @@ int guest_conn_wait(struct guest_conn *l, struct guest_frame *ret, struct err *e
     return r;
 }
 
-void guest_conn_say(struct guest_conn *l, int put_result)
+void guest_conn_queued(struct guest_conn *l, int put_result)
 {
     if (put_result < 0)
         l->gone = true;
@@ -103,7 +103,7 @@ void guest_conn_flush(struct guest_conn *l)
     }
 }
 
-/* An engine (Podman) that sees a process end may drop what it has not passed on yet. */
+/* Podman may drop bytes that it has not forwarded when it sees the process end. */
 void guest_conn_part(const struct guest_conn *l)
 {
     struct deadline by = deadline_in(GUEST_CONN_PART_SEC * USEC_PER_SEC);

@@ -42,7 +42,7 @@ int guest_conn_wait(struct guest_conn *l, struct guest_frame *ret, struct err *e
 
 /* Takes the result of a guest_put_…() into `out`. If the queue had no room for a small frame, the
  * relay keeps sending requests without reading answers: it then counts as gone. */
-void guest_conn_say(struct guest_conn *l, int put_result);
+void guest_conn_queued(struct guest_conn *l, int put_result);
 static inline bool guest_conn_has_room(const struct guest_conn *l)
 {
     return l->out.len < GUEST_CONN_OUT_FULL;

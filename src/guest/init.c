@@ -1,6 +1,6 @@
 /*
- * `guest init`: pid 1 of the container. Reaps, and ends when the engine says so; a signal from
- * inside says nothing. (The kernel shows a sender outside of the pid namespace as 0.)
+ * `guest init`: pid 1 of the container. It reaps orphans, and ends on a signal of the engine. It
+ * ignores signals from inside: the kernel shows a sender outside the pid namespace as pid 0.
  */
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,9 +1,9 @@
 /*
- * `guest listen`: the sandbox's door to its package registry where the relay cannot enter the
- * sandbox's network. Connections that are made inside leave as frames (proto/guest-mux.h); where
- * they lead to is the relay's matter, nothing that is said in here can choose it.
+ * `guest listen`: the sandbox's access to the package cache if the relay cannot enter the sandbox's
+ * network. Connections from inside leave as frames (proto/guest-mux.h). The relay decides where
+ * they lead; no byte from inside can choose it.
  *
- * With GUEST_MUX_CHANNELS_MAX of them under way the next ones wait in the socket's own queue.
+ * When GUEST_MUX_CHANNELS_MAX connections are open, further ones wait in the socket's queue.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -36,7 +36,7 @@ static void guest_listen_remove_channel(struct guest_listener *l, struct guest_c
     free(c);
 }
 
-/* ---- what is done inside ---- */
+/* ---- connections from inside ---- */
 
 static bool guest_listen_takes_more(const struct guest_listener *l)
 {
@@ -51,13 +51,13 @@ static void guest_listen_take_connection(struct guest_listener *l)
 
     if (fd < 0)
         return;
-    /* A request's or an answer's last bytes must not wait for more. */
+    /* The last bytes of a request or an answer must not wait for more. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     id = guest_mux_add(&l->mux, xnew0(struct guest_channel), fd);
-    guest_conn_say(&l->conn, guest_put_u32(&l->conn.out, GUEST_CALL_OPEN, id));
+    guest_conn_queued(&l->conn, guest_put_u32(&l->conn.out, GUEST_CALL_OPEN, id));
 }
 
-/* ---- what the relay says ---- */
+/* ---- frames from the relay ---- */
 
 static void guest_listen_take_frames(struct guest_listener *l)
 {
@@ -81,7 +81,7 @@ static void guest_listen_take_frames(struct guest_listener *l)
 
 /* ---- the loop ---- */
 
-/* What is not wanted of a socket is not polled: a hang-up would wake us for ever. */
+/* Sockets without wanted events are not polled, because a hang-up would wake us for ever. */
 static size_t guest_listen_fill_polls(struct guest_listener *l, struct pollfd *p)
 {
     p[POLL_IN] = (struct pollfd){.fd = GUEST_CONN_IN, .events = POLLIN};
@@ -109,7 +109,7 @@ static void guest_listen_serve_channel(struct guest_listener *l, struct guest_ch
         guest_listen_remove_channel(l, c);
 }
 
-/* From the last one down: removing one moves the last into its place. */
+/* From the last one down, because removing one moves the last into its place. */
 static void guest_listen_turn(struct guest_listener *l)
 {
     struct pollfd polls[POLL_CHANNELS + GUEST_MUX_CHANNELS_MAX];
@@ -132,7 +132,7 @@ static void guest_listen_turn(struct guest_listener *l)
 
 static void guest_listen_serve(struct guest_listener *l)
 {
-    guest_conn_say(&l->conn, guest_put_u32(&l->conn.out, GUEST_STARTED, 0));
+    guest_conn_queued(&l->conn, guest_put_u32(&l->conn.out, GUEST_STARTED, 0));
     guest_conn_flush(&l->conn);
     while (!l->conn.gone)
         guest_listen_turn(l);
@@ -151,14 +151,14 @@ int guest_listen(char **argv, struct err *err)
     if (r < 0)
         return r;
     l.mux.out = &l.conn.out;
-    guest_conn_say(&l.conn, guest_put_hello(&l.conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&l.conn, guest_put_hello(&l.conn.out, (uint32_t)getpid()));
     r = parse_u32(argv[0] ? argv[0] : "", 1, UINT16_MAX, &port, &why);
     if (r >= 0)
         r = listen_inside((uint16_t)port, &l.sock, &why);
     if (r >= 0) {
         guest_listen_serve(&l);
     } else {
-        guest_conn_say(&l.conn, guest_put_failed(&l.conn.out, &why));
+        guest_conn_queued(&l.conn, guest_put_failed(&l.conn.out, &why));
         guest_conn_flush(&l.conn);
         guest_conn_part(&l.conn);
     }

@@ -40,7 +40,7 @@ void stdio_close(void)
         close(null);
 }
 
-/* What we open ourselves must never become 0, 1 or 2. */
+/* Descriptors that we open must never become 0, 1 or 2. */
 static bool guest_stdio_is_open(void)
 {
     int fd;

@@ -15,7 +15,7 @@
 #include "lib/os/pidfd.h"
 
 enum {
-    PROCS_MAX = 1 << 16, /* a look; the rest is met by the next */
+    PROCS_MAX = 1 << 16, /* per scan; the next scan meets the rest */
     STAT_SIZE = 1024,
     STOP_LOOKS = 32,
     LOST_LOOKS = 2000,
@@ -24,7 +24,7 @@ enum {
 
 struct proc {
     pid_t pid, ppid;
-    uint64_t start; /* with the pid: this process and no later one */
+    uint64_t start; /* pid and start time together identify a process */
     char state;
     bool chosen;
 };
@@ -41,10 +41,10 @@ static void proc_tree_procs_done(struct procs *p)
     free(p->v);
 }
 
-/* ---- looking ---- */
+/* ---- scanning ---- */
 
-/* The name may hold blanks and parentheses; the last one ends it. Fields from there: state, ppid,
- * and as the 22nd of proc(5) the start time. */
+/* The name may contain blanks and parentheses; the last ')' ends it. The fields after it: state,
+ * ppid, and as the 22nd of proc(5) the start time. */
 static bool proc_tree_parse_stat(char *text, struct proc *ret)
 {
     char *p = strrchr(text, ')'), *word;
@@ -91,7 +91,7 @@ static int proc_tree_by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void proc_tree_look(DIR *dir, struct procs *p)
+static void proc_tree_scan(DIR *dir, struct procs *p)
 {
     struct proc one;
 
@@ -122,8 +122,8 @@ static bool proc_tree_is_chosen(const struct procs *p, pid_t pid)
     return x && x->chosen;
 }
 
-/* Spreads the choice to the children of the chosen and of `root`. Children mostly have the higher
- * pids, so that one pass does nearly all of it. */
+/* Chooses also the children of chosen processes and of `root`. Children mostly have higher pids, so
+ * one pass finds nearly all of them. */
 static void proc_tree_choose_below(struct procs *p, pid_t root)
 {
     bool more = true;
@@ -151,8 +151,8 @@ static bool proc_tree_runs(const struct proc *x)
 
 /* ---- signalling ---- */
 
-/* The start time is looked at once the pidfd is open: should the number have changed hands since,
- * nobody is hit. Engines that know no pidfd get the number. */
+/* We compare the start time after we have opened the pidfd: if the pid was reused, no process is
+ * hit. Without pidfds the signal goes to the pid. */
 static bool proc_tree_signal_one(int proc, const struct proc *x, int sig)
 {
     _cleanup_close_ int pidfd = -1;
@@ -181,11 +181,11 @@ static size_t proc_tree_signal_chosen(int proc, const struct procs *p, int sig)
     return met;
 }
 
-/* ---- the caller's own ---- */
+/* ---- the caller's own tree ---- */
 
 /*
- * A stopped process cannot fork and keeps its place under the limit of processes, so that looks
- * gain on a fork bomb however fast it is; killing at once would make room for others.
+ * A stopped process cannot fork, and still counts against the process limit. So repeated scans
+ * catch up with any fork bomb; killing at once would make room for new processes.
  */
 bool proc_tree_kill_own(void)
 {
@@ -196,7 +196,7 @@ bool proc_tree_kill_own(void)
     if (!dir)
         return false;
     for (int i = 0; i < STOP_LOOKS && running; i++) {
-        proc_tree_look(dir, &p);
+        proc_tree_scan(dir, &p);
         proc_tree_choose_below(&p, getpid());
         running = proc_tree_signal_chosen(dirfd(dir), &p, SIGSTOP);
     }
@@ -204,7 +204,7 @@ bool proc_tree_kill_own(void)
     return true;
 }
 
-/* ---- everybody ---- */
+/* ---- every process ---- */
 
 static bool proc_tree_init_is_ours(void)
 {
@@ -229,11 +229,11 @@ void proc_tree_kill_everybody(void)
         kill(-1, SIGKILL);
 }
 
-/* ---- the lost ---- */
+/* ---- processes without a guest ---- */
 
 static bool proc_tree_is_given(const pid_t *guests, size_t n, const struct proc *x)
 {
-    if (x->ppid != 0) /* no guest: the engine is its parent, outside */
+    if (x->ppid != 0) /* not a guest: the parent of a guest is the engine, outside */
         return false;
     for (size_t i = 0; i < n; i++)
         if (guests[i] == x->pid && x->pid != getpid() && x->pid != 1)
@@ -260,7 +260,7 @@ int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *
     if (!proc_tree_init_is_ours())
         return err_set(err, ERR_DENIED, "pid 1 is not ripcord-guest; no process was killed");
     for (int i = 0; i < LOST_LOOKS; i++) {
-        proc_tree_look(dir, &p);
+        proc_tree_scan(dir, &p);
         proc_tree_choose_lost(&p, guests, n);
         if (proc_tree_signal_chosen(dirfd(dir), &p, SIGSTOP) && i % STOP_LOOKS != STOP_LOOKS - 1)
             continue;

@@ -1,5 +1,5 @@
 /*
- * `guest reap`: see proc-tree.h.
+ * `guest reap`: kills processes that have lost their guest (proc-tree.h).
  */
 #include <unistd.h>
 
@@ -32,13 +32,13 @@ int guest_reap(char **argv, struct err *err _unused_)
     size_t n, killed = 0;
     int r;
 
-    guest_conn_say(&conn, guest_put_hello(&conn.out, (uint32_t)getpid()));
+    guest_conn_queued(&conn, guest_put_hello(&conn.out, (uint32_t)getpid()));
     r = reap_read_guests(argv, guests, &n, &why);
     if (r >= 0)
         r = proc_tree_kill_lost(guests, n, &killed, &why);
-    guest_conn_say(&conn, r < 0
-                              ? guest_put_failed(&conn.out, &why)
-                              : guest_put_done(&conn.out, &(struct guest_done){.entries = killed}));
+    guest_conn_queued(&conn,
+                      r < 0 ? guest_put_failed(&conn.out, &why)
+                            : guest_put_done(&conn.out, &(struct guest_done){.entries = killed}));
     guest_conn_flush(&conn);
     guest_conn_done(&conn);
     return 0;

@@ -24,7 +24,7 @@ static int guest_secrets_write_one(int dirfd, const struct guest_secret *s, stru
     return r < 0 ? err_sys(err, -r, "write secret '%s'", s->name) : 0;
 }
 
-/* On a disk they would outlive us. */
+/* Secrets must be on a tmpfs: on a disk they would outlive the container. */
 static int guest_secrets_check_place(struct err *err)
 {
     struct statfs fs;

@@ -41,6 +41,6 @@ uint64_t frame_get_u64(const char *p);
 void frame_put_head(char p[static FRAME_HEAD_SIZE], enum frame_type type, uint32_t length);
 int frame_append(struct buf *b, enum frame_type type, const void *data, size_t len) _must_check_;
 
-/* 1 and *ret, consuming *used bytes; 0 if more bytes are needed; -ERR_INVALID for an unknown type or
- * a payload over FRAME_PAYLOAD_MAX. */
+/* 1 and *ret, consuming *used bytes; 0 if more bytes are needed; -ERR_INVALID for an unknown type
+ * or a payload over FRAME_PAYLOAD_MAX. */
 int frame_parse(const char *data, size_t len, struct frame *ret, size_t *used, struct err *err);

@@ -7,7 +7,7 @@
 
 #include "lib/base/cleanup.h"
 
-/* Fewer frames than one for each write, and long before the other end runs out of credit. */
+/* One ACK for several writes, long before the other end runs out of credit. */
 enum { ACK_FROM = GUEST_CHANNEL_WINDOW / 4 };
 
 enum kind { KIND_DATA, KIND_EOF, KIND_CLOSE, KIND_ACK, KINDS };
@@ -18,9 +18,9 @@ _Static_assert(GUEST_ANSWER_ACK - GUEST_ANSWER_DATA == KIND_ACK &&
                    GUEST_CALL_EOF - GUEST_CALL_DATA == KIND_EOF,
                "both sides have their frames in one order");
 
-/* ---- what we say ---- */
+/* ---- sending ---- */
 
-static enum guest_type guest_mux_say(const struct guest_mux *s, enum kind kind)
+static enum guest_type guest_mux_type(const struct guest_mux *s, enum kind kind)
 {
     return (enum guest_type)((s->side == GUEST_SIDE_RELAY ? GUEST_ANSWER_DATA : GUEST_CALL_DATA) +
                              (int)kind);
@@ -34,7 +34,7 @@ static void guest_mux_said(struct guest_mux *s, int put_result)
 
 void guest_mux_refuse(struct guest_mux *s, uint32_t id)
 {
-    guest_mux_said(s, guest_put_u32(s->out, guest_mux_say(s, KIND_CLOSE), id));
+    guest_mux_said(s, guest_put_u32(s->out, guest_mux_type(s, KIND_CLOSE), id));
 }
 
 void guest_channel_break(struct guest_mux *s, struct guest_channel *c)
@@ -48,7 +48,7 @@ static void guest_mux_end_if_done(struct guest_channel *c)
     c->over = c->over || (c->shut && c->out_eof);
 }
 
-/* ---- the set ---- */
+/* ---- the channels ---- */
 
 uint32_t guest_mux_add(struct guest_mux *s, struct guest_channel *c, int fd)
 {
@@ -94,7 +94,7 @@ bool guest_channel_wants_write(const struct guest_channel *c)
     return !c->over && c->pending.len;
 }
 
-/* Straight into the frame that it is sent in. */
+/* Reads directly into the frame. */
 void guest_channel_read(struct guest_mux *s, struct guest_channel *c)
 {
     size_t want = MIN(c->credit, (uint32_t)GUEST_CHANNEL_CHUNK);
@@ -105,11 +105,11 @@ void guest_channel_read(struct guest_mux *s, struct guest_channel *c)
         return;
     n = recv(c->fd, p + GUEST_DATA_HEAD, want, MSG_DONTWAIT);
     if (n > 0) {
-        guest_put_data_head(p, guest_mux_say(s, KIND_DATA), c->id, (uint32_t)n);
+        guest_put_data_head(p, guest_mux_type(s, KIND_DATA), c->id, (uint32_t)n);
         buf_commit(s->out, GUEST_DATA_HEAD + (size_t)n);
         c->credit -= (uint32_t)n;
     } else if (n == 0) {
-        guest_mux_said(s, guest_put_u32(s->out, guest_mux_say(s, KIND_EOF), c->id));
+        guest_mux_said(s, guest_put_u32(s->out, guest_mux_type(s, KIND_EOF), c->id));
         c->out_eof = true;
         guest_mux_end_if_done(c);
     } else if (errno != EAGAIN && errno != EINTR) {
@@ -121,7 +121,7 @@ static void guest_mux_acknowledge(struct guest_mux *s, struct guest_channel *c)
 {
     if (c->owed < ACK_FROM || c->in_eof)
         return;
-    guest_mux_said(s, guest_put_ack(s->out, guest_mux_say(s, KIND_ACK), c->id, c->owed));
+    guest_mux_said(s, guest_put_ack(s->out, guest_mux_type(s, KIND_ACK), c->id, c->owed));
     c->owed = 0;
 }
 
@@ -149,7 +149,7 @@ void guest_channel_write(struct guest_mux *s, struct guest_channel *c)
     guest_mux_end_if_done(c);
 }
 
-/* ---- what the other end says ---- */
+/* ---- receiving ---- */
 
 static int guest_mux_take_data(struct guest_mux *s, struct guest_channel *c,
                                const struct guest_frame *f, struct err *err)

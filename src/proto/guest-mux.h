@@ -54,8 +54,8 @@ struct guest_mux {
 /* Adds a channel with the next id, which is returned. n must be below GUEST_MUX_CHANNELS_MAX. Takes
  * the fd. */
 uint32_t guest_mux_add(struct guest_mux *s, struct guest_channel *c, int fd);
-/* Closes the socket and frees the channel's buffers. A channel that has not ended in both directions
- * is reset, so that its peer sees that bytes are missing. */
+/* Closes the socket and frees the channel's buffers. A channel that has not ended in both
+ * directions is reset, so that its peer sees that bytes are missing. */
 void guest_mux_remove(struct guest_mux *s, struct guest_channel *c);
 
 /* Takes a frame of the other end, except CALL_OPEN. 1 and the channel; 0: the channel has already

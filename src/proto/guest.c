@@ -1,7 +1,6 @@
 /*
- * See guest.h. One table says how long each type's payload may be, so that the functions that take
- * a frame apart need not look again; the fixed payloads are written and read by the same small
- * cursor.
+ * See guest.h. One table has the limits of each type's payload, so the functions that parse a frame
+ * need not check lengths again. One small cursor writes and reads the fixed payloads.
  */
 #include "proto/guest.h"
 
@@ -69,7 +68,7 @@ static const struct bounds guest_bounds[] = {
 _Static_assert(ARRAY_SIZE(relay_bounds) == GUEST_RELAY_END, "a type without bounds");
 _Static_assert(ARRAY_SIZE(guest_bounds) == GUEST_GUEST_END - GUEST_HELLO, "a type without bounds");
 
-/* NULL for a type that this side does not say. */
+/* NULL for a type that this side does not send. */
 static const struct bounds *guest_find_bounds(unsigned type, enum guest_side from)
 {
     if (from == GUEST_SIDE_RELAY)
@@ -157,7 +156,7 @@ int guest_parse(const char *data, size_t len, enum guest_side from, struct guest
 
     if (len == 0)
         return 0;
-    type = (unsigned char)data[0]; /* told apart before its length has come */
+    type = (unsigned char)data[0]; /* the type is checked before the length has arrived */
     bounds = guest_find_bounds(type, from);
     if (!bounds)
         return err_set(err, ERR_INVALID, "guest protocol: unknown frame type 0x%02x", type);

@@ -242,8 +242,8 @@ enum guest_exit_flags {
 
 /*
  * The end of a command. Counters come from the container's own cgroup files, read before the
- * command started and after it ended; GUEST_UNKNOWN if that was not possible. The difference belongs
- * to the exec only if it ran alone.
+ * command started and after it ended; GUEST_UNKNOWN if that was not possible. The difference
+ * belongs to the exec only if it ran alone.
  */
 struct guest_exit {
     uint32_t status; /* as waitpid(2) returns it */

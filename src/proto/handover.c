@@ -12,13 +12,13 @@
 #include "proto/supervisor.h"
 
 enum {
-    SEALS = F_SEAL_WRITE | F_SEAL_SHRINK, /* else what we have mapped could change or vanish */
+    SEALS = F_SEAL_WRITE | F_SEAL_SHRINK, /* else the mapped bytes could change or vanish */
     FIELD_ROOM = sizeof(struct sup_field) + 8,
     SIZE_MAX_ALL = HANDOVER_INPUT_MAX + HANDOVER_SECRETS_SIZE +
                    (2 * HANDOVER_SECRETS_MAX + 1) * (FIELD_ROOM + 1),
 };
 
-/* A SECRET_PLACE: this, and the target with its NUL. */
+/* A SECRET_PLACE field: this struct and the NUL-terminated target. */
 struct handover_place {
     uint32_t has_owner, has_mode, uid, gid, mode;
 };
@@ -83,7 +83,7 @@ static int handover_check_secrets(const struct handover_secret *secrets, size_t 
     return 0;
 }
 
-/* One allocation for all: growing would leave copies of the secrets behind. */
+/* One allocation for all fields: growing the buffer would leave copies of the secrets in memory. */
 int handover_make(const void *input, size_t input_len, const struct handover_secret *secrets,
                   size_t n_secrets, int *ret, struct err *err)
 {

@@ -1,8 +1,8 @@
 /*
  * The packages protocol: messages between the daemon and ripcord-packages, on one SOCK_SEQPACKET
- * socket. The frames are those of proto/supervisor.h (its writer and reader, one message per packet,
- * an answer carries the request's seq), with the types and tags below. When the socket ends,
- * ripcord-packages accepts no new request, finishes running requests for a moment, and exits.
+ * socket. The frames are those of proto/supervisor.h (its writer and reader, one message per
+ * packet, an answer carries the request's seq), with the types and tags below. When the socket
+ * ends, ripcord-packages accepts no new request, finishes running requests for a moment, and exits.
  *
  * It starts with descriptor 3: the control socket; descriptor 4: the configuration
  * (packages/config.h), a sealed memfd; and proxy variables in the environment, if any.
@@ -11,8 +11,8 @@
  *    READY     SUP_TAG_PID, SUP_TAG_VERSION: it serves. The first message, unless
  *    FAILED    error: it ends
  *    RESULT    error or nothing (sup_read_err()). "+ fd" below: a sealed memfd with a JSON document
- *    EVENT     PACKAGES_TAG_JSON: {"type": "mismatch" | "denied" | "upstream_down" | "upstream_up" |
- *              "corrupt", …}; at most 20 per second, further ones are only counted
+ *    EVENT     PACKAGES_TAG_JSON: {"type": "mismatch" | "denied" | "upstream_down" |
+ *              "upstream_up" | "corrupt", …}; at most 20 per second, others are only counted
  *
  *  daemon -> ripcord-packages, each answered by RESULT
  *    LISTEN    SUP_TAG_SANDBOX, with a descriptor: a listening TCP or unix socket to accept from.

@@ -1,6 +1,6 @@
 /*
- * See plan.h. One table says which field has which tag, type and bound; writing and reading both
- * walk it. What a table cannot say (mounts, cross checks) stands in proto_plan_check().
+ * See plan.h. One table has the tag, type and limit of each field; writing and reading both use it.
+ * proto_plan_check() checks what the table cannot express (mounts, relations between fields).
  */
 #include "proto/plan.h"
 
@@ -102,7 +102,7 @@ static bool proto_plan_is_hex_id(const char *s)
     return s && strlen(s) == 16 && strspn(s, "0123456789abcdef") == 16;
 }
 
-/* Absolute, no empty, "." or ".." part, no slash at the end (but for "/" itself). */
+/* Absolute, without empty, "." or ".." parts, and without a trailing slash (except "/"). */
 static bool proto_plan_is_clean_path(const char *s)
 {
     if (!s || *s != '/')
@@ -165,8 +165,8 @@ static const char *proto_plan_after(const char *s, const char *prefix)
     return strncmp(s, prefix, len) == 0 ? s + len : "";
 }
 
-/* "<64 hex digits>/fs": as the image store names them. Of an image on `host` they are named from
- * the folder above the store, and the lowest is "host/g-<16 hex digits>". */
+/* "<64 hex digits>/fs", the image store's names. Layers of an image on `host` are named from the
+ * folder above the store, and the lowest is "host/g-<16 hex digits>". */
 static bool proto_plan_is_layer_name(const struct plan *p, size_t i)
 {
     const char *s = p->layers[i];

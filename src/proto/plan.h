@@ -125,7 +125,7 @@ struct plan_mount {
     bool read_only;
     bool ours; /* a tree of our own making, with the ids of a sandbox on the disk; else its owner is
                   the agent inside */
-    uint64_t dev, ino; /* of the source when the daemon checked it; ino 0: not told */
+    uint64_t dev, ino; /* of the source when the daemon checked it; ino 0: not compared */
 };
 
 struct plan_cache {
@@ -195,13 +195,14 @@ struct plan {
 
 void plan_done(struct plan *p);
 
-/* Checks the plan and writes it to a new sealed memfd (O_CLOEXEC, offset 0), owned by the caller. */
+/* Checks the plan and writes it to a new sealed memfd (O_CLOEXEC, offset 0), owned by the caller.
+ */
 int plan_write(const struct plan *p, int *ret_fd, struct err *err);
 /* Reads and checks; the descriptor stays open. *ret is untouched on failure. */
 int plan_read(int fd, struct plan *ret, struct err *err);
 
-/* Sends PLAN, the first message to a shim, with the descriptors of enum plan_fd. The shim only keeps
- * the id lease open. */
+/* Sends PLAN, the first message to a shim, with the descriptors of enum plan_fd. The shim only
+ * keeps the id lease open. */
 enum plan_fd { PLAN_FD_PLAN, PLAN_FD_LOG, PLAN_FD_LEASE, PLAN_FDS };
 int plan_give(int control, const int fds[], size_t n, struct err *err);
 /* Waits for PLAN. Returns the number of descriptors (at least PLAN_FD_LOG + 1), or 0 if the daemon

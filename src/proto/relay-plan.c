@@ -1,6 +1,6 @@
 /*
- * See relay-plan.h. One table says which member has which name, kind and bound; writing and reading
- * both walk it.
+ * See relay-plan.h. One table has the name, kind and limit of each member; writing and reading both
+ * use it.
  */
 #include "proto/relay-plan.h"
 
@@ -74,7 +74,7 @@ static int relay_plan_check_strings(const struct relay_plan *p, struct err *err)
     return 0;
 }
 
-/* The id is part of request paths: nothing in it may lead elsewhere. */
+/* The id is part of request paths, so it must contain only plain characters. */
 static bool relay_plan_is_container_id(const char *s)
 {
     return *s && strspn(s, "0123456789abcdef") == strlen(s);
@@ -128,7 +128,7 @@ static json_t *relay_plan_member_to_json(const struct relay_plan *p, const struc
     return NULL;
 }
 
-/* NULL when a string is not UTF-8, which JSON cannot carry. */
+/* NULL if a string is not UTF-8, which JSON cannot hold. */
 static json_t *relay_plan_to_json(const struct relay_plan *p)
 {
     json_t *doc = json_object(), *env = json_array();

@@ -1,7 +1,7 @@
 /*
- * See supervisor.h. Every value is followed by one to eight zero bytes that bring the next field to
- * a multiple of 8: so each value is NUL-terminated in place and needs no copy. The reader checks
- * the padding, and for the tags it knows also the type; fields of unknown tags pass unlooked at.
+ * See supervisor.h. One to eight zero bytes follow every value and bring the next field to a
+ * multiple of 8. So each value is NUL-terminated in place and needs no copy. The reader checks the
+ * padding, and the type of known tags; it skips fields with unknown tags.
  */
 #include "proto/supervisor.h"
 

@@ -1,5 +1,5 @@
 """Each guard of the native engine is seen to stand, and its test to fail without it: a shim built for this leaves out the guards
-that a sandbox's variable RIPCORD_WITHOUT names (src/supervisor/shim/guard.h). Some stand behind others, which are then left out first."""
+that a sandbox's variable RIPCORD_WITHOUT names (src/lib/base/guard.h). Some stand behind others, which are then left out first."""
 import ctypes
 import os
 import shutil

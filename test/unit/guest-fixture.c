@@ -150,10 +150,10 @@ bool gbox_settles(const struct gbox *b, size_t count)
     return false;
 }
 
-/* ---- lines ---- */
+/* ---- connections ---- */
 
-/* As an engine: enters, and starts it as a child whose parent is not seen inside. The one in
- * between waits for it. */
+/* Enters like an engine, and starts the guest as a child whose parent is not visible inside. The
+ * process in between waits for it. */
 _noreturn_ static void enter(const struct gbox *b, int fd, const char *const *args)
 {
     int null = open("/dev/null", O_RDWR), status = 0;
@@ -169,19 +169,19 @@ _noreturn_ static void enter(const struct gbox *b, int fd, const char *const *ar
         signal(SIGCHLD, SIG_IGN); /* an engine may leave it so */
         become(b, "guest", args);
     }
-    syscall(SYS_close_range, 3U, ~0U, 0); /* nor may it hold any line open */
+    syscall(SYS_close_range, 3U, ~0U, 0); /* it must not keep other connections open */
     while (waitpid(pid, &status, 0) < 0)
         ;
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-bool gline_open(struct gline *l, const struct gbox *b, const char *const *args)
+bool gconn_open(struct gconn *l, const struct gbox *b, const char *const *args)
 {
     struct guest_hello hello;
     struct guest_frame f;
     int pair[2];
 
-    *l = (struct gline)GLINE_INIT;
+    *l = (struct gconn)GCONN_INIT;
     l->box = b;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return false;
@@ -190,32 +190,32 @@ bool gline_open(struct gline *l, const struct gbox *b, const char *const *args)
         enter(b, pair[1], args);
     close(pair[1]);
     l->fd = pair[0];
-    if (gline_next(l, &f) != 1 || guest_get_hello(&f, &hello, NULL) < 0)
+    if (gconn_next(l, &f) != 1 || guest_get_hello(&f, &hello, NULL) < 0)
         return false;
     l->inside = hello.pid;
     return true;
 }
 
-void gline_hang_up(struct gline *l)
+void gconn_hang_up(struct gconn *l)
 {
     l->fd = fd_close(l->fd);
 }
 
-void gline_close(struct gline *l)
+void gconn_close(struct gconn *l)
 {
-    gline_hang_up(l);
+    gconn_hang_up(l);
     if (l->pid > 0)
         waitpid(l->pid, NULL, 0);
     l->pid = -1;
     buf_done(&l->in);
 }
 
-bool gline_send(const struct gline *l, const struct buf *frames)
+bool gconn_send(const struct gconn *l, const struct buf *frames)
 {
     return fd_write_all(l->fd, buf_data(frames), frames->len) == 0;
 }
 
-int gline_next(struct gline *l, struct guest_frame *ret)
+int gconn_next(struct gconn *l, struct guest_frame *ret)
 {
     buf_consume(&l->in, l->taken);
     l->taken = 0;
@@ -238,24 +238,24 @@ int gline_next(struct gline *l, struct guest_frame *ret)
     }
 }
 
-bool gline_run(struct gline *l, const struct gbox *b, const struct guest_spec *spec)
+bool gconn_run(struct gconn *l, const struct gbox *b, const struct guest_spec *spec)
 {
     static const char *const args[] = {"exec", NULL};
     _cleanup_buf_ struct buf frames = BUF_INIT(GUEST_SPEC_WIRE_MAX);
     struct guest_frame f;
 
-    return gline_open(l, b, args) && guest_put_spec(&frames, spec, NULL) == 0 &&
-           gline_send(l, &frames) && gline_next(l, &f) == 1 && f.type == GUEST_STARTED;
+    return gconn_open(l, b, args) && guest_put_spec(&frames, spec, NULL) == 0 &&
+           gconn_send(l, &frames) && gconn_next(l, &f) == 1 && f.type == GUEST_STARTED;
 }
 
-bool gline_kill(const struct gline *l, uint8_t flags)
+bool gconn_kill(const struct gconn *l, uint8_t flags)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(64);
 
-    return guest_put_kill(&b, flags) == 0 && gline_send(l, &b);
+    return guest_put_kill(&b, flags) == 0 && gconn_send(l, &b);
 }
 
-bool gline_stdin(const struct gline *l, const void *data, size_t len, bool eof)
+bool gconn_stdin(const struct gconn *l, const void *data, size_t len, bool eof)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(1 << 20);
 
@@ -263,7 +263,7 @@ bool gline_stdin(const struct gline *l, const void *data, size_t len, bool eof)
         if (guest_put(&b, GUEST_STDIN, (const char *)data + at,
                       MIN(len - at, (size_t)GUEST_PAYLOAD_MAX)) < 0)
             return false;
-    return (!eof || guest_put(&b, GUEST_STDIN_EOF, NULL, 0) == 0) && gline_send(l, &b);
+    return (!eof || guest_put(&b, GUEST_STDIN_EOF, NULL, 0) == 0) && gconn_send(l, &b);
 }
 
 void gend_done(struct gend *e)
@@ -301,17 +301,17 @@ static bool take(struct gend *e, const struct guest_frame *f)
     }
 }
 
-bool gline_finish(struct gline *l, struct gend *ret)
+bool gconn_finish(struct gconn *l, struct gend *ret)
 {
     struct guest_frame f;
     int r;
 
-    while ((r = gline_next(l, &f)) == 1) {
+    while ((r = gconn_next(l, &f)) == 1) {
         if (!take(ret, &f))
             return false;
         if (f.type == GUEST_EXIT || f.type == GUEST_FAILED || f.type == GUEST_DONE) {
             ret->last = f.type;
-            gline_hang_up(l); /* as the relay does */
+            gconn_hang_up(l); /* as the relay does */
             return true;
         }
     }

@@ -1,8 +1,8 @@
 /*
- * A place for the real ripcord-guest without any container engine: a pid, mount and network
- * namespace with `guest init` as its first process, and lines to guests that are started in it the
- * way an engine does it (from outside, as a plain user). kill(-1) and `guest reap` can hurt nobody
- * else there.
+ * A place for the real ripcord-guest without a container engine: a pid, mount and network namespace
+ * with `guest init` as its first process, and connections to guests that are started in it as an
+ * engine starts them (from outside, as a plain user). kill(-1) and `guest reap` cannot harm other
+ * processes there.
  */
 #pragma once
 
@@ -19,20 +19,20 @@ struct gbox {
     int init_pidfd;
 };
 
-/* Why there is none here, or NULL. */
+/* The reason why this machine cannot make one, or NULL. */
 const char *gbox_unavailable(void);
 /* init: argv of pid 1; NULL: `guest init`. */
 bool gbox_open(struct gbox *b, const char *const *init);
-void gbox_close(struct gbox *b); /* with all that is in it */
+void gbox_close(struct gbox *b); /* ends all processes in it */
 /* Processes in it, pid 1 and zombies included. */
 size_t gbox_count(const struct gbox *b);
-/* Waits until there are so many. */
+/* Waits until this many processes are left. */
 bool gbox_settles(const struct gbox *b, size_t count);
 #define _cleanup_gbox_ __attribute__((cleanup(gbox_close)))
 
 /* ---- one guest in it ---- */
 
-struct gline {
+struct gconn {
     const struct gbox *box;
     int fd;
     pid_t pid; /* outside */
@@ -41,26 +41,26 @@ struct gline {
     uint32_t inside; /* its pid, from HELLO */
 };
 
-#define GLINE_INIT                                                                                 \
+#define GCONN_INIT                                                                                 \
     {                                                                                              \
         .fd = -1, .in = BUF_INIT(GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX)                              \
     }
-#define _cleanup_gline_ __attribute__((cleanup(gline_close)))
+#define _cleanup_gconn_ __attribute__((cleanup(gconn_close)))
 
 /* Starts `guest ARGS…` and takes its HELLO. */
-bool gline_open(struct gline *l, const struct gbox *b, const char *const *args);
-void gline_close(struct gline *l);   /* as a relay that is gone; waits for the guest's end */
-void gline_hang_up(struct gline *l); /* closes the line only */
-bool gline_send(const struct gline *l, const struct buf *frames);
-/* 1 a frame, 0 the end, -1 none in time or no frame. */
-int gline_next(struct gline *l, struct guest_frame *ret);
+bool gconn_open(struct gconn *l, const struct gbox *b, const char *const *args);
+void gconn_close(struct gconn *l);   /* as a relay that is gone; waits for the guest's end */
+void gconn_hang_up(struct gconn *l); /* only closes the connection */
+bool gconn_send(const struct gconn *l, const struct buf *frames);
+/* 1: a frame, 0: the end, -1: no frame in time, or invalid bytes. */
+int gconn_next(struct gconn *l, struct guest_frame *ret);
 
 /* `guest exec` of a command, with its STARTED taken. */
-bool gline_run(struct gline *l, const struct gbox *b, const struct guest_spec *spec);
-bool gline_kill(const struct gline *l, uint8_t flags);
-bool gline_stdin(const struct gline *l, const void *data, size_t len, bool eof);
+bool gconn_run(struct gconn *l, const struct gbox *b, const struct guest_spec *spec);
+bool gconn_kill(const struct gconn *l, uint8_t flags);
+bool gconn_stdin(const struct gconn *l, const void *data, size_t len, bool eof);
 
-/* What came until the last frame. */
+/* Everything up to the last frame. */
 struct gend {
     struct buf out, err;
     enum guest_type last; /* EXIT, FAILED, DONE; 0: the line ended without */
@@ -76,4 +76,4 @@ struct gend {
     }
 #define _cleanup_gend_ __attribute__((cleanup(gend_done)))
 void gend_done(struct gend *e);
-bool gline_finish(struct gline *l, struct gend *ret);
+bool gconn_finish(struct gconn *l, struct gend *ret);

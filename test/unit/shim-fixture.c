@@ -88,7 +88,7 @@ void box_init(struct box *b)
 {
     static unsigned count;
     char dir[] = "/tmp/ripcord-test-XXXXXX";
-    const char *without = getenv("RIPCORD_WITHOUT"); /* said by test_guards.py */
+    const char *without = getenv("RIPCORD_WITHOUT"); /* set by test_guards.py */
     struct plan *p = &b->plan;
 
     *b = (struct box)BOX_EMPTY;
@@ -453,7 +453,7 @@ int box_leftovers_now(const struct box *b)
     return n + count_mounts(b) + count_processes(b);
 }
 
-/* What the shim leaves to init to reap may be seen for a moment more. */
+/* Processes that init must reap may be visible for a moment more. */
 int box_leftovers(const struct box *b)
 {
     struct deadline by = deadline_in(BOX_WAIT_MS * USEC_PER_MSEC);

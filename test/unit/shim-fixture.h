@@ -1,6 +1,6 @@
 /*
  * A sandbox for the shim's tests: a plan in a temporary folder, a skeleton of the host image, the
- * real shim on the real kernel, and the daemon's side of its socket, blocking.
+ * real shim on the real kernel, and the daemon's side of its socket, with blocking calls.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 enum { BOX_WAIT_MS = 60000 };
 
 struct box {
-    char *dir; /* everything lies below; removed by box_down() */
+    char *dir; /* holds all files; removed */
     struct plan plan;
     int sock;  /* to the shim, or -1 */
     int pidfd; /* of the shim, our child */
@@ -25,16 +25,16 @@ struct box {
     struct err err; /* of the start */
 };
 
-/* What came of one exec. */
+/* The result of one exec. */
 struct box_result {
     struct end_record rec;
     char *out, *err; /* the journals, NUL-terminated */
     size_t out_len, err_len;
-    struct err start; /* when it did not start */
+    struct err start; /* if it did not start */
     bool ended;
 };
 
-/* NULL when sandboxes can be made here, else why not. */
+/* NULL if this machine can make sandboxes, else the reason. */
 const char *box_unavailable(void);
 
 void box_init(struct box *b); /* fills b->plan, to be changed before box_up() */
@@ -49,12 +49,12 @@ void box_down(struct box *b);
 /* Waits until the shim has ended by itself; its exit status, or -1 after a minute. */
 int box_wait(struct box *b);
 
-/* Messages. box_recv() gives the type, 0 at the end of the line, -1 when nothing came in a minute.
- */
+/* Messages. box_recv() returns the type, 0 at the end of the connection, -1 if no message came
+ * within a minute. */
 void box_begin(struct box *b, struct sup_writer *w, enum sup_msg_type type, const char *exec);
 void box_send(struct box *b, struct sup_writer *w);
 int box_recv(struct box *b, char packet[SUP_MSG_MAX], size_t *len, int *fd);
-/* Skips others until this type has come. */
+/* Skips other messages until this type has come. */
 bool box_expect(struct box *b, enum sup_msg_type type, char packet[SUP_MSG_MAX], size_t *len,
                 int *fd);
 /* A second connection, greeted; NULL-safe fields as in box. */
@@ -69,7 +69,7 @@ void box_collect(struct box *b, const char *id, struct box_result *ret);
 void box_result_done(struct box_result *r);
 /* Waits until the stdout of `id` holds this; false after a minute. */
 bool box_said(const struct box *b, const char *id, const char *text);
-/* The first bytes of what it has said so far; freed by the caller. */
+/* The first bytes of its stdout so far; freed by the caller. */
 char *box_heard(const struct box *b, const char *id);
 
 /* Processes, cgroup folders and mounts on the machine that carry this box's ids, when they have

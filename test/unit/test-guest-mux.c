@@ -12,7 +12,7 @@
 
 enum { QUEUE_MAX = 1 << 20 };
 
-/* One end of a line with one connection; the test holds the other end of its socket. */
+/* One end of a stream with one channel; the test holds the other end of its socket. */
 struct end {
     struct guest_mux set;
     struct guest_channel c;
@@ -41,7 +41,7 @@ static bool end_open(struct end *e, enum guest_side side)
     return guest_mux_add(&e->set, &e->c, pair[0]) == 1;
 }
 
-/* All that one end has said goes to the other. */
+/* Passes all frames of one end to the other. */
 static bool pass(struct end *from, struct end *to)
 {
     struct guest_frame f;
@@ -56,7 +56,7 @@ static bool pass(struct end *from, struct end *to)
     return from->out.len == 0;
 }
 
-/* A frame of the other end, made by hand: what guest_mux_take() says of it. */
+/* The result of guest_mux_take() for a frame that the test makes. */
 static int take(struct end *e, unsigned type, const void *payload, size_t len)
 {
     struct guest_frame f = {.type = type, .length = (uint32_t)len, .data = payload};
@@ -98,7 +98,7 @@ static size_t drain(int fd)
     return sum;
 }
 
-/* As much as goes in from one side, until nothing moves; the bytes that were written. */
+/* Writes to one side until nothing moves; returns the number of bytes. */
 static size_t fill(struct end *from, struct end *to)
 {
     char chunk[4096] = {0};
@@ -117,7 +117,7 @@ static size_t fill(struct end *from, struct end *to)
     return sum;
 }
 
-/* A reader that reads nothing: no more than a window is on the way, and all of it comes once it
+/* With a reader that reads nothing, at most one window is on the way, and all bytes arrive once it
  * reads. */
 TEST(the_window_is_kept)
 {
@@ -157,8 +157,8 @@ TEST(rules_are_kept)
     CHECK(take(&e, GUEST_CALL_DATA, two, 5) == -ERR_INVALID);
     CHECK(take(&e, GUEST_CALL_DATA, none, 5) == -ERR_INVALID);
     CHECK(take(&e, GUEST_STDOUT, one, 5) == -ERR_INVALID);
-    CHECK(take(&e, GUEST_ANSWER_DATA, one, 5) == -ERR_INVALID); /* our own words */
-    CHECK(take(&e, GUEST_CALL_OPEN, one, 4) == -ERR_INVALID);   /* the owner's matter */
+    CHECK(take(&e, GUEST_ANSWER_DATA, one, 5) == -ERR_INVALID); /* a type of our own side */
+    CHECK(take(&e, GUEST_CALL_OPEN, one, 4) == -ERR_INVALID);   /* the owner must handle it */
     CHECK(take(&e, GUEST_CALL_ACK, ack, 8) == -ERR_INVALID);    /* nothing was sent */
     CHECK(take(&e, GUEST_CALL_ACK, ack_0, 8) == -ERR_INVALID);
     e.c.credit -= 1000;
@@ -199,7 +199,7 @@ static bool tcp_pair(int ret[2])
     return ret[1] >= 0;
 }
 
-/* Half of an answer must not look like a whole one. */
+/* A truncated answer must not look like a complete one. */
 TEST(what_breaks_is_reset)
 {
     struct buf out = BUF_INIT(QUEUE_MAX);

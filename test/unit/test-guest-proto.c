@@ -78,7 +78,7 @@ TEST(each_side_says_its_own)
     }
 }
 
-/* What an engine says in place of a guest is never taken for the beginning of one. */
+/* An engine's error text is never taken for the first bytes of a guest. */
 TEST(engine_errors_are_no_frames)
 {
     static const char *const texts[] = {"OCI runtime exec failed", "Error: no such", "exec failed",

@@ -57,10 +57,10 @@ static bool run(const struct gbox *b, const struct guest_spec *spec, struct gend
 {
     static const char *const args[] = {"exec", NULL};
     _cleanup_buf_ struct buf frames = BUF_INIT(GUEST_SPEC_WIRE_MAX);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
 
-    return gline_open(&l, b, args) && guest_put_spec(&frames, spec, NULL) == 0 &&
-           gline_send(&l, &frames) && gline_finish(&l, end);
+    return gconn_open(&l, b, args) && guest_put_spec(&frames, spec, NULL) == 0 &&
+           gconn_send(&l, &frames) && gconn_finish(&l, end);
 }
 
 /* A path below `dir`, good for the next few calls. */
@@ -83,21 +83,21 @@ static bool says(const struct buf *b, const char *text)
 }
 
 /* Waits for a line of the command's output. */
-static bool await_line(struct gline *l, const char *text)
+static bool await_line(struct gconn *l, const char *text)
 {
     struct guest_frame f;
 
-    while (gline_next(l, &f) == 1)
+    while (gconn_next(l, &f) == 1)
         if (f.type == GUEST_STDOUT)
             return f.length == strlen(text) && memcmp(f.data, text, f.length) == 0;
     return false;
 }
 
-static bool send_signal(const struct gline *l, int sig)
+static bool send_signal(const struct gconn *l, int sig)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(64);
 
-    return guest_put_signal(&b, sig) == 0 && gline_send(l, &b);
+    return guest_put_signal(&b, sig) == 0 && gconn_send(l, &b);
 }
 
 /* ---- commands and their ends ---- */
@@ -206,10 +206,10 @@ TEST(killed_before_it_runs)
 {
     NEED_BOX(b);
     static const char *const args[] = {"exec", NULL};
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_open(&l, &b, args) && gline_kill(&l, 0) && gline_finish(&l, &e));
+    CHECK(gconn_open(&l, &b, args) && gconn_kill(&l, 0) && gconn_finish(&l, &e));
     CHECK(e.last == GUEST_FAILED && e.failed.code == ERR_CONFLICT);
 }
 
@@ -221,21 +221,21 @@ TEST(stdin_by_credit)
     NEED_BOX(b);
     enum { TOTAL = 3 << 20, PIECE = 10000 };
     _cleanup_free_ char *data = xmalloc(TOTAL + 8), *back = xmalloc(TOTAL + 8);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     size_t sent = 0, acked = 0, got = 0;
     uint64_t state = 0;
     struct guest_frame f;
 
     prey_noise(&state, data, TOTAL);
-    CHECK(gline_run(&l, &b, shell("cat", GUEST_SPEC_STDIN)));
+    CHECK(gconn_run(&l, &b, shell("cat", GUEST_SPEC_STDIN)));
     for (;;) {
         while (sent < TOTAL && sent - acked + PIECE <= GUEST_CREDIT) {
             size_t n = MIN(TOTAL - sent, (size_t)PIECE);
 
-            CHECK(gline_stdin(&l, data + sent, n, sent + n == TOTAL));
+            CHECK(gconn_stdin(&l, data + sent, n, sent + n == TOTAL));
             sent += n;
         }
-        CHECK(gline_next(&l, &f) == 1);
+        CHECK(gconn_next(&l, &f) == 1);
         if (f.type == GUEST_STDIN_ACK)
             acked += guest_get_u32(&f);
         if (f.type == GUEST_STDOUT) {
@@ -254,39 +254,39 @@ TEST(stdin_right_behind_the_spec)
     NEED_BOX(b);
     static const char *const args[] = {"exec", NULL};
     _cleanup_buf_ struct buf frames = BUF_INIT(GUEST_SPEC_WIRE_MAX);
-    _cleanup_gline_ struct gline l = GLINE_INIT, empty = GLINE_INIT, early = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT, empty = GCONN_INIT, early = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT, ee = GEND_INIT, x = GEND_INIT;
 
     CHECK(guest_put_spec(&frames, shell("cat; echo end", GUEST_SPEC_STDIN), NULL) == 0);
-    CHECK(gline_open(&l, &b, args) && gline_send(&l, &frames) && gline_stdin(&l, "abc", 3, true));
-    CHECK(gline_finish(&l, &e) && says(&e.out, "abcend\n") && e.acked == 3);
-    CHECK(gline_open(&empty, &b, args) && gline_send(&empty, &frames));
-    CHECK(gline_stdin(&empty, NULL, 0, true) && gline_finish(&empty, &ee));
+    CHECK(gconn_open(&l, &b, args) && gconn_send(&l, &frames) && gconn_stdin(&l, "abc", 3, true));
+    CHECK(gconn_finish(&l, &e) && says(&e.out, "abcend\n") && e.acked == 3);
+    CHECK(gconn_open(&empty, &b, args) && gconn_send(&empty, &frames));
+    CHECK(gconn_stdin(&empty, NULL, 0, true) && gconn_finish(&empty, &ee));
     CHECK(says(&ee.out, "end\n"));
-    CHECK(gline_open(&early, &b, args) && gline_stdin(&early, "abc", 3, false));
-    CHECK(gline_finish(&early, &x) && x.last == 0); /* before it: not by the rules */
+    CHECK(gconn_open(&early, &b, args) && gconn_stdin(&early, "abc", 3, false));
+    CHECK(gconn_finish(&early, &x) && x.last == 0); /* before it: not by the rules */
 }
 
 TEST(stdin_that_nobody_reads)
 {
     NEED_BOX(b);
     static char data[GUEST_CREDIT];
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, shell("exec <&-; sleep 0.2; echo done", GUEST_SPEC_STDIN)));
-    CHECK(gline_stdin(&l, data, sizeof(data), false) && gline_finish(&l, &e));
+    CHECK(gconn_run(&l, &b, shell("exec <&-; sleep 0.2; echo done", GUEST_SPEC_STDIN)));
+    CHECK(gconn_stdin(&l, data, sizeof(data), false) && gconn_finish(&l, &e));
     CHECK(e.closed && e.acked == sizeof(data) && says(&e.out, "done\n"));
 }
 
 TEST(stdin_that_was_not_asked_for)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, shell("cat; sleep 0.2; echo done", 0)));
-    CHECK(gline_stdin(&l, "abc", 3, true) && gline_finish(&l, &e));
+    CHECK(gconn_run(&l, &b, shell("cat; sleep 0.2; echo done", 0)));
+    CHECK(gconn_stdin(&l, "abc", 3, true) && gconn_finish(&l, &e));
     CHECK(!e.closed && e.acked == 3 && says(&e.out, "done\n"));
 }
 
@@ -295,16 +295,16 @@ TEST(kill_is_not_stuck_behind_stdin)
 {
     NEED_BOX(b);
     static char data[GUEST_CREDIT];
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
     struct guest_frame f;
 
-    CHECK(gline_run(&l, &b, shell("sleep 100", GUEST_SPEC_STDIN)));
-    CHECK(gline_stdin(&l, data, sizeof(data), false)); /* what the pipe holds */
+    CHECK(gconn_run(&l, &b, shell("sleep 100", GUEST_SPEC_STDIN)));
+    CHECK(gconn_stdin(&l, data, sizeof(data), false)); /* what the pipe holds */
     for (size_t acked = 0; acked < sizeof(data); acked += guest_get_u32(&f))
-        CHECK(gline_next(&l, &f) == 1 && f.type == GUEST_STDIN_ACK);
-    CHECK(gline_stdin(&l, data, sizeof(data), false)); /* what the guest holds */
-    CHECK(gline_kill(&l, 0) && gline_finish(&l, &e));
+        CHECK(gconn_next(&l, &f) == 1 && f.type == GUEST_STDIN_ACK);
+    CHECK(gconn_stdin(&l, data, sizeof(data), false)); /* what the guest holds */
+    CHECK(gconn_kill(&l, 0) && gconn_finish(&l, &e));
     CHECK(e.last == GUEST_EXIT && e.ex.status == SIGKILL);
 }
 
@@ -312,12 +312,12 @@ TEST(more_than_the_credit_is_cut_off)
 {
     NEED_BOX(b);
     static char data[4 * GUEST_CREDIT];
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, shell("setsid sleep 100 & sleep 100", GUEST_SPEC_STDIN)));
-    (void)gline_stdin(&l, data, sizeof(data), false);
-    CHECK(gline_finish(&l, &e) && e.last == 0);
+    CHECK(gconn_run(&l, &b, shell("setsid sleep 100 & sleep 100", GUEST_SPEC_STDIN)));
+    (void)gconn_stdin(&l, data, sizeof(data), false);
+    CHECK(gconn_finish(&l, &e) && e.last == 0);
     CHECK(gbox_settles(&b, 1));
 }
 
@@ -326,33 +326,33 @@ TEST(more_than_the_credit_is_cut_off)
 TEST(signals_go_to_the_command)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b,
+    CHECK(gconn_run(&l, &b,
                     shell("trap 'echo usr' USR1; trap 'echo term; exit 7' TERM; echo ready;"
                           "while :; do sleep 0.05; done",
                           0)));
     CHECK(await_line(&l, "ready\n") && send_signal(&l, SIGUSR1) && await_line(&l, "usr\n"));
-    CHECK(send_signal(&l, SIGTERM) && gline_finish(&l, &e));
+    CHECK(send_signal(&l, SIGTERM) && gconn_finish(&l, &e));
     CHECK(says(&e.out, "term\n") && e.ex.status == 7 << 8);
 }
 
 TEST(terminal)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
     _cleanup_buf_ struct buf frames = BUF_INIT(64);
 
-    CHECK(gline_run(&l, &b,
+    CHECK(gconn_run(&l, &b,
                     shell("stty -echo; stty size; test -t 0 -a -t 1 -a -t 2 && read x;"
                           "stty size; echo \"$x\" >&2; cat /dev/tty",
                           GUEST_SPEC_TTY)));
     CHECK(await_line(&l, "24 80\r\n"));
-    CHECK(guest_put_resize(&frames, 50, 132) == 0 && gline_send(&l, &frames));
-    CHECK(gline_stdin(&l, "hi\n", 3, true)); /* the end of stdin is nothing to a terminal */
-    CHECK(gline_stdin(&l, "more\n\4", 6, false) && gline_finish(&l, &e));
+    CHECK(guest_put_resize(&frames, 50, 132) == 0 && gconn_send(&l, &frames));
+    CHECK(gconn_stdin(&l, "hi\n", 3, true)); /* the end of stdin is nothing to a terminal */
+    CHECK(gconn_stdin(&l, "more\n\4", 6, false) && gconn_finish(&l, &e));
     CHECK(says(&e.out, "50 132\r\nhi\r\nmore\r\n") && e.err.len == 0);
     CHECK(e.acked == 9 && e.ex.status == 0 && e.ex.flags == GUEST_EXIT_DRAINED);
 }
@@ -360,13 +360,13 @@ TEST(terminal)
 TEST(terminal_that_a_child_keeps)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
     /* Its session has hung up, but to the master it is open: the grace decides. */
-    CHECK(gline_run(&l, &b, shell("trap '' HUP; sleep 5 & echo main", GUEST_SPEC_TTY)));
-    CHECK(gline_finish(&l, &e) && e.ex.flags == 0 && says(&e.out, "main\r\n"));
-    gline_hang_up(&l);
+    CHECK(gconn_run(&l, &b, shell("trap '' HUP; sleep 5 & echo main", GUEST_SPEC_TTY)));
+    CHECK(gconn_finish(&l, &e) && e.ex.flags == 0 && says(&e.out, "main\r\n"));
+    gconn_hang_up(&l);
     pidfd_signal(b.init_pidfd, SIGKILL);
 }
 
@@ -375,14 +375,14 @@ TEST(terminal_that_a_child_keeps)
 TEST(kill_takes_the_whole_tree)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b,
+    CHECK(gconn_run(&l, &b,
                     shell("trap '' TERM HUP; setsid sleep 100 & (setsid env -i sleep 100 &);"
                           "(sleep 100 &) ; echo ready; sleep 100",
                           0)));
-    CHECK(await_line(&l, "ready\n") && gline_kill(&l, 0) && gline_finish(&l, &e));
+    CHECK(await_line(&l, "ready\n") && gconn_kill(&l, 0) && gconn_finish(&l, &e));
     CHECK(e.last == GUEST_EXIT && e.ex.status == SIGKILL && e.ex.flags == GUEST_EXIT_DRAINED);
     CHECK(gbox_settles(&b, 1));
 }
@@ -390,17 +390,17 @@ TEST(kill_takes_the_whole_tree)
 TEST(kill_of_a_fork_bomb)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT, other = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT, other = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&other, &b, shell("exec sleep 100", 0)));
-    CHECK(gline_run(&l, &b, prey(&b, "bomb", "120")));
+    CHECK(gconn_run(&other, &b, shell("exec sleep 100", 0)));
+    CHECK(gconn_run(&l, &b, prey(&b, "bomb", "120")));
     for (int i = 0; i < 6000 && gbox_count(&b) < 100; i++)
         usleep(10000);
-    CHECK(gline_kill(&l, 0) && gline_finish(&l, &e));
+    CHECK(gconn_kill(&l, 0) && gconn_finish(&l, &e));
     CHECK(e.last == GUEST_EXIT && e.ex.status == SIGKILL);
     CHECK(gbox_settles(&b, 3)); /* pid 1, the other guest and its command */
-    gline_close(&other);
+    gconn_close(&other);
     CHECK(gbox_settles(&b, 1));
 }
 
@@ -408,35 +408,35 @@ TEST(kill_of_a_fork_bomb)
 TEST(kill_of_what_runs_ahead)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, prey(&b, "comet", NULL)));
+    CHECK(gconn_run(&l, &b, prey(&b, "comet", NULL)));
     usleep(200000);
-    CHECK(gline_kill(&l, GUEST_KILL_ALONE) && gline_finish(&l, &e) && e.last == GUEST_EXIT);
+    CHECK(gconn_kill(&l, GUEST_KILL_ALONE) && gconn_finish(&l, &e) && e.last == GUEST_EXIT);
     CHECK(gbox_settles(&b, 1));
 }
 
 TEST(relay_gone_tree_gone)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
 
     CHECK(
-        gline_run(&l, &b, shell("trap '' HUP TERM; setsid sleep 100 & echo ready; sleep 100", 0)));
+        gconn_run(&l, &b, shell("trap '' HUP TERM; setsid sleep 100 & echo ready; sleep 100", 0)));
     CHECK(await_line(&l, "ready\n"));
-    gline_close(&l);
+    gconn_close(&l);
     CHECK(gbox_settles(&b, 1));
 }
 
 TEST(nonsense_ends_it)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, shell("sleep 100", 0)));
-    CHECK(write(l.fd, "\xff\0\0\0\0", 5) == 5 && gline_finish(&l, &e) && e.last == 0);
+    CHECK(gconn_run(&l, &b, shell("sleep 100", 0)));
+    CHECK(write(l.fd, "\xff\0\0\0\0", 5) == 5 && gconn_finish(&l, &e) && e.last == 0);
     CHECK(gbox_settles(&b, 1));
 }
 
@@ -445,19 +445,19 @@ TEST(nonsense_ends_it)
 TEST(daemonised_child_lives_on)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
     uint64_t before = time_mono(), took;
 
-    CHECK(gline_run(&l, &b,
+    CHECK(gconn_run(&l, &b,
                     shell("(for i in 1 2 3 4; do sleep 1; echo tick; done;"
                           "sleep 100 & sleep 100 & exec sleep 100) & echo main",
                           0)));
-    CHECK(gline_finish(&l, &e) && e.last == GUEST_EXIT && e.ex.flags == 0);
+    CHECK(gconn_finish(&l, &e) && e.last == GUEST_EXIT && e.ex.flags == 0);
     took = time_mono() - before;
     CHECK(took > 1900 * USEC_PER_MSEC);
     CHECK(strncmp(buf_data(&e.out), "main\n", 5) == 0);
-    gline_hang_up(&l);
+    gconn_hang_up(&l);
     CHECK(gbox_settles(&b, 5)); /* not ended by a broken pipe: pid 1, guest, its last words over */
     pidfd_signal(b.init_pidfd, SIGKILL); /* or this guest would wait for its child */
 }
@@ -465,26 +465,26 @@ TEST(daemonised_child_lives_on)
 TEST(child_without_our_pipes_is_not_waited_for)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, shell("sleep 5 </dev/null >/dev/null 2>&1 & echo main", 0)));
-    CHECK(gline_finish(&l, &e) && e.ex.flags == GUEST_EXIT_DRAINED);
+    CHECK(gconn_run(&l, &b, shell("sleep 5 </dev/null >/dev/null 2>&1 & echo main", 0)));
+    CHECK(gconn_finish(&l, &e) && e.ex.flags == GUEST_EXIT_DRAINED);
     CHECK(gbox_count(&b) == 3);
-    gline_hang_up(&l);
+    gconn_hang_up(&l);
     CHECK(gbox_settles(&b, 1)); /* the guest goes with its last child */
 }
 
 TEST(kill_while_draining)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, shell("sleep 100 & echo main", 0)));
+    CHECK(gconn_run(&l, &b, shell("sleep 100 & echo main", 0)));
     CHECK(await_line(&l, "main\n"));
     CHECK(gbox_settles(&b, 3)); /* pid 1, guest, sleep */
-    CHECK(gline_kill(&l, 0) && gline_finish(&l, &e));
+    CHECK(gconn_kill(&l, 0) && gconn_finish(&l, &e));
     CHECK(e.ex.status == 0 && e.ex.flags == GUEST_EXIT_DRAINED && gbox_settles(&b, 1));
 }
 
@@ -493,14 +493,14 @@ TEST(kill_while_draining)
 TEST(last_words_reach_a_slow_relay)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, shell("sleep 100 & head -c 700000 /dev/zero; echo end", 0)));
+    CHECK(gconn_run(&l, &b, shell("sleep 100 & head -c 700000 /dev/zero; echo end", 0)));
     usleep(3000000);
-    CHECK(gline_finish(&l, &e) && e.last == GUEST_EXIT);
+    CHECK(gconn_finish(&l, &e) && e.last == GUEST_EXIT);
     CHECK(e.out.len == 700004 && STREQ(buf_data(&e.out) + 700000, "end\n"));
-    gline_hang_up(&l);
+    gconn_hang_up(&l);
     pidfd_signal(b.init_pidfd, SIGKILL);
 }
 
@@ -508,17 +508,17 @@ TEST(last_words_reach_a_slow_relay)
 TEST(it_stays_until_it_was_heard)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     struct guest_frame f;
 
-    CHECK(gline_run(&l, &b, shell("echo bye", GUEST_SPEC_STDIN)));
+    CHECK(gconn_run(&l, &b, shell("echo bye", GUEST_SPEC_STDIN)));
     do
-        CHECK(gline_next(&l, &f) == 1);
+        CHECK(gconn_next(&l, &f) == 1);
     while (f.type != GUEST_EXIT);
     usleep(300000);
     CHECK(waitpid(l.pid, NULL, WNOHANG) == 0);
-    CHECK(gline_stdin(&l, "unheard", 7, false));
-    gline_hang_up(&l);
+    CHECK(gconn_stdin(&l, "unheard", 7, false));
+    gconn_hang_up(&l);
     CHECK(gbox_settles(&b, 1));
 }
 
@@ -529,13 +529,13 @@ TEST(much_output_under_a_slow_reader)
     NEED_BOX(b);
     enum { TOTAL = 100 << 20, CHUNK = 64 << 10 };
     _cleanup_free_ char *want = xmalloc(CHUNK);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     uint64_t state = 0, got = 0, frames = 0;
     struct guest_exit ex;
     struct guest_frame f;
 
-    CHECK(gline_run(&l, &b, prey(&b, "noise", "104857600")));
-    while (gline_next(&l, &f) == 1 && f.type == GUEST_STDOUT) {
+    CHECK(gconn_run(&l, &b, prey(&b, "noise", "104857600")));
+    while (gconn_next(&l, &f) == 1 && f.type == GUEST_STDOUT) {
         for (uint32_t i = 0; i < f.length; i++, got++) {
             if (got % CHUNK == 0)
                 prey_noise(&state, want, CHUNK);
@@ -550,58 +550,58 @@ TEST(much_output_under_a_slow_reader)
 
 /* ---- dialling ---- */
 
-static bool dial(struct gline *l, const struct gbox *b, const char *port)
+static bool dial(struct gconn *l, const struct gbox *b, const char *port)
 {
     const char *const args[] = {"dial", port, NULL};
     struct guest_frame f;
 
-    return gline_open(l, b, args) && gline_next(l, &f) == 1 && f.type == GUEST_STARTED;
+    return gconn_open(l, b, args) && gconn_next(l, &f) == 1 && f.type == GUEST_STARTED;
 }
 
 TEST(dial_and_half_close)
 {
     NEED_BOX(b);
     static char data[300000];
-    _cleanup_gline_ struct gline server = GLINE_INIT, l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn server = GCONN_INIT, l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
 
-    CHECK(gline_run(&server, &b, prey(&b, "serve", "7001")) && await_line(&server, "ready\n"));
+    CHECK(gconn_run(&server, &b, prey(&b, "serve", "7001")) && await_line(&server, "ready\n"));
     CHECK(dial(&l, &b, "7001"));
-    CHECK(gline_stdin(&l, data, sizeof(data), false) && gline_stdin(&l, "x", 1, true));
-    CHECK(gline_finish(&l, &e) && e.last == GUEST_DONE && e.out_eof && says(&e.out, "300001"));
+    CHECK(gconn_stdin(&l, data, sizeof(data), false) && gconn_stdin(&l, "x", 1, true));
+    CHECK(gconn_finish(&l, &e) && e.last == GUEST_DONE && e.out_eof && says(&e.out, "300001"));
 }
 
 TEST(dial_and_the_other_half)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline server = GLINE_INIT, l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn server = GCONN_INIT, l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT, se = GEND_INIT;
     struct guest_frame f;
 
-    CHECK(gline_run(&server, &b, prey(&b, "greet", "7002")) && await_line(&server, "ready\n"));
+    CHECK(gconn_run(&server, &b, prey(&b, "greet", "7002")) && await_line(&server, "ready\n"));
     CHECK(dial(&l, &b, "7002") && await_line(&l, "hello"));
-    CHECK(gline_next(&l, &f) == 1 && f.type == GUEST_STDOUT_EOF);
-    CHECK(gline_stdin(&l, "12345", 5, false) && gline_stdin(&l, "678", 3, true));
-    CHECK(gline_finish(&l, &e) && e.last == GUEST_DONE && !e.out_eof);
-    CHECK(gline_finish(&server, &se) && says(&se.out, "8\n"));
+    CHECK(gconn_next(&l, &f) == 1 && f.type == GUEST_STDOUT_EOF);
+    CHECK(gconn_stdin(&l, "12345", 5, false) && gconn_stdin(&l, "678", 3, true));
+    CHECK(gconn_finish(&l, &e) && e.last == GUEST_DONE && !e.out_eof);
+    CHECK(gconn_finish(&server, &se) && says(&se.out, "8\n"));
 }
 
 TEST(dial_where_nobody_listens)
 {
     NEED_BOX(b);
     static const char *const bad[] = {"0", "65536", "80x", ""};
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
     const char *args[] = {"dial", "7003", NULL};
 
-    CHECK(gline_open(&l, &b, args) && gline_finish(&l, &e));
+    CHECK(gconn_open(&l, &b, args) && gconn_finish(&l, &e));
     CHECK(e.last == GUEST_FAILED && e.failed.code == ERR_NOT_FOUND && e.failed.hint);
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-        _cleanup_gline_ struct gline wrong = GLINE_INIT;
+        _cleanup_gconn_ struct gconn wrong = GCONN_INIT;
         _cleanup_gend_ struct gend we = GEND_INIT;
 
         args[1] = bad[i];
-        CHECK(gline_open(&wrong, &b, args) && gline_finish(&wrong, &we));
+        CHECK(gconn_open(&wrong, &b, args) && gconn_finish(&wrong, &we));
         CHECK(we.last == GUEST_FAILED && we.failed.code == ERR_INVALID);
     }
 }
@@ -627,13 +627,13 @@ static bool copy(const struct gbox *b, const char *mode, const char *path, const
                  struct gend *e)
 {
     const char *const args[] = {mode, path, NULL};
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
 
-    if (!gline_open(&l, b, args))
+    if (!gconn_open(&l, b, args))
         return false;
     if (tar)
-        (void)gline_stdin(&l, buf_data(tar), tar->len, true);
-    return gline_finish(&l, e);
+        (void)gconn_stdin(&l, buf_data(tar), tar->len, true);
+    return gconn_finish(&l, e);
 }
 
 TEST(copy_out_and_in_again)
@@ -721,39 +721,39 @@ static bool reap(const struct gbox *b, uint32_t pid, struct gend *e)
 {
     _cleanup_free_ char *text = xasprintf("%u", pid);
     const char *const args[] = {"reap", pid ? text : NULL, NULL};
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
 
-    return gline_open(&l, b, args) && gline_finish(&l, e);
+    return gconn_open(&l, b, args) && gconn_finish(&l, e);
 }
 
 TEST(reap_after_a_killed_guest)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline victim = GLINE_INIT, other = GLINE_INIT;
+    _cleanup_gconn_ struct gconn victim = GCONN_INIT, other = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT, ve = GEND_INIT, ke = GEND_INIT;
     _cleanup_free_ char *script = NULL;
 
-    CHECK(gline_run(&other, &b, shell("setsid sleep 100 & echo up; sleep 100", 0)));
+    CHECK(gconn_run(&other, &b, shell("setsid sleep 100 & echo up; sleep 100", 0)));
     CHECK(await_line(&other, "up\n"));
-    CHECK(gline_run(&victim, &b, shell("setsid sleep 100 & (sleep 100 &); echo up; sleep 100", 0)));
+    CHECK(gconn_run(&victim, &b, shell("setsid sleep 100 & (sleep 100 &); echo up; sleep 100", 0)));
     CHECK(await_line(&victim, "up\n"));
     script = xasprintf("kill -9 %u", victim.inside);
     CHECK(run(&b, shell(script, 0), &ke) && ke.ex.status == 0);
-    CHECK(gline_finish(&victim, &ve) && ve.last == 0); /* no word of an end that nobody saw */
+    CHECK(gconn_finish(&victim, &ve) && ve.last == 0); /* no word of an end that nobody saw */
     CHECK(reap(&b, victim.inside, &e) && e.last == GUEST_DONE && e.done.entries >= 2);
     CHECK(gbox_settles(&b, 5)); /* pid 1; the other guest, its shell and two sleeps */
-    gline_close(&other);
+    gconn_close(&other);
     CHECK(gbox_settles(&b, 1));
 }
 
 TEST(reap_of_a_stopped_guest)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline victim = GLINE_INIT;
+    _cleanup_gconn_ struct gconn victim = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT, ke = GEND_INIT;
     _cleanup_free_ char *script = NULL;
 
-    CHECK(gline_run(&victim, &b, shell("setsid sleep 100 & echo up; sleep 100", 0)));
+    CHECK(gconn_run(&victim, &b, shell("setsid sleep 100 & echo up; sleep 100", 0)));
     CHECK(await_line(&victim, "up\n"));
     script = xasprintf("kill -STOP %u", victim.inside);
     CHECK(run(&b, shell(script, 0), &ke) && ke.ex.status == 0);
@@ -765,10 +765,10 @@ TEST(reap_of_a_stopped_guest)
 TEST(reap_takes_only_the_lost)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT, f = GEND_INIT;
 
-    CHECK(gline_run(&l, &b, shell("echo $$; exec sleep 100", 0)));
+    CHECK(gconn_run(&l, &b, shell("echo $$; exec sleep 100", 0)));
     CHECK(reap(&b, l.inside + 1, &e) && e.last == GUEST_DONE && e.done.entries == 0);
     CHECK(reap(&b, 1, &f) && f.last == GUEST_FAILED);
     CHECK(gbox_count(&b) == 3);
@@ -804,11 +804,11 @@ TEST(pid_1_listens_to_the_engine_only)
 TEST(nobody_looks_into_the_guest)
 {
     NEED_BOX(b);
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
     _cleanup_free_ char *script = NULL;
 
-    CHECK(gline_run(&l, &b, shell("sleep 100", 0)));
+    CHECK(gconn_run(&l, &b, shell("sleep 100", 0)));
     script = xasprintf("for p in 1 %u; do for f in fd environ mem maps; do"
                        " (exec 3</proc/$p/$f && ls /proc/$p/$f/) 2>/dev/null && echo $p/$f; done;"
                        " done; echo end",
@@ -820,10 +820,10 @@ TEST(unknown_modes)
 {
     NEED_BOX(b);
     static const char *const args[] = {"shell", NULL};
-    _cleanup_gline_ struct gline l = GLINE_INIT;
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
     int status = 0;
 
-    CHECK(!gline_open(&l, &b, args));
+    CHECK(!gconn_open(&l, &b, args));
     CHECK(waitpid(l.pid, &status, 0) == l.pid && WEXITSTATUS(status) == 2);
     l.pid = -1;
 }

@@ -1,4 +1,4 @@
-/* What goes to a command beside its words: there and back, limits, and what is refused. */
+/* The handover: round trips, limits, and invalid bytes. */
 #include "proto/handover.h"
 
 #include <fcntl.h>

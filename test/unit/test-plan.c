@@ -1,5 +1,5 @@
 /*
- * The shim's language: messages and plans, on good and on hostile bytes.
+ * The supervisor protocol: messages and plans, with valid and with hostile bytes.
  */
 #include <fcntl.h>
 #include <linux/filter.h>

@@ -1,8 +1,8 @@
 /*
- * The guards that paths meet while a sandbox is built, each seen to stand and its test to fail
- * without it: a shim built for this leaves out those that a sandbox's variable names
- * (lib/base/guard.h). What lies outside is a folder of the test's own and open to everybody,
- * so that nothing but the guard keeps the sandbox from it.
+ * The guards for paths while a sandbox is built. For each guard, the test shows that it holds and
+ * that the test fails without it: a shim built for this test leaves out the guards that a sandbox's
+ * variable names (lib/base/guard.h). The target outside is a folder of the test that is open to
+ * everybody, so only the guard protects it.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -62,14 +62,14 @@ static void add_mount(struct box *b, const char *source, const char *target)
 
 /* ---- before the start ---- */
 
-/* A7: where we are about to make a folder and mount, the image has a link to the machine. */
+/* A7: the image has a link to the machine where the shim makes a folder and mounts. */
 static bool link_in_root(struct box *b)
 {
     add_mount(b, canary, "/srv/made");
     return link_to_canary(b, "lower/srv");
 }
 
-/* A2: the same in a folder that somebody else may change, too. */
+/* A2: the same in a folder that another process may change too. */
 static bool link_in_mount(struct box *b)
 {
     _cleanup_free_ char *shared = xasprintf("%s/shared", b->dir);
@@ -79,7 +79,7 @@ static bool link_in_mount(struct box *b)
     return mkdir(shared, 0755) == 0 && link_to_canary(b, "shared/a");
 }
 
-/* A6: the image has a folder of its own where we are about to write a limit. */
+/* A6: the image has a folder of its own where the shim writes a limit. */
 static bool link_in_proc(struct box *b)
 {
     _cleanup_free_ char *dir = xasprintf("%s/user", canary);
@@ -88,7 +88,7 @@ static bool link_in_proc(struct box *b)
            link_to_canary(b, "lower/proc/sys");
 }
 
-/* C5: what was a folder when it was looked at is a link now. */
+/* C5: a mount source was a folder when it was checked and is a link now. */
 static bool link_as_source(struct box *b)
 {
     add_mount(b, "source", "/v");
@@ -103,7 +103,7 @@ static bool other_source(struct box *b)
     return put("secret", "host");
 }
 
-/* C6: a file that others see, too. */
+/* C6: a file that other programs see too. */
 static bool shared_folder(struct box *b)
 {
     add_mount(b, canary, "/v");
@@ -111,7 +111,7 @@ static bool shared_folder(struct box *b)
     return put("secret", "host");
 }
 
-/* ---- after it: whether it got through ---- */
+/* ---- after the start: did the attack work? ---- */
 
 static bool made_outside(struct box *b _unused_)
 {
@@ -172,7 +172,7 @@ static void clean(void)
     }
 }
 
-/* 1: it got through; 0: it did not; -1: it could not be tried. */
+/* 1: the attack worked; 0: it did not; -1: it could not be tried. */
 static int breached(const struct attempt *a, const char *without)
 {
     _cleanup_box_ struct box b = BOX_EMPTY;

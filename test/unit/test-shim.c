@@ -1,6 +1,6 @@
 /*
- * The shim on the real kernel: each test builds a sandbox, runs commands in it, and checks what
- * they saw, what was recorded, and that nothing is left.
+ * The shim on the real kernel. Each test builds a sandbox, runs commands in it, and checks their
+ * output, the records, and that nothing is left.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -310,7 +310,7 @@ TEST(daemonised_child)
     CHECK(box_leftovers(&b) == 0);
 }
 
-/* Each is dead when its output ends, but for a moment: the last may still be about to be reaped. */
+/* Each process is dead when its output ends, but the last one may not be reaped yet. */
 TEST(orphans_are_reaped)
 {
     _cleanup_box_ struct box b = BOX_EMPTY;
@@ -360,7 +360,7 @@ static pid_t pid_of(const char *packet, size_t len)
     return pid;
 }
 
-/* Has it ended, with nobody to reap it? */
+/* True if the process has ended and nobody has reaped it. */
 static bool is_zombie(pid_t pid)
 {
     struct deadline by = deadline_in(60 * USEC_PER_SEC);
@@ -381,8 +381,8 @@ static bool is_zombie(pid_t pid)
     return false;
 }
 
-/* A dead daemon's pipe may close before its line: the command ends, and the shim learns of that
- * first. */
+/* A dead daemon's pipe may close before its socket: the command ends, and the shim sees that first.
+ */
 TEST(input_that_went_with_the_daemon_is_told)
 {
     _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
@@ -401,7 +401,7 @@ TEST(input_that_went_with_the_daemon_is_told)
     pid = pid_of(packet, len);
     first = b.sock;
     b.sock = box_connect(&b);
-    /* By its greeting it has closed its own copy of the pipe. */
+    /* When it sends HELLO, it has closed its own copy of the pipe. */
     CHECK(box_expect(&b, SUP_HELLO, packet, &len, NULL));
     CHECK(pidfd_signal(b.pidfd, SIGSTOP) == 0);
     close(fd);
@@ -416,8 +416,9 @@ TEST(input_that_went_with_the_daemon_is_told)
 
 enum { SLOW_TO_CLOSE = 128 << 20, SLOW_FD = 500, LAST_FD = 501 };
 
-/* A daemon in whose death there are many milliseconds between the end of a command's stdin and that
- * of the line: the kernel closes from behind, and has much to free on its way. */
+/* A daemon that dies slowly: many milliseconds pass between the end of a command's stdin and the
+ * end of the socket. The kernel closes descriptors from the highest number down and has much to
+ * free in between. */
 _noreturn_ static void die_slowly(struct box *b)
 {
     char *packet = xmalloc(SUP_MSG_MAX), *memory;
@@ -530,7 +531,7 @@ TEST(budget_drops_the_oldest_with_nobody_attached)
     stop(&b);
 }
 
-/* What one OUTPUT says of stdout. */
+/* The stdout offset of one OUTPUT. */
 static uint64_t offset_of(const char *packet, size_t len)
 {
     struct sup_reader r;
@@ -545,7 +546,7 @@ static uint64_t offset_of(const char *packet, size_t len)
     return at;
 }
 
-/* OUTPUT or ENDED, whichever comes first; 0 when neither does in time. */
+/* OUTPUT or ENDED, the one that comes first; 0 if neither comes in time. */
 static int next_news(struct box *b, char *packet, size_t *len, int ms)
 {
     struct pollfd p = {.fd = b->sock, .events = POLLIN};
@@ -561,7 +562,7 @@ static int next_news(struct box *b, char *packet, size_t *len, int ms)
     return type;
 }
 
-/* Without the guard that is tested there will be news, however long it takes on a busy machine. */
+/* Without the guard under test a message will come, however long that takes on a busy machine. */
 static int patience(void)
 {
     const char *without = getenv("RIPCORD_WITHOUT");
@@ -623,7 +624,7 @@ TEST(pause_and_resume)
     CHECK(sup_read_err(packet, len, NULL) == 0);
     CHECK(fd >= 0 && write(fd, "said\n", 5) == 5);
     close(fd);
-    usleep(500000); /* it could have said it by now */
+    usleep(500000); /* a message would have arrived by now */
     heard = box_heard(&b, "a1");
     CHECK_STR(heard, "up\n");
     box_exec_begin(&b, &w, "a2", "true");
@@ -759,7 +760,7 @@ TEST(shim_killed_ends_the_sandbox)
     box_exec_begin(&b, &w, "a1", "setsid sleep 777 & sleep 777");
     box_send(&b, &w);
     CHECK(box_expect(&b, SUP_STARTED, packet, &len, NULL));
-    /* What loses its parent comes to us: pid 1 of a container may take its time with it. */
+    /* Orphans become our children: pid 1 of a container may reap them late. */
     CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
     pidfd_signal(b.pidfd, SIGKILL);
     while (left && !deadline_passed(&by)) {

@@ -160,7 +160,7 @@ static void peers_greet(struct supervisor_peer *p)
 
 /* If a daemon ends before it has sent all of a command's input, the command sees an early end of
  * file. The end record must say so. */
-static void supervisor_peers_note_input(struct supervised_exec *x, const struct supervisor_peer *p)
+static void peers_note_lost_input(struct supervised_exec *x, const struct supervisor_peer *p)
 {
     if (!x->input_whole && (x->starter == p || attachment_find(x, p)))
         x->input_lost = true;
@@ -195,14 +195,14 @@ void peers_note_input(struct supervised_exec *x)
     for (const struct supervisor_peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next)
         /* In this order, because the process may end between the two checks. */
         if (p->dead || peers_is_ending(p) || peers_has_hung_up(p))
-            supervisor_peers_note_input(x, p);
+            peers_note_lost_input(x, p);
 }
 
 /* Removes all references to a peer that has gone. */
 static void peers_forget(struct supervisor_peer *p)
 {
     for (struct supervised_exec *x = p->sup->execs; x; x = x->next) {
-        supervisor_peers_note_input(x, p);
+        peers_note_lost_input(x, p);
         if (x->starter == p)
             x->starter = NULL;
         attachments_remove(x, p);

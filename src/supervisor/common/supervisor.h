@@ -114,7 +114,7 @@ struct supervised_exec {
     struct exec_stream streams[JOURNAL_STREAMS];
     bool fed;       /* the owner still delivers output by stream_feed() */
     bool awaited;   /* the engine is still starting it: timeouts do not count yet */
-    bool entrusted; /* the guest has it, and may have begun it before we hear of that */
+    bool entrusted; /* the guest has it, and may have started it without our knowledge */
     bool tty;
     bool input_whole; /* no daemon still holds a part of its stdin */
     bool input_lost;  /* a daemon held a part of its stdin and ended */
@@ -304,7 +304,7 @@ bool exec_is_late(const struct supervised_exec *x);
 void exec_send_refused(struct supervised_exec *x, const struct err *why);
 /* We killed it before its command ran: because of its timeout, or on request. */
 void exec_killed_in_start(struct supervised_exec *x);
-/* Nobody can say any more how it ended: cause engine_lost, with the reason. */
+/* The end of the command is unknown: cause engine_lost, with the reason. */
 void exec_lose(struct supervised_exec *x, const struct err *why);
 
 /* stop.c */

@@ -1,6 +1,6 @@
 /*
- * All deadlines share one timerfd, which is set to the earliest. When it expires, each object checks
- * its own deadline. CLOCK_BOOTTIME continues in suspend and does not follow the wall clock.
+ * All deadlines share one timerfd, which is set to the earliest. When it expires, each object
+ * checks its own deadline. CLOCK_BOOTTIME continues in suspend and does not follow the wall clock.
  */
 #include <sys/timerfd.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /*
- * Straight-line conversations with the engine, each on a thread of its own (work.c). They see the
- * client and the plan, which never change, and their arguments.
+ * Straight-line calls of the engine, each on a thread of its own (work.c). They see only their
+ * arguments, the client and the plan, which never change.
  */
 #include <errno.h>
 #include <poll.h>
@@ -39,7 +39,7 @@ static int calls_create_exec(const struct relay *r, const char *user, const char
     const char *id;
     int n;
 
-    if (!body) /* a path that is not UTF-8 */
+    if (!body) /* JSON cannot hold text that is not UTF-8 */
         return err_set(err, ERR_INVALID, "the command contains text that is not UTF-8");
     n = docker_call(r->docker, "POST", path, body, by, &reply, err);
     json_decref(body);
@@ -88,7 +88,7 @@ int call_exec_status(const struct relay *r, const char *exec_id, const struct de
 
         if (n < 0)
             return n;
-        /* Podman says 0 while it runs, Docker null. */
+        /* While it runs, ExitCode is 0 with Podman and null with Docker. */
         code = json_object_get(reply.json, "ExitCode");
         if (json_is_false(json_object_get(reply.json, "Running")) && json_is_integer(code)) {
             *ret_status = (int)json_integer_value(code);
@@ -123,7 +123,7 @@ int call_inspect(const struct relay *r, const struct deadline *by, struct relay_
         return err_set(err, ERR_ENGINE, "the engine did not report the container's state");
     ret->pid = (int)json_integer_value(json_object_get(state, "Pid"));
     if (r->sup.pid && ret->pid && ret->pid != r->sup.pid)
-        return 0; /* started again by somebody else: what we supervise has ended */
+        return 0; /* another program started the container again: our run of it has ended */
     if (json_is_true(json_object_get(state, "Paused")))
         ret->life = LIFE_PAUSED;
     else if (json_is_true(json_object_get(state, "Running")))
@@ -139,7 +139,7 @@ struct talk {
     struct buf in;
 };
 
-/* Keeps what the guest said; what the engine says beside it is not wanted here. */
+/* Keeps the guest's stdout; the engine's other output is not needed here. */
 static int calls_take(struct talk *t, const char *data, size_t len, struct err *err)
 {
     size_t used, off, n;
@@ -174,7 +174,7 @@ static int calls_receive(struct talk *t, const struct deadline *by, struct err *
     return calls_take(t, chunk, (size_t)n, err);
 }
 
-/* HELLO, then DONE or FAILED. */
+/* The guest sends HELLO, then DONE or FAILED. */
 static int calls_await_done(struct talk *t, const struct deadline *by, struct err *err)
 {
     struct guest_frame f;

@@ -1,5 +1,5 @@
 /*
- * Calls that concern the container as a whole: pause, resume, stats, stop. One work each.
+ * Calls for the container as a whole: pause, resume, stats, stop. Each is one work.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +15,11 @@ enum { STOP_TRIES = 10 };
 struct relay_control {
     struct relay_work work;
     struct relay_control *next;
-    struct supervisor_peer *peer; /* NULL: nobody waits */
+    struct supervisor_peer *peer; /* NULL: no peer waits */
     uint64_t seq;
     bool on;       /* freeze */
-    json_t *stats; /* stats: what the engine tells */
-    bool gone;     /* stop: it is */
+    json_t *stats; /* stats: the engine's answer */
+    bool gone;     /* stop: the container is gone */
 };
 
 static struct relay_control *relay_control_new(struct relay *r, struct supervisor_peer *p,
@@ -55,7 +55,7 @@ void controls_forget(struct relay *r, const struct supervisor_peer *p)
             c->peer = NULL;
 }
 
-/* POST /containers/ID/<verb>; what is so already is fine. */
+/* POST /containers/ID/<verb>. A container that is already in that state is not an error. */
 static int relay_control_post(const struct relay *r, const char *verb, enum docker_reason fine,
                               const struct deadline *by, struct err *err)
 {
@@ -112,7 +112,7 @@ int control_freeze(struct supervisor_peer *p, uint64_t seq, bool on, struct err 
     return 1;
 }
 
-/* Frozen processes hear no signal. */
+/* Frozen processes do not handle signals. */
 void control_thaw(struct supervisor *sup)
 {
     struct relay *r = relay_of(sup);
@@ -137,7 +137,7 @@ static void relay_control_run_stats(struct relay_work *w)
     c->stats = reply.json;
 }
 
-/* "memory_stats.usage": 0 where the engine does not tell. */
+/* The number at a path such as "memory_stats.usage"; 0 if the engine does not report it. */
 static uint64_t relay_control_stat_of(const json_t *doc, const char *a, const char *b,
                                       const char *c)
 {
@@ -186,8 +186,8 @@ int control_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _unus
 /* ---- stop ---- */
 
 /*
- * The commands have had their grace: this is the end of pid 1 and with it of all. Podman stops no
- * container that is paused. Where the engine will not stop it, it may still kill it.
+ * The commands have had their grace period, so this ends pid 1 and with it all processes. Podman
+ * does not stop a paused container. If the engine refuses to stop it, we try to kill it.
  */
 static int relay_control_end_container(const struct relay *r, const struct deadline *by,
                                        struct err *err)
@@ -218,8 +218,8 @@ static void relay_control_run_stop(struct relay_work *w)
         c->gone = container.life == LIFE_GONE;
 }
 
-/* What cannot be stopped is not said to be: its execs are lost, and the daemon will find the
- * container when it looks for it. */
+/* A container that cannot be stopped is not reported as stopped: its execs are lost, and the daemon
+ * finds the container later by itself. */
 static void relay_control_give_up(struct relay *r, struct err *err)
 {
     if (!err->code)

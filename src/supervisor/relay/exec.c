@@ -1,8 +1,8 @@
 /*
- * Execs in a Docker sandbox. The guest inside is the command's parent, and all of the command's
- * words reach us as its frames: output goes to the journals, stdin comes from a pipe that the
- * daemon writes to, EXIT is the end. What it says of the end is its word; a guest that ends without
- * one is the matter of loss.c.
+ * Execs in a Docker sandbox. The guest inside is the command's parent, and sends everything about
+ * the command as frames: output goes to the journals, stdin comes from a pipe that the daemon
+ * writes to, EXIT is the end. We trust EXIT for the end record. loss.c handles a guest that ends
+ * without EXIT.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 enum {
     INPUT_CHUNK = 32 << 10,
-    INPUT_QUEUE = 64 << 10, /* frames not sent yet: more stdin would only stand in KILL's way */
+    INPUT_QUEUE = 64 << 10, /* frames not sent yet: more stdin would only delay KILL */
     END_OF_TRANSMISSION = 4,
 };
 
@@ -103,8 +103,8 @@ int relay_exec_terminal(struct supervised_exec *base)
     return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
-/* A pipe ends when its holder closes it; to a terminal the end is a character, behind all that was
- * typed before. */
+/* A pipe ends when its holder closes it; a terminal gets an end-of-file character after all earlier
+ * input. */
 int relay_exec_stdin_close(struct supervised_exec *base, struct err *err _unused_)
 {
     const char eot = END_OF_TRANSMISSION;
@@ -138,8 +138,8 @@ static bool relay_exec_tells_user(const char *variable)
     return false;
 }
 
-/* The sandbox's HOME, USER and LOGNAME are its user's: another one gets its own, as on the native
- * engine. */
+/* HOME, USER and LOGNAME of the sandbox belong to its user. Another user gets its own, as on the
+ * native engine. */
 static char **relay_exec_make_env(const struct relay_exec *x)
 {
     const struct relay *r = x->stream.relay;
@@ -154,7 +154,7 @@ static char **relay_exec_make_env(const struct relay_exec *x)
     for (char **e = x->exec.spec.env; e && *e; e++) {
         char *eq = strchr(*e, '=');
 
-        *eq = '\0'; /* our own copy, and parse_env() has seen it */
+        *eq = '\0'; /* the string is ours, and parse_env() has checked that it has a '=' */
         strv_env_set(&env, *e, eq + 1);
         *eq = '=';
     }
@@ -176,7 +176,7 @@ static void relay_exec_on_greeted(struct guest_stream *l)
     const struct exec_spec *asked = &x->exec.spec;
     _cleanup_strv_ char **env = relay_exec_make_env(x);
     _cleanup_err_ struct err err = ERR_INIT;
-    struct guest_spec spec = {.flags = GUEST_SPEC_ENV_CLEAR, /* HOSTNAME, container, …: not ours */
+    struct guest_spec spec = {.flags = GUEST_SPEC_ENV_CLEAR, /* without the engine's HOSTNAME, … */
                               .argv = asked->argv,
                               .env = env,
                               .cwd = asked->cwd ? asked->cwd : l->relay->plan.workdir,
@@ -193,7 +193,7 @@ static void relay_exec_on_greeted(struct guest_stream *l)
         spec.flags |= GUEST_SPEC_TTY;
     relay_exec_add_secrets(&spec, &x->exec.handover);
     r = guest_put_spec(&l->out, &spec, &err);
-    free(spec.secrets); /* its strings are the handover's */
+    free(spec.secrets); /* the strings belong to the handover */
     if (r < 0)
         exec_fail_start(&x->exec, &err);
     else
@@ -231,7 +231,7 @@ static int relay_exec_on_ack(struct relay_exec *x, const struct guest_frame *f, 
     return 1;
 }
 
-/* A command that is to end is heard to its end, whether or not somebody reads on. */
+/* The output of a command that is ending is stored completely, even if no reader follows. */
 static int relay_exec_on_output(struct relay_exec *x, enum journal_stream which,
                                 const struct guest_frame *f)
 {
@@ -288,7 +288,7 @@ static void relay_exec_on_drained(struct guest_stream *l)
     relay_exec_watch_input(container_of(l, struct relay_exec, stream));
 }
 
-/* Before RUN was sent there is nothing of it inside: only the reason is to be told. */
+/* Before RUN was sent, no command exists inside: only the reason must be reported. */
 static void relay_exec_on_ended(struct guest_stream *l, struct err *err)
 {
     struct relay_exec *x = container_of(l, struct relay_exec, stream);
@@ -335,14 +335,14 @@ void relay_exec_readable(struct supervised_exec *base)
     guest_stream_resume(&relay_exec_of(base)->stream);
 }
 
-/* ---- orders ---- */
+/* ---- requests ---- */
 
 int relay_exec_signal(struct supervised_exec *base, int sig, struct err *err)
 {
     struct guest_stream *l = &relay_exec_of(base)->stream;
 
     if (l->state != GUEST_STREAM_UP)
-        return 0; /* it is ending already */
+        return 0; /* the command is already ending */
     if (guest_put_signal(&l->out, sig) < 0)
         return err_set(err, ERR_LIMIT, "exec '%s': too many signals are waiting", base->id);
     guest_stream_flush(l);
@@ -361,7 +361,7 @@ int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols
     return 0;
 }
 
-/* A frozen guest hears it when it is thawed: the time to answer begins then. */
+/* A frozen guest reads KILL when it is thawed; its time to answer begins then. */
 static void relay_exec_await_end(struct relay_exec *x)
 {
     if (x->kill_by == DEADLINE_NEVER && x->exec.sup->state != SUP_PAUSED)
@@ -394,7 +394,7 @@ void relay_exec_kill(struct supervised_exec *base)
 
 bool relay_exec_has_survivors(const struct supervised_exec *base _unused_)
 {
-    return false; /* the guest has waited for it */
+    return false; /* the guest has already waited for them */
 }
 
 static uint64_t relay_exec_known(uint64_t v)
@@ -408,8 +408,8 @@ static uint64_t relay_exec_risen(uint64_t before, uint64_t after)
 }
 
 /*
- * The counters are the container's. Only an exec that was alone can call the refused forks its own,
- * and the memory's peak when it rose meanwhile.
+ * The counters belong to the container. Refused forks count for an exec only if it ran alone; so
+ * does the memory's peak, if it rose meanwhile.
  */
 void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec)
 {
@@ -454,7 +454,7 @@ static void relay_exec_expire(struct relay_exec *x, uint64_t now)
     if (now >= x->end_by) {
         x->end_by = DEADLINE_NEVER;
         guest_stream_close(&x->stream);
-        loss_forget(x); /* the engine need not be asked */
+        loss_forget(x); /* the engine's answer is not needed any more */
         loss_begin(x, NULL);
     } else if (now >= x->kill_by) {
         x->kill_by = DEADLINE_NEVER;

@@ -1,8 +1,8 @@
 /*
- * The hijacked stream of one guest: the engine's frames are taken off (dockerapi/demux.h), then
- * ours (proto/guest.h). Bytes from inside the sandbox are hostile: both parsers are bounded, and a
- * guest that breaks the rules loses its line, which makes a true guest kill all that it has
- * started.
+ * The hijacked stream of one guest. The engine's frames are removed first (dockerapi/demux.h), then
+ * ours are parsed (proto/guest.h). Bytes from inside the sandbox may be hostile: both parsers have
+ * limits, and a guest that breaks the protocol loses its stream. A real guest then kills everything
+ * that it has started.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,18 +18,18 @@
 #include "supervisor/relay/relay.h"
 
 enum {
-    GUEST_STREAM_READS = 4, /* a turn: one flood must not starve the rest */
+    GUEST_STREAM_READS = 4, /* per turn: one busy stream must not starve the others */
     GUEST_STREAM_IN_MAX = GUEST_STREAM_CHUNK + GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX,
     GUEST_STREAM_OUT_MAX = GUEST_SPEC_WIRE_MAX + (256 << 10),
 };
 
 struct opening {
     struct relay_work work;
-    struct guest_stream *stream; /* NULL: it was closed meanwhile */
+    struct guest_stream *stream; /* NULL: the stream was closed meanwhile */
     char *user;
     char **args;
     struct opened opened;
-    bool dead; /* it failed because the container had ended */
+    bool dead; /* the call failed because the container had ended */
 };
 
 #define DEAD_LOOK_TIMEOUT (5 * USEC_PER_SEC)
@@ -49,7 +49,7 @@ void guest_stream_init(struct guest_stream *l, struct relay *r, const struct gue
 
 /* ---- closing ---- */
 
-static void guest_stream_unlink_line(struct guest_stream *l)
+static void guest_stream_unlink(struct guest_stream *l)
 {
     struct guest_stream **at = &l->relay->guest_streams;
 
@@ -63,13 +63,13 @@ void guest_stream_close(struct guest_stream *l)
     if (l->state == GUEST_STREAM_CLOSED)
         return;
     l->state = GUEST_STREAM_CLOSED;
-    guest_stream_unlink_line(l);
+    guest_stream_unlink(l);
     source_close(&l->relay->sup, &l->src);
     buf_done(&l->in);
     buf_done(&l->out);
     buf_done(&l->text);
     l->greet_by = DEADLINE_NEVER;
-    if (l->opening) { /* its result will find nobody */
+    if (l->opening) { /* its result will be dropped */
         l->opening->dropped = true;
         container_of(l->opening, struct opening, work)->stream = NULL;
     }
@@ -89,7 +89,7 @@ static void guest_stream_end(struct guest_stream *l, struct err *err)
     l->ops->ended(l, err);
 }
 
-/* The end of the stream. In place of HELLO the engine may have said what went wrong. */
+/* The end of the stream. If HELLO did not come, the text is the engine's error. */
 static void guest_stream_end_of_stream(struct guest_stream *l)
 {
     struct docker_answer answer = {.flavour = l->relay->docker->flavour,
@@ -127,7 +127,7 @@ void guest_stream_flush(struct guest_stream *l)
             continue;
         if (n < 0 && errno == EAGAIN)
             break;
-        if (n < 0) /* what the guest said last is still to be read */
+        if (n < 0) /* the guest's last frames must still be read */
             l->deaf = true;
         else
             buf_consume(&l->out, (size_t)n);
@@ -156,7 +156,7 @@ static int guest_stream_greet(struct guest_stream *l, const struct guest_frame *
     return 1;
 }
 
-/* All whole frames, as long as the owner wants them. */
+/* Delivers all whole frames until the owner wants no more. */
 static void guest_stream_deliver(struct guest_stream *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -182,7 +182,8 @@ static void guest_stream_deliver(struct guest_stream *l)
     }
 }
 
-/* Payload of one engine frame. What begins otherwise than a guest is the engine's text. */
+/* The payload of one engine frame. If the first byte is not a guest's, all of it is the engine's
+ * text. */
 static int guest_stream_take_run(struct guest_stream *l, int stream, const char *data, size_t len,
                                  struct err *err)
 {
@@ -212,7 +213,7 @@ void guest_stream_take(struct guest_stream *l, const char *data, size_t len)
         data += used;
         len -= used;
     }
-    guest_stream_deliver(l); /* also what came before a fault */
+    guest_stream_deliver(l); /* includes frames that came before an error */
     if (r < 0 && l->state != GUEST_STREAM_CLOSED)
         guest_stream_end(l, &err);
 }
@@ -233,7 +234,7 @@ static void guest_stream_receive(struct guest_stream *l)
     }
 }
 
-static void guest_stream_on_line(struct loop_source *src, uint32_t events)
+static void guest_stream_on_ready(struct loop_source *src, uint32_t events)
 {
     struct guest_stream *l = container_of(src, struct guest_stream, src);
 
@@ -260,8 +261,8 @@ void guest_stream_resume(struct guest_stream *l)
 /* ---- opening ---- */
 
 /*
- * An engine has many words for "it has just died", and some of them come before it knows so itself:
- * it is asked, and for a moment asked again.
+ * Engines report "it has just died" with many different errors, and some of them before they know
+ * it themselves. So we ask for the container's state, several times within a moment.
  */
 static bool guest_stream_is_dead(const struct relay *r)
 {
@@ -310,7 +311,8 @@ static void guest_stream_connected(struct guest_stream *l, struct opening *o)
     l->exec_id = TAKE_PTR(o->opened.exec_id);
     l->greet_by = time_mono() + RELAY_GREET_TIMEOUT;
     fd_set_nonblock(o->opened.stream.fd, true);
-    if (source_add(&r->sup, &l->src, o->opened.stream.fd, EPOLLIN, guest_stream_on_line, err) < 0) {
+    if (source_add(&r->sup, &l->src, o->opened.stream.fd, EPOLLIN, guest_stream_on_ready, err) <
+        0) {
         guest_stream_end(l, err);
         return;
     }
@@ -321,7 +323,7 @@ static void guest_stream_connected(struct guest_stream *l, struct opening *o)
         guest_stream_set_events(l);
 }
 
-/* Where nobody wants it any more, the guest finds its stdin at its end. */
+/* If the stream was closed meanwhile, closing it here ends the guest's stdin. */
 static void guest_stream_opening_done(struct relay_work *w)
 {
     struct opening *o = container_of(w, struct opening, work);

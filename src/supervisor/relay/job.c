@@ -1,8 +1,8 @@
 /*
- * Dialling a port and copying files: a guest of its own each (`guest dial`, `copy-in`, `copy-out`),
- * between whose line and a local descriptor bytes are carried both ways. For a copy that is the
- * daemon's tar stream, for a dial one end of a socket pair whose other end the daemon gets. Either
- * side's slowness holds up the other one, and nobody else.
+ * Dialling a port and copying files. Each job has a guest of its own (`guest dial`, `copy-in`,
+ * `copy-out`). The relay forwards bytes between the guest's stream and a local descriptor: the
+ * daemon's tar stream for a copy, or one end of a socket pair for a dial, whose other end the
+ * daemon gets. If one side is slow, only the other side of the same job waits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 enum {
     JOB_CHUNK = 64 << 10,
-    JOB_QUEUE = 256 << 10, /* not written yet, either way: then the source is not read */
+    JOB_QUEUE = 256 << 10, /* unwritten bytes in each direction: above it no source is read */
     JOB_QUEUE_MAX = JOB_QUEUE + GUEST_PAYLOAD_MAX,
 };
 
@@ -28,14 +28,14 @@ struct relay_job {
     struct relay_job *next;
     enum job_kind kind;
     struct guest_stream stream;
-    struct supervisor_peer *peer; /* who waits for RESULT; NULL: nobody (any more) */
+    struct supervisor_peer *peer; /* waits for RESULT; NULL: no peer waits any more */
     uint64_t seq;
     struct loop_source local;
-    int tar_fd;           /* until HELLO has come */
+    int tar_fd;           /* until HELLO has arrived */
     struct buf out;       /* for the local side */
-    bool local_read_done; /* its end has been passed on */
-    bool guest_done;      /* nothing more for the local side will come */
-    bool over;            /* and then the job ends, with: */
+    bool local_read_done; /* its end was forwarded */
+    bool guest_done;      /* the guest sends no more bytes for the local side */
+    bool over;            /* the job ends with the result below */
     struct err err;
     struct guest_done stats;
 };
@@ -78,8 +78,8 @@ static void relay_job_answer(struct relay_job *j, int fd)
 }
 
 /*
- * Last thing in each handler. The guest has said its last, or its line is gone: the job is
- * over once the local side has all that came before.
+ * Called last in each handler. When the guest has sent its last frame, or its stream is gone, the
+ * job is over once the local side has all earlier bytes.
  */
 static void relay_job_settle(struct relay_job *j)
 {
@@ -108,7 +108,7 @@ static void relay_job_watch_local(struct relay_job *j)
     if (reads && j->stream.out.len < JOB_QUEUE)
         events |= EPOLLIN;
     if (j->kind == JOB_DIAL && j->local_read_done)
-        events |= EPOLLPRI; /* never comes, but with it the hang-up is told */
+        events |= EPOLLPRI; /* never happens, but with it epoll reports a hang-up */
     source_set(&j->stream.relay->sup, &j->local, events);
 }
 
@@ -169,7 +169,7 @@ static void relay_job_on_local(struct loop_source *src, uint32_t events)
     if (!j->over && src->events & EPOLLIN && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         relay_job_read_local(j);
     else if (!j->over && j->kind == JOB_DIAL && events & EPOLLHUP)
-        relay_job_local_lost(j, EPIPE); /* the daemon has closed its end for both ways */
+        relay_job_local_lost(j, EPIPE); /* the daemon has closed both directions */
     relay_job_watch_local(j);
     relay_job_settle(j);
 }
@@ -234,7 +234,7 @@ static int relay_job_on_frame(struct guest_stream *l, const struct guest_frame *
         return err_set(err, ERR_INVALID, "the guest sent frame 0x%02x out of order", type);
     }
     j->over = true;
-    return 0; /* nothing follows */
+    return 0; /* no frame follows */
 }
 
 static void relay_job_on_drained(struct guest_stream *l)
@@ -244,7 +244,7 @@ static void relay_job_on_drained(struct guest_stream *l)
     relay_job_watch_local(j);
 }
 
-/* Also after the last frame: the engine ends the stream. */
+/* Also called after the last frame, when the engine ends the stream. */
 static void relay_job_on_ended(struct guest_stream *l, struct err *err)
 {
     struct relay_job *j = container_of(l, struct relay_job, stream);

@@ -1,8 +1,8 @@
 /*
- * A command of which its guest says no more: it was killed from inside (it runs as the sandbox's
- * user), it broke the rules, it does not answer to KILL, the container stopped, or the engine has
- * gone. The engine is asked how the guest ended, what is left of the command is killed (`guest
- * reap`), and the exec ends with what is then known, never with a status that nobody reported.
+ * A command whose guest is lost: a process inside killed it (it runs as the sandbox's user), it
+ * broke the protocol, it does not answer KILL, the container stopped, or the engine is gone. The
+ * relay asks the engine how the guest ended and kills the rest of the command (`guest reap`). The
+ * exec then ends with what is known, never with a status that nobody reported.
  */
 #include <poll.h>
 #include <signal.h>
@@ -20,11 +20,11 @@ enum { STATUS_SIGNAL = 128, LOSS_GONE_POLL_MS = 50 };
 
 struct loss {
     struct relay_work work;
-    struct relay_exec *x; /* NULL: it is over */
-    struct err why;       /* the guest's fault, or none */
+    struct relay_exec *x; /* NULL: the exec is over */
+    struct err why;       /* the guest's protocol error, if any */
     char *exec_id, user[RELAY_USER_MAX + 1];
     uint32_t guest_pid;
-    /* what was found out; work.err: nothing */
+    /* results; empty if work.err is set */
     struct relay_container container;
     int status; /* of the guest, or -1 */
     struct err status_err, reap_err;
@@ -46,7 +46,7 @@ static void loss_free(struct loss *l)
     free(l);
 }
 
-/* Whether it has gone, or goes in the next moment. */
+/* True if the container is gone, or ends within a moment. */
 static bool loss_await_gone(const struct relay *r, const struct deadline *by,
                             struct relay_container *container, struct err *err)
 {
@@ -71,7 +71,7 @@ static void loss_run(struct relay_work *w)
         return;
     if (l->container.life == LIFE_RUNNING)
         call_reap(w->relay, l->user, l->guest_pid, &by, &l->reap_err);
-    /* When a container dies, its streams end some time before the engine says so. */
+    /* When a container dies, its streams end some time before the engine reports it. */
     if (l->reap_err.code && loss_await_gone(w->relay, &by, &l->container, &w->err))
         return;
     soon = deadline_in(LOSS_STATUS_TIMEOUT);
@@ -79,8 +79,8 @@ static void loss_run(struct relay_work *w)
         call_exec_status(w->relay, l->exec_id, &soon, &l->status, &l->status_err);
 }
 
-/* What is left of a command may live on: the engine is away, the container is frozen, or it holds
- * all processes that the container may have. It is remembered. */
+/* Processes of the command may still run, because the engine is away, the container is frozen, or
+ * the container is at its process limit. We remember the guest and try again later. */
 static void loss_orphan_add(const struct loss *l)
 {
     struct relay *r = l->work.relay;
@@ -96,7 +96,7 @@ static void loss_orphan_add(const struct loss *l)
     r->orphans_at = time_mono() + ORPHANS_RETRY;
 }
 
-/* With its container every process of it was killed. */
+/* The end of the container killed all processes of the command. */
 static void loss_ended_with_container(struct relay *r, struct relay_exec *x)
 {
     relay_gone(r);
@@ -112,7 +112,7 @@ static void loss_ended_with_container(struct relay *r, struct relay_exec *x)
     exec_main_ended(&x->exec);
 }
 
-/* Why its end is not known, from the strongest reason to the weakest. */
+/* The reason why the end is unknown, the strongest reason first. */
 static void loss_explain(struct loss *l, struct err *err)
 {
     if (l->work.err.code) {
@@ -133,12 +133,12 @@ static void loss_explain(struct loss *l, struct err *err)
 static void loss_conclude(struct loss *l, struct relay_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    /* A guest ends by a signal only when somebody inside sends one; reaping has then ended the
-     * command, if that had not. */
+    /* A guest ends by a signal only if a process inside sends one. If the command still ran then,
+     * reaping has killed it. */
     bool killed = !l->work.err.code && l->status > STATUS_SIGNAL;
 
     if (killed && (!l->why.code || x->exec.killed)) {
-        /* It may have been the command's first deed, before the guest could tell of it. */
+        /* The command may have killed the guest before the guest could report its start. */
         if (x->exec.state == EXEC_STARTING)
             exec_started(&x->exec, -1);
         x->exec.fed = false;

@@ -97,7 +97,7 @@ void relay_gone(struct relay *r)
     relay_execs_gone(r);
 }
 
-/* ---- coming and going ---- */
+/* ---- start and end ---- */
 
 static void relay_init(struct relay *r)
 {

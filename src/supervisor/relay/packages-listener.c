@@ -1,7 +1,7 @@
 /*
- * A child goes in and does not come back: with a rootless engine it has to enter the container's
- * user namespace first, which is a way of one direction. It runs no program and reads nothing of
- * the container; the socket is all that it sends.
+ * A child enters the namespaces and never returns: with a rootless engine it must enter the
+ * container's user namespace first, and a process cannot leave a user namespace. The child runs no
+ * program and reads no file of the container; it only sends the socket.
  */
 #include "supervisor/relay/packages-listener.h"
 
@@ -25,7 +25,7 @@
 
 enum { ANSWER_MAX = 8 << 10 };
 
-static int packages_listener_namespaces_to_enter(pid_t pid, int *ret, struct err *err)
+static int packages_listener_namespaces(pid_t pid, int *ret, struct err *err)
 {
     struct stat ours, theirs;
     char path[64];
@@ -38,7 +38,7 @@ static int packages_listener_namespaces_to_enter(pid_t pid, int *ret, struct err
 }
 
 /* In the child: enters the namespaces, listens, sends the socket or the error, exits. */
-_noreturn_ static void packages_listener_go_in(int pidfd, int flags, uint16_t port, int sock)
+_noreturn_ static void packages_listener_child(int pidfd, int flags, uint16_t port, int sock)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sup_writer w;
@@ -74,8 +74,8 @@ static int packages_listener_receive(int sock, int *ret_fd, struct err *err)
     return 0;
 }
 
-static int packages_listener_send_in(int pidfd, int flags, uint16_t port, int *ret_fd,
-                                     struct err *err)
+static int packages_listener_run_child(int pidfd, int flags, uint16_t port, int *ret_fd,
+                                       struct err *err)
 {
     _cleanup_close_ int ours = -1, theirs = -1;
     int pair[2], r;
@@ -89,7 +89,7 @@ static int packages_listener_send_in(int pidfd, int flags, uint16_t port, int *r
     if (child < 0)
         return err_sys(err, errno, "fork");
     if (child == 0)
-        packages_listener_go_in(pidfd, flags, port, theirs);
+        packages_listener_child(pidfd, flags, port, theirs);
     theirs = fd_close(theirs); /* so that our end sees the child's exit */
     r = packages_listener_receive(ours, ret_fd, err);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
@@ -111,8 +111,8 @@ int packages_listener_open(const char *container, pid_t pid, uint16_t port, int 
                        "process %d is not in the container on this machine (the engine reported "
                        "this pid)",
                        (int)pid);
-    r = packages_listener_namespaces_to_enter(pid, &flags, err);
+    r = packages_listener_namespaces(pid, &flags, err);
     if (r < 0)
         return r;
-    return packages_listener_send_in(pidfd, flags, port, ret_fd, err);
+    return packages_listener_run_child(pidfd, flags, port, ret_fd, err);
 }

@@ -1,5 +1,5 @@
 /*
- * The way of a container to its package registry: a listening socket in the container's own network
+ * A container's access to the package cache: a listening socket in the container's own network
  * namespace, on which a process outside accepts (daemon/packages/packages-proxy.h). The container
  * itself needs no network.
  */
@@ -11,9 +11,9 @@
 #include "lib/base/err.h"
 
 /*
- * For the container whose pid 1 is `pid` in the engine's eyes. Only for a caller with one thread.
- * Fails when that process is not of this container: the engine's machine is another one than ours
- * then, or it has ended.
+ * `pid` is the container's pid 1 as the engine reports it. The caller must have only one thread.
+ * Fails if that process is not in this container: then the engine runs on another machine, or the
+ * container has ended.
  */
 int packages_listener_open(const char *container, pid_t pid, uint16_t port, int *ret_fd,
                            struct err *err);

@@ -1,11 +1,11 @@
 /*
- * See relay.h. The guest's frames (proto/guest-mux.h) are hostile input as all of its words are:
- * ids are given in order, windows are kept, and one that breaks a rule loses its line with every
- * connection on it.
+ * See relay.h. The guest's frames (proto/guest-mux.h) are hostile input, like all bytes from
+ * inside: ids must come in order and windows must be respected. A guest that breaks a rule loses
+ * its stream with all connections on it.
  *
- * A line that has broken is opened again, ever more slowly: the engine was restarted, the guest was
- * killed for want of memory, somebody inside has taken the port meanwhile. Connections do not
- * survive that; who had one is reset, and tools ask again.
+ * A broken stream is opened again, with growing pauses: the engine was restarted, the guest was
+ * killed for lack of memory, or a process inside has taken the port. Connections do not survive
+ * that. They are reset, and tools try again.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,12 +20,12 @@
 #include "lib/base/xalloc.h"
 #include "supervisor/relay/relay.h"
 
-/* Not the sandbox's user: its commands may not signal the listener, nor does a kill of all that
- * they are reach it. It owns nothing. */
+/* This is not the sandbox's user, so that its commands cannot signal the listener and a kill of all
+ * their processes does not reach it. The user owns nothing. */
 #define PACKAGES_TUNNEL_USER "65534:65534"
 #define PACKAGES_TUNNEL_SOCKET "registry.sock"
 #define STEADY                                                                                     \
-    (30 * USEC_PER_SEC) /* so long a line must live for its break to count as the first */
+    (30 * USEC_PER_SEC) /* a stream that lived this long starts again with the shortest pause */
 
 enum { PAUSE_FIRST_MS = 100, PAUSE_MAX_MS = 30000 };
 
@@ -80,14 +80,14 @@ static void packages_tunnel_update(struct relay *r, struct carried *c)
         packages_tunnel_watch(r, c);
 }
 
-/* ---- the line's end ---- */
+/* ---- the end of the stream ---- */
 
 static bool packages_tunnel_is_wanted(const struct relay *r)
 {
     return r->packages_tunnel.kept && !r->sup.gone && r->sup.state != SUP_STOPPING;
 }
 
-/* The line is closed. */
+/* The stream is closed. */
 static void packages_tunnel_lost(struct relay *r)
 {
     struct packages_tunnel *p = &r->packages_tunnel;
@@ -126,7 +126,7 @@ static void packages_tunnel_break_stream(struct relay *r, enum err_code code, co
     packages_tunnel_lost(r);
 }
 
-/* ---- what it carries ---- */
+/* ---- forwarding ---- */
 
 static void packages_tunnel_on_channel(struct loop_source *src, uint32_t events _unused_)
 {
@@ -146,7 +146,8 @@ static void packages_tunnel_on_channel(struct loop_source *src, uint32_t events 
         guest_stream_flush(&r->packages_tunnel.stream);
 }
 
-/* A registry that takes no more has a full queue, which is no reason to wait: who asked is told. */
+/* If the package cache does not accept, its queue is full. We do not wait: the connection is
+ * refused. */
 static int packages_tunnel_take_call(struct relay *r, uint32_t id, struct err *err)
 {
     struct guest_mux *s = &r->packages_tunnel.mux;
@@ -184,7 +185,7 @@ static int packages_tunnel_take_frame(struct relay *r, const struct guest_frame 
 }
 
 static int packages_tunnel_on_first_frame(struct relay *r, const struct guest_frame *f,
-                                         struct err *err)
+                                          struct err *err)
 {
     struct packages_tunnel *p = &r->packages_tunnel;
 
@@ -234,7 +235,7 @@ static const struct guest_stream_ops packages_tunnel_ops = {
     .ended = packages_tunnel_on_ended,
 };
 
-/* ---- coming and going ---- */
+/* ---- start and end ---- */
 
 static void packages_tunnel_begin(struct relay *r, void (*open)(struct guest_stream *, const char *,
                                                                 const char *const *))
@@ -250,7 +251,7 @@ static void packages_tunnel_begin(struct relay *r, void (*open)(struct guest_str
     open(&p->stream, PACKAGES_TUNNEL_USER, args);
 }
 
-/* There is no loop yet: its one event is looked for by hand. */
+/* The loop does not run yet, so we poll the stream here. */
 static void packages_tunnel_await_listener(struct packages_tunnel *p)
 {
     struct deadline by = deadline_in(RELAY_GREET_TIMEOUT);
@@ -306,7 +307,7 @@ uint64_t packages_tunnel_next(const struct relay *r)
     return r->packages_tunnel.at;
 }
 
-/* In a paused container nothing can be started. */
+/* The engine starts no process in a paused container. */
 void packages_tunnel_expire(struct relay *r, uint64_t now)
 {
     struct packages_tunnel *p = &r->packages_tunnel;

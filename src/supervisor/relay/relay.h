@@ -1,14 +1,14 @@
 /*
- * The relay's own structures: the supervisor (supervisor/common/supervisor.h) of one running Docker
- * or Podman sandbox. Only the files of this folder include this header.
+ * The structures of the relay: the supervisor (supervisor/common/supervisor.h) of one running
+ * Docker or Podman sandbox. Only the files of this folder include this header.
  *
- * One loop, one thread touches these objects. Calls of the Engine API block, so each runs as a
- * struct relay_work on a short-lived thread that sees nothing but its own work and what never changes
- * (the client, the plan); its result comes back to the loop through a pipe. Threads rather than
- * state machines: the client is straight-line code with deadlines, an exec costs the engine some 50
- * ms anyway, and a hung call then holds up nobody but itself.
+ * Threads. Only the loop's thread touches these objects. Calls of the Engine API block, so each
+ * call runs as a struct relay_work on a short-lived thread. That thread sees only its own work and
+ * data that never changes (the client, the plan). Its result returns to the loop through a pipe.
+ * Threads are simpler than state machines here: the client is straight-line code with deadlines, an
+ * exec costs the engine about 50 ms anyway, and a call that hangs delays only itself.
  *
- * Everything inside the container goes through its guest (proto/guest.h), on a struct guest_stream: the
+ * All work inside the container goes through a guest (proto/guest.h), on a struct guest_stream: the
  * hijacked stream of one engine exec.
  */
 #pragma once
@@ -42,8 +42,8 @@ struct relay;
 
 /* ---- work.c ---- */
 
-/* Of each kind so many run at once, the others wait (work.c): what is asked of the container as a
- * whole never waits behind a thousand execs. */
+/* A limited number of each kind runs at once, the others wait (work.c). So a request for the whole
+ * container never waits behind a thousand execs. */
 enum work_kind { WORK_CONTROL, WORK_OPEN, WORK_LOSS, WORK_KINDS };
 
 /* Begins the structure of each kind of work. */
@@ -54,30 +54,32 @@ struct relay_work {
     void (*run)(struct relay_work *w);  /* on a thread */
     void (*done)(struct relay_work *w); /* on the loop; frees it */
     struct err err;                     /* of run() */
-    bool dropped; /* nobody wants it any more: if it still waits, it is not started */
+    bool dropped; /* its result is not needed any more: if it still waits, it is not started */
     enum docker_reason reason;
 };
 
-/* Takes it; done() follows from an event, never from inside. */
+/* Takes the work; done() is called later from an event, never during this call. */
 void work_submit(struct relay *r, struct relay_work *w);
 /* On a thread: done() will be called on the loop. */
 void work_post(struct relay_work *w);
 int works_open(struct relay *r, struct err *err);
 
-/* ---- guest-stream.c: one guest ---- */
+/* ---- guest-stream.c: the stream of one guest ---- */
 
 struct guest_stream;
 
 struct guest_stream_ops {
-    void (*greeted)(struct guest_stream *l); /* HELLO has come */
-    /* Each frame after it. 1; 0: no more for now (guest_stream_resume()); or the guest breaks the rules.
-     * The frame is gone once the line is closed. */
+    void (*greeted)(struct guest_stream *l); /* HELLO has arrived */
+    /* Each frame after HELLO. 1: go on; 0: no more frames for now (guest_stream_resume()); an
+     * error: the guest breaks the protocol. The frame is invalid once the stream is closed. */
     int (*frame)(struct guest_stream *l, const struct guest_frame *f, struct err *err);
-    void (*drained)(struct guest_stream *l); /* all that was to be sent is sent; or NULL */
-    /* Once, when nothing more will come. err: it could not be opened, spoke nonsense, or said
-     * something else than HELLO (the engine's words); NULL: it just ended. */
+    void (*drained)(struct guest_stream *l); /* `out` is sent; or NULL */
+    /* Called once, at the end. err: the stream could not be opened, the guest broke the protocol,
+     * or the first bytes were not HELLO (but the engine's error text). NULL: the stream just ended.
+     */
     void (*ended)(struct guest_stream *l, struct err *err);
-    void (*settle)(struct guest_stream *l); /* last in each event: the owner may free it; or NULL */
+    /* Called last in each event: the owner may free the stream. Or NULL. */
+    void (*settle)(struct guest_stream *l);
 };
 
 enum guest_stream_state {
@@ -93,32 +95,34 @@ struct guest_stream {
     const struct guest_stream_ops *ops;
     enum guest_stream_state state;
     struct relay_work *opening;
-    char *exec_id; /* the engine's; NULL before there is one */
+    char *exec_id; /* the engine's; NULL before the exec exists */
     struct loop_source src;
     struct docker_demux demux;
-    struct buf in;       /* of the guest, not yet a whole frame */
-    struct buf out;      /* for the guest, not yet sent */
-    struct buf text;     /* the engine's words in place of HELLO */
-    bool begun, garbled; /* the first byte of its stdout has come, and is not a guest's */
-    bool held;           /* the owner wants no more frames for now */
-    bool deaf;           /* writing has failed: the rest is read all the same */
+    struct buf in;   /* from the guest, not yet a whole frame */
+    struct buf out;  /* for the guest, not yet sent */
+    struct buf text; /* the engine's error text in place of HELLO */
+    bool begun;      /* the first byte of stdout has arrived */
+    bool garbled;    /* and it is not the first byte of a guest's frame */
+    bool held;       /* the owner wants no more frames for now */
+    bool deaf;       /* writing has failed; the rest is still read */
     uint32_t guest_pid;
     uint64_t greet_by;
 };
 
 void guest_stream_init(struct guest_stream *l, struct relay *r, const struct guest_stream_ops *ops);
-/* Starts `guest ARGS…` inside as that user. */
+/* Starts `guest ARGS…` in the container as that user. */
 void guest_stream_open(struct guest_stream *l, const char *user, const char *const *args);
-/* The same, before there is a loop: returns when the engine has answered, ended() may have been
+/* The same before the loop runs: returns when the engine has answered; ended() may have been
  * called. */
 void guest_stream_open_now(struct guest_stream *l, const char *user, const char *const *args);
-void guest_stream_close(
-    struct guest_stream *l); /* the guest, if any, sees its stdin end; no more calls */
-void guest_stream_done(struct guest_stream *l); /* and forgets the exec's id */
+/* The guest, if it runs, sees the end of its stdin. No ops are called any more. */
+void guest_stream_close(struct guest_stream *l);
+void guest_stream_done(struct guest_stream *l); /* closes, and frees the exec's id */
 void guest_stream_resume(struct guest_stream *l);
 /* Put frames into l->out, then call this. */
 void guest_stream_flush(struct guest_stream *l);
-/* Bytes of the engine's stream, cut anywhere; at most GUEST_STREAM_CHUNK. Called by the line itself. */
+/* Takes bytes of the engine's stream, cut at any byte; at most GUEST_STREAM_CHUNK. Public for the
+ * fuzzer. */
 enum { GUEST_STREAM_CHUNK = 64 << 10 };
 void guest_stream_take(struct guest_stream *l, const char *data, size_t len);
 uint64_t guest_streams_next(const struct relay *r); /* earliest greet_by */
@@ -138,14 +142,14 @@ int call_open(const struct relay *r, const char *user, const char *const *args,
 enum container_life { LIFE_RUNNING, LIFE_PAUSED, LIFE_GONE };
 struct relay_container {
     enum container_life life;
-    int pid; /* of its pid 1, seen from the engine's machine */
+    int pid; /* of its pid 1, on the engine's machine */
 };
 int call_inspect(const struct relay *r, const struct deadline *by, struct relay_container *ret,
                  struct err *err);
-/* Waits until the engine says that the exec has ended. -ERR_NOT_FOUND: it knows of none. */
+/* Waits until the engine reports the end of the exec. -ERR_NOT_FOUND: unknown exec. */
 int call_exec_status(const struct relay *r, const char *exec_id, const struct deadline *by,
                      int *ret_status, struct err *err);
-/* Kills the user's processes that have lost their guest, and that guest with all of its own. */
+/* Kills the user's processes that have lost their guest, and the given guest with its tree. */
 int call_reap(const struct relay *r, const char *user, uint32_t guest_pid,
               const struct deadline *by, struct err *err);
 
@@ -155,7 +159,7 @@ struct relay_exec {
     struct supervised_exec exec; /* first: supervisor/common allocates and frees it */
     struct guest_stream stream;
     char user[RELAY_USER_MAX + 1];
-    struct loop_source input; /* what the daemon writes to stdin */
+    struct loop_source input; /* the daemon's bytes for stdin */
     int input_end;           /* its other end: until handed over; with a tty, as long as it lives */
     uint32_t credit;         /* bytes of STDIN that the guest can take */
     uint64_t kill_by;        /* KILL must be answered until then, or DEADLINE_NEVER */
@@ -168,7 +172,8 @@ struct relay_exec {
 void relay_exec_init(struct supervised_exec *base);
 void relay_exec_done(struct supervised_exec *base);
 int relay_exec_launch(struct supervised_exec *base, struct err *err);
-void relay_exec_attach(struct relay_exec *x, struct relay *r); /* all of it but the opening */
+void relay_exec_attach(struct relay_exec *x,
+                       struct relay *r); /* everything except guest_stream_open() */
 int relay_exec_signal(struct supervised_exec *base, int sig, struct err *err);
 void relay_exec_kill(struct supervised_exec *base);
 int relay_exec_terminal(struct supervised_exec *base);
@@ -180,18 +185,18 @@ void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec)
 void relay_exec_over(struct supervised_exec *base);
 uint64_t relay_execs_next(const struct relay *r);
 void relay_execs_expire(struct relay *r, uint64_t now);
-void relay_execs_thawed(struct relay *r); /* those that were killed meanwhile hear of it now */
-void relay_execs_gone(struct relay *r);   /* the container has: their streams must end soon */
+void relay_execs_thawed(struct relay *r); /* sends KILL to execs that were killed while frozen */
+void relay_execs_gone(struct relay *r);   /* the container is gone: their streams must end soon */
 void relay_execs_lose(struct relay *r, const struct err *why);
 
-/* ---- loss.c: a command of which the guest says no more ---- */
+/* ---- loss.c: a command whose guest is lost ---- */
 
-/* Ends what is left of it, asks the engine, ends the exec. `why` is copied: the guest broke the
- * rules; NULL: its stream just ended, or it does not answer. */
+/* Kills the command's processes, asks the engine how the command ended, and ends the exec. `why` is
+ * copied: the guest broke the protocol; NULL: its stream ended, or it does not answer. */
 void loss_begin(struct relay_exec *x, const struct err *why);
 void loss_forget(struct relay_exec *x);
-/* What could not be ended before is tried again: from time to time, and when the engine is back or
- * the container thawed. */
+/* Tries again to kill processes that could not be killed: from time to time, and when the engine is
+ * back or the container is thawed. */
 void loss_retry(struct relay *r);
 
 /* ---- job.c: dial and copy ---- */
@@ -216,23 +221,23 @@ void control_retry(struct relay *r); /* at stop_at */
 
 int watch_start(struct relay *r, struct err *err);
 
-/* ---- packages-tunnel.c: to the package registry through the guest ---- */
+/* ---- packages-tunnel.c: to the package cache through the guest ---- */
 
 /*
- * Where the container's network cannot be entered (packages-listener.h), a guest listens inside,
- * and each connection that is made to it is carried to a listening socket of our own, which takes
- * the other's place: whoever accepts on it serves this sandbox and no other. Nothing that comes by
- * the line says where a connection leads to.
+ * If the relay cannot enter the container's network (packages-listener.h), a guest listens inside.
+ * The relay forwards each connection to a listening socket of its own, on which the package cache
+ * accepts. That socket serves only this sandbox. No byte from the guest decides where a connection
+ * leads.
  */
 struct packages_tunnel {
     struct guest_stream stream;
     struct guest_mux mux;
-    bool listening;    /* the guest says so */
-    bool kept;         /* it has once: a line that breaks is opened again */
+    bool listening;    /* the guest has confirmed that it listens */
+    bool kept;         /* it has listened once: a stream that breaks is opened again */
     struct err err;    /* of the last try */
-    unsigned pause_ms; /* before the next one */
-    uint64_t since;    /* it listens */
-    uint64_t at;       /* the next try, or when this one must have succeeded; or DEADLINE_NEVER */
+    unsigned pause_ms; /* before the next try */
+    uint64_t since;    /* when it began to listen */
+    uint64_t at;       /* the next try, or the deadline of this one; or DEADLINE_NEVER */
 };
 
 void packages_tunnel_init(struct relay *r);
@@ -254,7 +259,7 @@ struct relay {
     struct relay_work *waiting, **waiting_last;
     unsigned busy[WORK_KINDS]; /* on threads */
 
-    int packages_listener; /* of packages-listener.h or the porter; or -1 and why not */
+    int packages_listener; /* of packages-listener.h or the tunnel; or -1, see packages_err */
     struct err packages_err;
     struct packages_tunnel packages_tunnel;
 
@@ -262,13 +267,13 @@ struct relay {
     struct relay_job *jobs;
     struct relay_control *controls;
     struct orphan *orphans; /* guests that could not be reaped yet */
-    uint64_t orphans_at;    /* when it is tried again, or DEADLINE_NEVER */
-    bool dead; /* the engine says that the container does not run; its event is on the way */
+    uint64_t orphans_at;    /* the next try, or DEADLINE_NEVER */
+    bool dead; /* the engine reports that the container does not run; its event will follow */
     unsigned stop_tries;
     uint64_t stop_at; /* next try to stop the container, or DEADLINE_NEVER */
 };
 
-/* main.c: nothing runs in the container any more. May be told twice. */
+/* main.c: no process runs in the container any more. May be called twice. */
 void relay_gone(struct relay *r);
 
 static inline struct relay *relay_of(struct supervisor *sup)

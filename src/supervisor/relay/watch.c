@@ -1,8 +1,8 @@
 /*
- * The container's end is the sandbox's: one thread sits in the engine's `wait` for as long as the
- * relay lives, and tells the loop. When the engine goes away it looks for the container again, ever
- * more slowly and not for ever: an engine that comes back with the container still running
- * (live-restore, or Podman, which is not a daemon) leaves the sandbox as it was.
+ * The container's end is the sandbox's end. One thread waits in the engine's `wait` call while the
+ * relay lives, and notifies the loop. If the engine disappears, the thread looks for the container
+ * again, with growing pauses and for a limited time. If the engine returns with the container still
+ * running (live-restore, or Podman, which has no daemon), the sandbox continues unchanged.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -61,7 +61,7 @@ static void watch_on_notice(struct relay_work *w)
 
 /* ---- on the thread ---- */
 
-static void watch_tell(struct relay_watcher *w, enum news news, struct err *err)
+static void watch_notify(struct relay_watcher *w, enum news news, struct err *err)
 {
     struct notice *n = xnew0(struct notice);
 
@@ -78,8 +78,8 @@ static void watch_rest(struct relay_watcher *w)
     w->pause_ms = MIN(w->pause_ms * 2, PAUSE_MAX_MS);
 }
 
-/* Until the container has ended or is not there: 0. An error: the engine broke off, which is no
- * end. */
+/* Waits until the container has ended or does not exist: 0. An error means that the engine closed
+ * the connection, which does not mean that the container ended. */
 static int watch_wait_for_end(const struct relay_watcher *w, struct err *err)
 {
     _cleanup_free_ char *path =
@@ -96,22 +96,22 @@ static int watch_wait_for_end(const struct relay_watcher *w, struct err *err)
     return r < 0 && r != -ERR_NOT_FOUND ? -1 : 0;
 }
 
-/* The engine does not answer. False: for too long. */
+/* The engine does not answer. False: for too long, give up. */
 static bool watch_still_hopes(struct relay_watcher *w, struct err *err)
 {
     if (!w->lost) {
         w->lost_at = time_mono();
-        watch_tell(w, NEWS_LOST, err);
+        watch_notify(w, NEWS_LOST, err);
     }
     w->lost = true;
     if (time_mono() - w->lost_at < GIVE_UP_AFTER)
         return true;
-    watch_tell(w, NEWS_GIVEN_UP, err);
+    watch_notify(w, NEWS_GIVEN_UP, err);
     return false;
 }
 
-/* A wait that breaks is a lost engine, even one that is back before it can be asked again. An
- * engine that says `running` and will not wait must not be asked again and again at full speed. */
+/* A broken wait means a lost engine, even if the engine is back before we can ask. An engine that
+ * reports `running` and refuses to wait must not be asked in a tight loop. */
 static bool watch_sit(struct relay_watcher *w)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -128,12 +128,13 @@ static bool watch_sit(struct relay_watcher *w)
 static void watch_found(struct relay_watcher *w)
 {
     if (w->lost)
-        watch_tell(w, NEWS_BACK, NULL);
+        watch_notify(w, NEWS_BACK, NULL);
     w->lost = false;
 }
 
-/* Asks before each wait: what has ended by then is not waited for. False: that was all. */
-static bool watch_look(struct relay_watcher *w)
+/* Inspects the container before each wait, because it may have ended already. False: it has ended.
+ */
+static bool watch_check(struct relay_watcher *w)
 {
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
     _cleanup_err_ struct err err = ERR_INIT;
@@ -144,7 +145,7 @@ static bool watch_look(struct relay_watcher *w)
         return watch_still_hopes(w, &err);
     }
     if (container.life == LIFE_GONE) {
-        watch_tell(w, NEWS_GONE, NULL);
+        watch_notify(w, NEWS_GONE, NULL);
         return false;
     }
     watch_found(w);
@@ -155,7 +156,7 @@ static void *watch_thread_main(void *arg)
 {
     struct relay_watcher *w = arg;
 
-    while (watch_look(w))
+    while (watch_check(w))
         ;
     free(w);
     return NULL;

@@ -1,6 +1,6 @@
 /*
- * Threads for calls that block, and the pipe that brings their results back. A thread is handed its
- * work and nothing else; what it writes to the pipe is the work's address.
+ * Threads for calls that block, and the pipe that returns their results. A thread gets only its
+ * work. It writes the work's address to the pipe.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,8 @@ static const unsigned limits[WORK_KINDS] = {
 
 void work_post(struct relay_work *w)
 {
-    /* Eight bytes: whole or not at all. A full pipe blocks until the loop has taken some. */
+    /* A write of eight bytes to a pipe is atomic. If the pipe is full, the thread waits until the
+     * loop has read some. */
     fd_write_all(w->relay->results_end, &w, sizeof(w));
 }
 
@@ -102,7 +103,7 @@ static void relay_work_on_result(struct loop_source *src, uint32_t events _unuse
 
     if (read(src->fd, &w, sizeof(w)) != sizeof(w))
         return;
-    if (w->run) /* else it is a notice */
+    if (w->run) /* else it is only a notification */
         r->busy[w->kind]--;
     w->done(w);
     relay_work_pump(r);

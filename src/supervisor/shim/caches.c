@@ -131,7 +131,7 @@ static int shim_caches_mount_layered(const struct plan_cache *c, int *ret, struc
     return overlay_mount(&o, ret, err);
 }
 
-static int shim_caches_mount_nothing(int scaffold, int *ret, struct err *err)
+static int shim_caches_mount_empty(int scaffold, int *ret, struct err *err)
 {
     unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
     _cleanup_close_ int fd = -1;
@@ -154,7 +154,7 @@ static int shim_caches_mount_one(const struct plan_cache *c, int shared, int sca
     int r = 0;
 
     if (c->kind == PLAN_CACHE_HIDDEN)
-        r = shim_caches_mount_nothing(scaffold, &fd, err);
+        r = shim_caches_mount_empty(scaffold, &fd, err);
     else if (c->kind != PLAN_CACHE_SHARED)
         r = shim_caches_mount_layered(c, &fd, err);
     if (r < 0)

@@ -276,7 +276,7 @@ static int exec_child_confine(const struct plan *plan, struct err *err)
     return 0;
 }
 
-_noreturn_ static void exec_child_run_child(struct exec_entry *e)
+_noreturn_ static void exec_child_run(struct exec_entry *e)
 {
     const struct plan *plan = &e->shim->plan;
     struct err err = ERR_INIT;
@@ -368,7 +368,7 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
     exec_child_build_env(&e);
     pid = ns_clone(CLONE_PARENT, -1, &pidfd);
     if (pid == 0)
-        exec_child_run_child(&e);
+        exec_child_run(&e);
     if (pid == -EAGAIN) {
         err_set(&err, ERR_LIMIT,
                 "cannot start a process: the sandbox is at its limit of %u processes",

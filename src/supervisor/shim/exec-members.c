@@ -37,7 +37,7 @@ static bool exec_members_kill_one(int proc, const char *name, const struct stat 
 }
 
 /* /proc lists pids in ascending order, so one scan meets most children of a fork bomb. */
-static bool exec_members_look(DIR *proc, const struct stat *mark)
+static bool exec_members_scan(DIR *proc, const struct stat *mark)
 {
     bool found = false;
 
@@ -56,7 +56,7 @@ bool exec_members_kill(int mark)
     if (!proc || fstat(mark, &st) < 0)
         return false;
     for (int i = 0; i < LOOKS_MAX; i++) {
-        if (!exec_members_look(proc, &st))
+        if (!exec_members_scan(proc, &st))
             return true;
         nanosleep(&pause, NULL);
     }

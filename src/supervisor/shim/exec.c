@@ -86,7 +86,7 @@ static void shim_exec_pipes_done(struct pipes *p)
  * without this mode a command could not open /dev/stdin, /dev/stdout or /dev/stderr. Other
  * processes reach the pipe only if they may inspect the command anyway.
  */
-static int shim_exec_pipe_for_all(int p[2])
+static int shim_exec_make_pipe(int p[2])
 {
     return pipe2(p, O_CLOEXEC) < 0 ? -1 : fchmod(p[0], 0666);
 }
@@ -95,9 +95,8 @@ static int shim_exec_pipes_open(const struct supervised_exec *x, struct pipes *p
 {
     bool tty = x->spec.flags & SUP_EXEC_TTY, in = x->spec.flags & SUP_EXEC_STDIN;
 
-    if ((in && !tty && shim_exec_pipe_for_all(p->in) < 0) ||
-        (!tty && shim_exec_pipe_for_all(p->out) < 0) ||
-        (!tty && shim_exec_pipe_for_all(p->err) < 0) ||
+    if ((in && !tty && shim_exec_make_pipe(p->in) < 0) ||
+        (!tty && shim_exec_make_pipe(p->out) < 0) || (!tty && shim_exec_make_pipe(p->err) < 0) ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0)
         return err_sys(err, errno, "make pipes for exec '%s'", x->id);
     return 0;

@@ -46,7 +46,8 @@ static int shim_init_get_layers(const struct init_args *a, struct layers *layers
     return layers_open(layers, a->plan, -1, err);
 }
 
-/* The steps that need neither ids nor files, while the shim writes the maps and opens the layers. */
+/* The steps that need neither ids nor files, while the shim writes the maps and opens the layers.
+ */
 static int shim_init_prepare(const struct init_args *a, struct err *err)
 {
     int r;
@@ -141,7 +142,7 @@ static void shim_init_report(int sock, const struct err *err, const int fds[stat
  * so that the first exec need not wait for it; until then no process inside can reach pid 1. If the
  * filter fails, pid 1 exits.
  */
-static void shim_init_confine_init(void)
+static void shim_init_confine(void)
 {
     static const int calls[] = {SYS_read, SYS_close, SYS_madvise,         SYS_munmap,
                                 SYS_brk,  SYS_exit,  SYS_restart_syscall, SYS_exit_group};
@@ -198,7 +199,7 @@ _noreturn_ void init_main(const struct init_args *args)
         signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     setsid();
-    umask(022); /* what is made for the sandbox is for all its users to read */
+    umask(022); /* all users inside may read the files that we make */
     layers_init(&layers, args->plan);
     r = shim_init_build(args, &layers, fds, &err);
     layers_done(&layers);
@@ -210,7 +211,7 @@ _noreturn_ void init_main(const struct init_args *args)
     shim_init_signal_ready(ready_pipe);
     shim_init_report(sock, &err, fds);
     if (GUARD("pid 1"))
-        shim_init_confine_init();
+        shim_init_confine();
     for (int i = 0; i < INIT_FDS; i++)
         fd_close(fds[i]);
     malloc_trim(0);

@@ -83,8 +83,8 @@ static unsigned shim_layers_depth_flag(int userns_fd)
     return userns_fd >= 0 ? 0 : MOUNT_RECURSIVE;
 }
 
-static int shim_layers_open_layer(const char *path, unsigned flags, int userns_fd, int *ret,
-                                  struct err *err)
+static int shim_layers_open_tree(const char *path, unsigned flags, int userns_fd, int *ret,
+                                 struct err *err)
 {
     _cleanup_close_ int fd = -1;
 
@@ -108,14 +108,14 @@ static int shim_layers_open_host_trees(struct layers *l, const struct plan *plan
     unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
     int r;
 
-    r = shim_layers_open_layer("/usr", flags, userns_fd, &l->fd[LAYER_USR], NULL);
+    r = shim_layers_open_tree("/usr", flags, userns_fd, &l->fd[LAYER_USR], NULL);
     if (r < 0)
-        r = shim_layers_open_layer("/usr", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_USR], err);
+        r = shim_layers_open_tree("/usr", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_USR], err);
     if (r < 0)
         return r;
     if (plan->n_layers || access("/opt", F_OK) < 0)
         return 0;
-    return shim_layers_open_layer("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
+    return shim_layers_open_tree("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
 }
 
 /* The source's owner becomes the agent; all other ids of that tree show as `nobody`. */
@@ -192,16 +192,16 @@ static int shim_layers_open_caches(struct layers *l, const struct plan *plan, in
     int r;
 
     if (plan->cache_base) {
-        r = shim_layers_open_layer(plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
-                                   &l->fd[LAYER_BASE], err);
+        r = shim_layers_open_tree(plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
+                                  &l->fd[LAYER_BASE], err);
         if (r < 0)
             return r;
     }
     for (size_t i = 0; i < plan->n_caches; i++) {
         if (plan->caches[i].kind != PLAN_CACHE_SHARED)
             continue;
-        r = shim_layers_open_layer(plan->caches[i].source, MOUNT_SAFE, userns_fd,
-                                   &l->fd[LAYER_CACHES + i], err);
+        r = shim_layers_open_tree(plan->caches[i].source, MOUNT_SAFE, userns_fd,
+                                  &l->fd[LAYER_CACHES + i], err);
         if (r < 0)
             return r;
     }
@@ -212,14 +212,14 @@ int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct
 {
     int r;
 
-    r = shim_layers_open_layer(plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
-                               &l->fd[LAYER_LOWER], err);
+    r = shim_layers_open_tree(plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
+                              &l->fd[LAYER_LOWER], err);
     if (r < 0)
         return r;
     if (l->fd[LAYER_DATA] >= 0)
         r = mount_set(l->fd[LAYER_DATA], MOUNT_SAFE, userns_fd, err);
     else
-        r = shim_layers_open_layer(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
+        r = shim_layers_open_tree(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
     if (r < 0)
         return r;
     if (plan->image == PLAN_IMAGE_HOST) {

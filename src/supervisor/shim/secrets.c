@@ -12,8 +12,8 @@
 #include "lib/os/mount.h"
 #include "supervisor/shim/mount-point.h"
 
-static int shim_secrets_write_secret(int dirfd, const char *name, const struct handover_secret *s,
-                                     const struct user *u, struct err *err)
+static int shim_secrets_write_one(int dirfd, const char *name, const struct handover_secret *s,
+                                  const struct user *u, struct err *err)
 {
     _cleanup_close_ int fd =
         openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
@@ -36,8 +36,8 @@ static int shim_secrets_write_secret(int dirfd, const char *name, const struct h
 
 /* placed: the secrets with a target of their own, in files named by their number; else the others,
  * in files with their names. *ret_open: a file has its own owner or mode. */
-static int shim_secrets_write_secrets(int fd, const struct handover *h, bool placed,
-                                      const struct user *u, bool *ret_open, struct err *err)
+static int shim_secrets_write_all(int fd, const struct handover *h, bool placed,
+                                  const struct user *u, bool *ret_open, struct err *err)
 {
     char number[12];
 
@@ -48,7 +48,7 @@ static int shim_secrets_write_secrets(int fd, const struct handover *h, bool pla
         if (placed != !!s->target)
             continue;
         snprintf(number, sizeof(number), "%zu", i);
-        r = shim_secrets_write_secret(fd, placed ? number : s->name, s, u, err);
+        r = shim_secrets_write_one(fd, placed ? number : s->name, s, u, err);
         if (r < 0)
             return r;
         *ret_open |= s->has_owner || s->has_mode;
@@ -69,7 +69,7 @@ static int shim_secrets_make_files(const struct handover *h, bool placed, const 
     r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
     if (r < 0)
         return r;
-    r = shim_secrets_write_secrets(fd, h, placed, u, &open, err);
+    r = shim_secrets_write_all(fd, h, placed, u, &open, err);
     if (r < 0)
         return r;
     if (fchownat(fd, "", u->uid, u->gid, AT_EMPTY_PATH) < 0)
@@ -145,7 +145,8 @@ int secrets_place(const struct handover *h, const struct user *u, bool many_ids,
         return 0;
     if (unshare(CLONE_NEWNS) < 0)
         return err_sys(err, errno, "make a mount namespace for the secrets");
-    /* The helper's own id may not be mapped inside, and the kernel refuses new files of such ids. */
+    /* The helper's own id may not be mapped inside, and the kernel refuses new files of such ids.
+     */
     if (many_ids && (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0))
         return err_sys(err, errno, "become root inside");
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -86,7 +86,8 @@ static int setup_root_build_scaffold(const struct plan *plan, const struct layer
     return 0;
 }
 
-static int setup_root_mount_root(const struct plan *plan, int scaffold, int *ret, struct err *err)
+static int setup_root_mount_overlay(const struct plan *plan, int scaffold, int *ret,
+                                    struct err *err)
 {
     struct overlay root = {NULL, "data/root/upper", "data/root/work", plan->ephemeral};
     _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
@@ -205,7 +206,7 @@ static int setup_root_mount_requested(const struct plan *plan, const struct laye
  * Proves that the host's root is out of reach: if another root were still stacked on ours, setns()
  * would enter that one. mountinfo lists every reachable mount, and exactly one may be at "/".
  */
-static int setup_root_check_root(struct err *err)
+static int setup_root_check_alone(struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     int r, roots = 0;
@@ -237,7 +238,7 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_s
     r = setup_root_build_scaffold(plan, layers, &scaffold, err);
     if (r < 0)
         return r;
-    r = setup_root_mount_root(plan, scaffold, &root_fd, err);
+    r = setup_root_mount_overlay(plan, scaffold, &root_fd, err);
     if (r < 0)
         return r;
     r = setup_root_mount_home(plan, scaffold, root_fd, err);
@@ -270,5 +271,5 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_s
     r = mount_pivot(root_fd, err);
     if (r < 0)
         return r;
-    return setup_root_check_root(err);
+    return setup_root_check_alone(err);
 }
