@@ -23,8 +23,8 @@ struct supervisor_request {
 };
 
 /* Starts a message with the next seq; `exec` may be NULL. */
-void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w,
-                           enum sup_msg_type type, const char *exec);
+void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w, enum sup_msg_type type,
+                           const char *exec);
 /* Sends a message without an answer. It cannot be refused: a peer that never reads ends the
  * connection. Releases the writer, as does supervisor_conn_request(). */
 void supervisor_conn_notify(struct supervisor_conn *l, struct sup_writer *w);

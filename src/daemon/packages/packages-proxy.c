@@ -54,7 +54,7 @@ struct packages_proxy_request {
     struct packages_proxy_request *next;
     uint64_t seq;
     struct sup_writer w; /* until the request is sent */
-    int fd;               /* sent with the request; owned, or -1 */
+    int fd;              /* sent with the request; owned, or -1 */
     bool sent;
     uint64_t timeout;
     struct deadline by; /* from the time of sending */
