@@ -8,7 +8,7 @@
 #define UNIT "bytes="
 
 /* Reads the digits at *at and advances it. Returns -1 without a digit or on overflow. */
-static int range_take_number(const char **at, uint64_t *ret)
+static int http_range_take_number(const char **at, uint64_t *ret)
 {
     const char *p = *at;
     uint64_t v = 0;
@@ -23,12 +23,12 @@ static int range_take_number(const char **at, uint64_t *ret)
     return 0;
 }
 
-static enum range_kind range_the_last(const char *p, uint64_t size, uint64_t *first,
-                                      uint64_t *count)
+static enum range_kind http_range_the_last(const char *p, uint64_t size, uint64_t *first,
+                                           uint64_t *count)
 {
     uint64_t n;
 
-    if (range_take_number(&p, &n) < 0 || *p)
+    if (http_range_take_number(&p, &n) < 0 || *p)
         return RANGE_ALL;
     if (n == 0 || size == 0)
         return RANGE_NONE;
@@ -47,10 +47,10 @@ enum range_kind range_parse(const char *text, uint64_t size, uint64_t *first, ui
         return RANGE_ALL;
     p = text + strlen(UNIT);
     if (*p == '-')
-        return range_the_last(p + 1, size, first, count);
-    if (range_take_number(&p, &from) < 0 || *p++ != '-')
+        return http_range_the_last(p + 1, size, first, count);
+    if (http_range_take_number(&p, &from) < 0 || *p++ != '-')
         return RANGE_ALL;
-    if (*p && (range_take_number(&p, &to) < 0 || *p || to < from))
+    if (*p && (http_range_take_number(&p, &to) < 0 || *p || to < from))
         return RANGE_ALL;
     if (from >= size)
         return RANGE_NONE;

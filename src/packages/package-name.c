@@ -24,12 +24,12 @@ int ecosystem_parse(const char *s, enum ecosystem *ret, struct err *err)
 }
 
 /* ASCII only, whatever the locale says. */
-static bool name_is_alnum(char c)
+static bool package_name_is_alnum(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-static bool name_is_separator(char c)
+static bool package_name_is_separator(char c)
 {
     return c == '-' || c == '_' || c == '.';
 }
@@ -38,15 +38,16 @@ bool name_pypi(const char *s, char ret[static NAME_MAX_LEN + 1])
 {
     size_t len = strlen(s), n = 0;
 
-    if (len == 0 || len > NAME_MAX_LEN || !name_is_alnum(s[0]) || !name_is_alnum(s[len - 1]))
+    if (len == 0 || len > NAME_MAX_LEN || !package_name_is_alnum(s[0]) ||
+        !package_name_is_alnum(s[len - 1]))
         return false;
     for (size_t i = 0; i < len; i++) {
         char c = s[i];
 
-        if (name_is_separator(c)) {
+        if (package_name_is_separator(c)) {
             if (ret[n - 1] != '-')
                 ret[n++] = '-';
-        } else if (name_is_alnum(c)) {
+        } else if (package_name_is_alnum(c)) {
             ret[n++] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
         } else {
             return false;
@@ -56,12 +57,12 @@ bool name_pypi(const char *s, char ret[static NAME_MAX_LEN + 1])
     return true;
 }
 
-static bool name_npm_part(const char *s, size_t len)
+static bool package_name_npm_part(const char *s, size_t len)
 {
     if (len == 0 || s[0] == '.' || s[0] == '_' || s[0] == '-')
         return false;
     for (size_t i = 0; i < len; i++)
-        if (!name_is_alnum(s[i]) && !strchr("._~-", s[i]))
+        if (!package_name_is_alnum(s[i]) && !strchr("._~-", s[i]))
             return false;
     return true;
 }
@@ -73,9 +74,9 @@ bool name_npm(const char *s)
     if (strlen(s) > NAME_MAX_LEN)
         return false;
     if (s[0] != '@')
-        return name_npm_part(s, strlen(s));
-    return slash && name_npm_part(s + 1, (size_t)(slash - s - 1)) &&
-           name_npm_part(slash + 1, strlen(slash + 1));
+        return package_name_npm_part(s, strlen(s));
+    return slash && package_name_npm_part(s + 1, (size_t)(slash - s - 1)) &&
+           package_name_npm_part(slash + 1, strlen(slash + 1));
 }
 
 const char *name_npm_bare(const char *s)
@@ -85,26 +86,26 @@ const char *name_npm_bare(const char *s)
     return slash ? slash + 1 : s;
 }
 
-static bool name_plain(const char *s, size_t max, const char *also)
+static bool package_name_plain(const char *s, size_t max, const char *also)
 {
     size_t len = strlen(s);
 
     if (len == 0 || len > max)
         return false;
     for (size_t i = 0; i < len; i++)
-        if (!name_is_alnum(s[i]) && !strchr(also, s[i]))
+        if (!package_name_is_alnum(s[i]) && !strchr(also, s[i]))
             return false;
     return true;
 }
 
 bool name_file(const char *s)
 {
-    return name_plain(s, 250, "._+!~-") && s[0] != '.' && s[0] != '-';
+    return package_name_plain(s, 250, "._+!~-") && s[0] != '.' && s[0] != '-';
 }
 
 bool name_version(const char *s)
 {
-    return name_plain(s, 200, "._+!~-") && name_is_alnum(s[0]);
+    return package_name_plain(s, 200, "._+!~-") && package_name_is_alnum(s[0]);
 }
 
 bool name_matches(const char *pattern, const char *name)
@@ -154,7 +155,7 @@ void name_pypi_version(const char *filename, char *ret, size_t size)
         snprintf(ret, size, "%.*s", (int)(to - from - 1), from + 1);
 }
 
-static int name_decode_segment(char *s, struct err *err)
+static int package_name_decode_segment(char *s, struct err *err)
 {
     char *to = s;
 
@@ -199,7 +200,7 @@ int name_split_target(char *target, char *segments[static NAME_SEGMENTS_MAX], si
             *p = '\0';
         if (!*s && p)
             return err_set(err, ERR_INVALID, "empty segment in the request path");
-        r = name_decode_segment(s, err);
+        r = package_name_decode_segment(s, err);
         if (r < 0)
             return r;
         segments[count++] = s;
@@ -210,5 +211,5 @@ int name_split_target(char *target, char *segments[static NAME_SEGMENTS_MAX], si
 
 bool name_host(const char *s)
 {
-    return name_plain(s, 260, ".:-[]");
+    return package_name_plain(s, 260, ".:-[]");
 }

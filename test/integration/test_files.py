@@ -308,7 +308,7 @@ class Hostile(FilesCase):
 
     @full_run_only
     def test_a_swapped_folder_leads_nowhere(self):
-        """SECURITY A8: d is a folder now and a link to / then, while files are written to d/x."""
+        """d is a folder now and a link to / then, while files are written to d/x."""
         self.root.ok("exec", "--detach", "a", "--", "python3", "-c",
                      "import os\nos.chdir('/home/agent'); os.mkdir('d'); os.symlink('/', 'l')\n"
                      "import ctypes; r = ctypes.CDLL(None).renameat2\n"

@@ -137,7 +137,7 @@ class TestHostile(PullCase):
         cases = [(self.blob(1), bytes(swapped), "damaged"), (self.blob(1), self.image.layers[1] + b"x", "longer than"),
                  (f"/v2/a/b/blobs/{digest(self.image.config)}", b"{}" + self.image.config[2:-1] + b" ", "damaged"),
                  (manifest, b"hello", "manifest"), (manifest, b'{"layers":[]}', "digest"), (manifest, b" " * (5 << 20), "4194304 bytes"),
-                 (manifest, json.dumps({"manifests": [{"digest": digest(b"x"), "size": 1}]}).encode(), "has no"),
+                 (manifest, json.dumps({"manifests": [{"digest": digest(b"x"), "size": 1}]}).encode(), "does not have"),
                  (manifest, json.dumps(dict(json.loads(self.image.manifest), layers=[])).encode(), "0"),
                  (manifest, self.image.manifest.replace(b'"size": ', b'"size": 99999999'), "over")]
         for path, data, word in cases:

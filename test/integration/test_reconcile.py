@@ -230,7 +230,7 @@ class Unsure(TestCase):
             shown = self.root.ok("show", "hung").text
             self.assertEqual(states, {"a": "running", "hung": "reconciling"})
             self.assertLess(took, 5)
-            self.assertIn("it was running", shown)
+            self.assertIn("the last known state is running", shown)
             self.assertEqual(self.shell("a", "echo works"), "works\n")
         finally:
             os.kill(shim, signal.SIGCONT)

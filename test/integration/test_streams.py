@@ -357,7 +357,7 @@ class Retention(TestCase):
         r = self.root.run("logs", "a", execs[0])
         self.assertEqual(r.out, b"")
         self.assertIn(b"bytes 0 to 400000 of stdout are missing", r.err)
-        self.assert_refused(self.root.http("GET", f"/v1/sandboxes/a/execs/{execs[0]}/stdout"), 404, "not_found", "dropped")
+        self.assert_refused(self.root.http("GET", f"/v1/sandboxes/a/execs/{execs[0]}/stdout"), 404, "not_found", "no longer stored")
         receipt = self.root.exec_info("a", execs[0])
         self.assertEqual((receipt["end"]["exit_code"], receipt["end"]["stdout_bytes"]), (0, 400000), receipt)
         self.assertEqual(len(self.root.ok("logs", "a", execs[4]).out), 400000)

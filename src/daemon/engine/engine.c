@@ -264,7 +264,7 @@ static int engine_run_discard(struct engine_call *c)
     if (r < 0)
         return r;
     if (live)
-        return err_set(&c->err, ERR_CONFLICT, "%u command(s) run in it", live);
+        return err_set(&c->err, ERR_CONFLICT, "%u command(s) are running", live);
     if (c->how == DISCARD_END && !c->engine->ops->end(c->engine, c->object.id, &c->by))
         return err_set(&c->err, ERR_CONFLICT, "its processes are still running");
     if (c->how < DISCARD_REMOVE)

@@ -9,7 +9,7 @@
  *   images/<hex>         the record of an image, by the digest of its configuration: the layers,
  *                        bottom first, and the parts of the configuration that a sandbox needs
  *   refs                 names
- *   cache/<hex>          the result of a build step (image/build/cache.h)
+ *   cache/<hex>          the result of a build step (image/build/step-cache.h)
  *   mounts/<hex>/        a cache mount of builds (image/archive/mount-cache.h)
  *   tmp/                 unfinished objects
  *

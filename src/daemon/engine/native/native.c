@@ -409,14 +409,12 @@ int native_create(struct engine *e, const struct sandbox_request *req, const str
 int native_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
     struct native_engine *n = native_of(e);
-    int r;
 
-    r = native_end(n, id, by, err);
-    if (r >= 0)
-        r = delete_queue_add(n->delete_queue, n->sandboxes, id, err);
-    if (r >= 0)
-        r = delete_queue_add(n->delete_queue, n->execs, id, err);
-    return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
+    if (native_end(n, id, by, err) < 0 ||
+        delete_queue_add(n->delete_queue, n->sandboxes, id, err) < 0 ||
+        delete_queue_add(n->delete_queue, n->execs, id, err) < 0)
+        return err_wrap(err, "remove sandbox '%s'", id);
+    return 0;
 }
 
 static int native_note(struct engine *e, const char *id, const char *spec_text, struct err *err)
