@@ -134,11 +134,10 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
 const struct cli_command cmd_doctor = {
     .name = "doctor",
-    .summary = "check what this machine supports and how to fix what it lacks",
+    .summary = "check this machine and show how to fix problems",
     .usage = "doctor",
-    .details =
-        "Checks the kernel, namespaces, overlayfs, cgroups, seccomp and the engines. No daemon "
-        "has to run. The exit status is 7 if a check fails.",
+    .details = "Checks the kernel, namespaces, overlayfs, cgroups, seccomp and the engines. The "
+               "daemon does not need to run. The exit status is 7 if a check fails.",
     .stop_after = -1,
     .run = run,
 };

@@ -189,10 +189,10 @@ const struct cli_command cmd_events = {
         "Prints the stored events, oldest first. With --follow it prints new events as they "
         "happen; with --follow and --since it first prints the stored events after number N. "
         "Each event is one line: readable text on a terminal, otherwise a JSON object.\n\n"
-        "Events are numbered, and no number is used twice. Where events are missing, an event of "
-        "kind 'gap' takes their place: the log has a maximum length (events.keep in "
-        "ripcord.yaml(5)), and a crash loses the events of the last moment before it. With "
-        "--follow, the command continues after a restart of the daemon.",
+        "Events are numbered, and no number is used twice. Events can be missing for two "
+        "reasons: the log has a maximum length (events.keep in ripcord.yaml(5)), and a crash "
+        "loses the last events before it. An event of kind 'gap' stands for the missing ones. "
+        "With --follow, the command continues after a restart of the daemon.",
     .examples =
         "ripcord events -f\twatch new events\n"
         "ripcord events --since 4711 --json\tprint the events that a program has not seen yet\n"

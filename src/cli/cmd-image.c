@@ -82,7 +82,8 @@ static const struct cli_option build_options[] = {
      "(default on docker)",
      "none packages open"},
     {"engine", 0, "NAME",
-     "engine that builds: native or docker (Docker and Podman); default: as for sandboxes",
+     "engine that builds: native or docker (Docker and Podman); default: the engine that `ripcord "
+     "run` uses",
      "native docker"},
     {"progress", 0, "MODE", "auto (default), plain (a log) or tty (a live view)", "auto plain tty"},
     {0},
@@ -97,7 +98,8 @@ static const struct cli_option export_options[] = {
     {0},
 };
 static const struct cli_option pull_options[] = {
-    {"plain-http", 0, NULL, "do not use TLS; always allowed for registries on this machine", NULL},
+    {"plain-http", 0, NULL,
+     "do not use TLS (registries on loopback addresses may answer without TLS anyway)", NULL},
     {"username", 0, "NAME",
      "user name for the registry; needs --password-stdin (default: ~/.docker/config.json)", NULL},
     {"password-stdin", 0, NULL, "read the password or token from standard input", NULL},
@@ -107,7 +109,7 @@ static const struct cli_option lint_options[] = {
     {"fix", 0, NULL, "fix findings in place where that is possible automatically", NULL},
     {0},
 };
-static const struct cli_group group = {"Options of several actions", options};
+static const struct cli_group group = {"Options of build, import, pull and lint", options};
 static const struct cli_group build_group = {"Options of build", build_options};
 static const struct cli_group export_group = {"Options of export", export_options};
 static const struct cli_group pull_group = {"Options of pull and push", pull_options};
@@ -131,29 +133,31 @@ const struct cli_command cmd_image = {
         "printed on standard output. With --json, every event is one line on standard output. "
         "Ctrl-C cancels the build and leaves nothing behind. Private base images are pulled with "
         "the credentials of ~/.docker/config.json. With '--engine docker', the builder of that "
-        "engine is used (BuildKit or Podman's), without secrets, ssh agents and these "
-        "credentials, and the image is stored in that engine.\n\n"
-        "import adds an image to the store. Sandboxes of engine 'native' start from it without a "
-        "copy (--image NAME). The input is a `docker save` archive, an OCI layout (folder or "
-        "tar), or a root file system as a tar archive, which needs a NAME. It may be compressed "
-        "with gzip, zstd or xz; '-' is standard input. Every layer is checked against its digest "
-        "and unpacked by an isolated helper process. Devices, file capabilities and foreign "
-        "attributes are skipped.\n\n"
+        "engine is used (BuildKit or Podman's), and the image is stored in that engine. Secrets, "
+        "ssh agents and the credentials of ~/.docker/config.json are not available there.\n\n"
+        "import adds an image to the image store. Native sandboxes use it directly (--image "
+        "NAME); its files are not copied. The input is a `docker save` archive, an OCI layout "
+        "(folder or tar), or a root file system as a tar archive (then NAME is required). The "
+        "input may be compressed with gzip, zstd or xz; '-' is standard input. Every layer is "
+        "checked against its digest and unpacked by an isolated helper process. Devices, file "
+        "capabilities and extended attributes of other systems are skipped.\n\n"
         "export writes an image as an OCI layout for Podman, skopeo and newer versions of "
-        "Docker, or with --format docker for `docker load`. Layers are packed again, with the "
-        "same bytes each time, so their digests differ from the original ones.\n\n"
+        "Docker, or with --format docker for `docker load`. Layers are packed again, so "
+        "their digests differ from the original ones. Two exports of one image are identical.\n\n"
         "pull downloads an image from a registry. Only missing layers are downloaded, several at "
         "a time, and each is checked against its digest. An interrupted pull continues where it "
         "stopped. NAME may end with @sha256:...; AS is the local name.\n\n"
-        "push uploads an image to the registry in its name or in DEST. Layers are compressed, "
+        "push uploads an image to the registry that its name contains, or to DEST. Layers are "
+        "compressed, "
         "and layers that the registry already has are skipped.\n\n"
         "ls lists the images; the total counts shared layers once. show prints the details of "
-        "one image. rm removes a name, and removes the image with its last name unless a sandbox "
-        "uses it. prune removes images without a name that are not in use.\n\n"
+        "one image. rm removes a name. When the last name is removed, the image is removed too, "
+        "unless a sandbox uses it. prune removes images without a name that are not in use.\n\n"
         "lint checks Dockerfiles, parsed as BuildKit parses them, for problems that a build does "
         "not report: cache mounts that have no effect, belong to the wrong user or have the "
         "wrong target, installs without a cache, unpinned versions, secrets that stay in the "
-        "image, downloads that run unchecked, and more. Each finding has a position, a rule and "
+        "image, downloaded programs that run without a digest check, and more. Each finding has a "
+        "position, a rule and "
         "a fix; docs/lint.md explains the rules. The default FILE is ./Dockerfile; '-' is "
         "standard input. No daemon is needed. The exit status is 1 if there is a warning or an "
         "error.\n\n"

@@ -72,8 +72,8 @@ const struct cli_command cmd_token = {
     .summary = "print the API token",
     .usage = "token [--rotate] [show]",
     .details =
-        "Prints the token that clients need to connect over TCP to a daemon with a listen "
-        "address ('ripcord daemon --listen', or http.listen in ripcord.yaml). The unix socket "
+        "Prints the token that clients need to connect over TCP to a daemon that listens "
+        "there ('ripcord daemon --listen', or http.listen in ripcord.yaml). The unix socket "
         "needs no token. The token is created if it does not exist. It gives full access to "
         "ripcord: treat it like a password.\n\n"
         "With --rotate, a new token replaces the old one. A running daemon uses it at once and "

@@ -11,9 +11,8 @@ enum { HELP_WIDTH = 80, HELP_OPTION_COLUMN = 30, HELP_COMMAND_COLUMN = 11 };
 
 const char help_about[] =
     "ripcord runs AI agents in persistent, hardened sandboxes that start in milliseconds. It "
-    "stores "
-    "the output of every command, so that none is lost. No setup is needed: the first command "
-    "starts the daemon.";
+    "stores the output of every command on disk, so no output is lost. No setup is needed: the "
+    "first command starts the daemon.";
 
 /* clang-format off */
 const struct help_entry help_statuses[] = {

@@ -13,9 +13,9 @@ static const struct cli_option spec_options[] = {
     { "engine", 0, "NAME", "engine to run on: native (default) or docker (Docker and Podman)", "native docker" },
     { "image", 0, "IMAGE", "base file system: 'host' (the programs of this machine, read-only; native only) or the name of an image", "host default" },
     { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is the engine's default", "default" },
-    { "cache", 0, "TOOL=MODE", "cache mode of a tool: layered (default), private, shared[:GROUP], readonly or off; TOOL 'all' stands for all other tools; may be repeated", NULL },
+    { "cache", 0, "TOOL=MODE", "cache mode of a tool: layered (default), private, shared[:GROUP], readonly or off; 'all' sets the mode of every tool without a --cache of its own; may be repeated", NULL },
     { "network", 0, "MODE", "network access: none, packages (the package cache only; default) or open", "none packages open" },
-    { "isolation", 0, "LEVEL", "shared (default), or strict: share no files of images or caches with other sandboxes (native, images of the store)", "shared strict" },
+    { "isolation", 0, "LEVEL", "shared (default), or strict: share no files of images or caches with other sandboxes (engine native with an image of the image store, not 'host')", "shared strict" },
     { "mount", 0, "SRC:DST[:ro]", "mount a folder of this machine; may be repeated", "@dir" },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
     { 0 },
@@ -43,8 +43,8 @@ static const struct cli_option place_options[] = {
 };
 static const struct cli_option exec_options[] = {
     { "timeout", 0, "DURATION", "kill the command and all processes that it started after this time, e.g. 90s", NULL },
-    { "idle-timeout", 0, "DURATION", "kill them after this time without output", NULL },
-    { "secret", 0, "NAME=@FILE", "pass a secret as a file in $RIPCORD_SECRETS; NAME alone takes the value from the environment; may be repeated", NULL },
+    { "idle-timeout", 0, "DURATION", "kill the command and its processes after this time without output", NULL },
+    { "secret", 0, "NAME=@FILE", "pass a secret as a file in $RIPCORD_SECRETS; @- reads standard input; NAME alone takes the value from the environment; may be repeated", NULL },
     { "detach", 'd', NULL, "print the id of the exec and leave it running", NULL },
     { "stats", 0, NULL, "print the resource usage and the package cache statistics of the command on stderr", NULL },
     { 0 },

@@ -32,7 +32,7 @@ int exchange_head(struct exchange *x, struct err *err);
 /* Sends the request and reads the head of the answer, whatever its status. */
 int exchange_request(struct exchange *x, const char *method, const char *extra, const json_t *body,
                      struct err *err);
-/* Opens the connection, then does the same. */
+/* exchange_open(), then exchange_request(). */
 int exchange_ask(struct exchange *x, const struct docker *d, const char *method, const char *path,
                  const json_t *body, const struct deadline *by, struct err *err);
 

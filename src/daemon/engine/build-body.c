@@ -42,8 +42,10 @@ static int build_body_add_secret(struct build_request *req, const char *id, cons
 {
     struct build_secret *s;
 
-    if (!*id || !json_is_string(value))
-        return err_set(err, ERR_INVALID, "secret '%s' of a build must be a text with a name", id);
+    if (!*id)
+        return err_set(err, ERR_INVALID, "a build secret has an empty name");
+    if (!json_is_string(value))
+        return err_set(err, ERR_INVALID, "build secret '%s': the value must be a string", id);
     req->secrets = xreallocarray(req->secrets, req->n_secrets + 1, sizeof(*s));
     s = &req->secrets[req->n_secrets++];
     s->id = xstrdup(id);

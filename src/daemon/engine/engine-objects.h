@@ -1,6 +1,6 @@
 /*
- * The list of the objects that are on a backend, whatever the store says: one entry for each
- * sandbox, whichever of its parts is found first, and one for each legacy object. The list owns its
+ * The objects on a backend, also those that the database does not know: one entry for each sandbox,
+ * even if only a part of the sandbox exists, and one for each legacy object. The list owns its
  * entries. Any thread.
  */
 #pragma once

@@ -553,7 +553,7 @@ static int packages_proxy_try_start(struct packages_proxy *proxy, struct err *er
     proxy->control_watch =
         loop_watch_new(proxy->config.loop, proxy->control, packages_proxy_on_control, proxy);
     if (!proxy->process_watch || !proxy->control_watch)
-        return err_set(err, ERR_SYSTEM, "the process cannot be watched");
+        return err_set(err, ERR_SYSTEM, "cannot watch the process ripcord-packages");
     loop_watch_set(proxy->process_watch, LOOP_READ);
     loop_watch_set(proxy->control_watch, LOOP_READ);
     return 0;

@@ -5,8 +5,9 @@
  * First need means: a client in a sandbox has connected, or the daemon has a request. Until then
  * the proxy watches each socket itself, so a sandbox that installs nothing costs no process. When
  * the process ends, the proxy watches all sockets again, and the next connection starts a new
- * process. A process that does not start is tried again with growing pauses; connections in a pause
- * are closed at once. Everything runs on the loop.
+ * process. A process that does not start is tried again with growing pauses. During a pause, a
+ * connection waits if the next try is at most two seconds away; otherwise it is closed at once.
+ * Everything runs on the loop.
  */
 #pragma once
 

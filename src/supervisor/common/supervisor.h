@@ -294,7 +294,7 @@ int attachment_add(struct supervised_exec *x, struct supervisor_peer *p,
 struct attachment *attachment_find(struct supervised_exec *x, const struct supervisor_peer *p);
 void attachments_remove(struct supervised_exec *x, const struct supervisor_peer *p); /* NULL: all */
 
-/* end.c */
+/* end-cause.c */
 /* The main process has ended with x->wait_status and x->usage: drains, then writes the record. */
 void exec_main_ended(struct supervised_exec *x);
 void exec_try_finish(struct supervised_exec *x);

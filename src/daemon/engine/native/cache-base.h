@@ -48,6 +48,7 @@ void cache_base_sweep(struct cache_base *b, int runs);
 /* Whether the run uses a generation that is not current: a sweep after its end may remove it. */
 bool cache_base_is_old(struct cache_base *b, int runs, const char *id);
 
-/* Bytes of a tool in the current generation, and when that was made (usec, wall clock). */
+/* Bytes of a tool in the current generation, and the time when that generation was made (usec, wall
+ * clock). */
 int cache_base_usage(struct cache_base *b, const char *tool, const struct deadline *by,
                      uint64_t *ret_bytes, uint64_t *ret_made, struct err *err);
