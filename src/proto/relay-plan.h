@@ -41,7 +41,7 @@ struct relay_plan {
 
     uint64_t memory;     /* bytes; 0: no limit. For messages and records: the engine enforces it */
     uint32_t pids;       /* same */
-    uint32_t unenforced; /* enum spec_limit bits; HELLO returns them */
+    uint32_t unenforced; /* enum limit_bit bits; HELLO returns them */
     uint32_t packages_port;  /* of the package cache, on 127.0.0.1 inside; 0: no package cache */
     bool packages_inside;    /* the network is on another machine: the guest must listen there */
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */

@@ -412,10 +412,9 @@ static int tree_in_make_temp_name(struct placer *p, struct err *err)
     return 0;
 }
 
-static int tree_in_place_all(struct placer *p, const char *path, struct err *err)
+static int tree_in_place_all(struct placer *p, char *where, struct err *err)
 {
     _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
-    _cleanup_free_ char *where = xstrdup(path);
     int r = tree_in_make_temp_name(p, err);
 
     if (r < 0)
@@ -438,12 +437,12 @@ static int tree_in_place_all(struct placer *p, const char *path, struct err *err
 int tree_from_tar(const char *path, tar_read_fn read, void *arg, struct tree_stats *stats,
                   struct err *err)
 {
-    _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK);
+    _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK), *where = xstrdup(path);
     struct placer p = {.stats = stats, .dest = -1, .chunk = chunk};
     int r;
 
     tar_reader_init(&p.tar, read, arg);
-    r = tree_in_place_all(&p, path, err);
+    r = tree_in_place_all(&p, where, err);
     stats->skipped += p.tar.left_out;
     tree_in_late_leave(&p, NULL);
     fd_close(p.dest);

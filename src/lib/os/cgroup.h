@@ -34,13 +34,6 @@ struct cgroup_limits {
     uint32_t pids;
 };
 
-/* Bits of limits that cannot be enforced; the same values as enum spec_limit. */
-enum cgroup_unenforced {
-    CGROUP_NO_MEMORY = 1 << 0,
-    CGROUP_NO_CPU = 1 << 1,
-    CGROUP_NO_PIDS = 1 << 2
-};
-
 /* A value that the kernel does not report is 0. */
 struct cgroup_usage {
     uint64_t memory, pids; /* current values, for a whole sandbox only */

@@ -61,7 +61,7 @@ struct sandbox {
     uint64_t journal_bytes;     /* output of its ended execs on disk (daemon/core/exec/) */
     uint64_t trim_seq;   /* execs up to this number are beyond history_keep (daemon/core/exec/) */
     uint64_t retain_at;  /* wall clock: when its next output is due for removal */
-    uint32_t unenforced; /* enum spec_limit bits */
+    uint32_t unenforced; /* enum limit_bit bits */
     char **warnings;     /* of this run, from the engine */
     bool unsettled;      /* the engine could not clean up after it: to be tried again */
     struct supervisor_conn *conn; /* NULL without a live supervisor */
