@@ -14,8 +14,8 @@
 /* How long a command may run, or be silent. */
 #define SPEC_TIMEOUT_MAX_MS (UINT64_C(366) * 24 * 3600 * 1000)
 
-/* How long a lease may be: far more than anybody needs, and in microseconds within 64 bits. */
-#define SPEC_LEASE_MAX_MS (UINT64_C(200000) * 24 * 3600 * 1000)
+/* How long a lease may be: in nanoseconds it fits 64 bits. */
+#define SPEC_LEASE_MAX_MS (UINT64_MAX / 1000 / 1000)
 
 enum {
     SPEC_CPUS_MIN_MILLI = 10,

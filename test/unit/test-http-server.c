@@ -332,7 +332,7 @@ static void on_request(void *arg _unused_, struct http_req *r)
     else {
         err_set(&err, ERR_NOT_FOUND, "no such path '%s'", path);
         err_hint(&err, "Ask for \"/hello\".");
-        http_reply_err(r, &err);
+        http_reply_err(r, NULL, &err);
     }
 }
 

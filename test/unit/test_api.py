@@ -194,16 +194,14 @@ def head_and_document(d, method, path, body=None):
     return fields, (int(head.split()[1]), json.loads(data))
 
 
-DEPRECATED = ["Deprecation: true", 'Link: </v1/caches/packages>; rel="successor-version"']
-
-
 def test_old_paths_answer_like_the_new_ones(d):
     """Every answer is compared, errors too, so it does not matter whether a package cache runs."""
     for method, path, body in (("GET", "", None), ("GET", "/show", None), ("POST", "/verify", {"x": 1}),
                                ("POST", "/prune", {"kep": 1}), ("GET", "/nothing", None), ("PUT", "/show", None)):
         old, old_reply = head_and_document(d, method, "/v1/caches/registry" + path, body)
         new, new_reply = head_and_document(d, method, "/v1/caches/packages" + path, body)
-        assert not set(DEPRECATED) & set(new) and sorted(new + DEPRECATED) == sorted(old), (old, new)
+        added = ["Deprecation: true", f'Link: </v1/caches/packages{path}>; rel="successor-version"']
+        assert not set(added) & set(new) and sorted(new + added) == sorted(old), (old, new)
         text = json.dumps(old_reply).replace("/v1/caches/registry", "/v1/caches/packages")
         assert text == json.dumps(new_reply), (old_reply, new_reply)
     expect(d.call("GET", "/v1/caches/registry/show"), 400, "invalid", "'of'")
@@ -211,6 +209,12 @@ def test_old_paths_answer_like_the_new_ones(d):
     d.stop()
     assert d.log.count(b"/v1/caches/registry is deprecated, use /v1/caches/packages") == 1, d.log
     d.start()
+
+
+def test_a_character_that_is_cut_leaves_the_rest_of_a_message(d):
+    """The message quotes 80 bytes of the path, the last of them half a character."""
+    message = d.call("GET", "/v1/sandboxes/a/files?path=x" + "%c3%a9" * 60)[1]["error"]["message"]
+    assert "x" + "\u00e9" * 39 + "\ufffd" in message, message
 
 
 def test_old_configuration_keys_are_logged(d):

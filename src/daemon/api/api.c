@@ -71,17 +71,25 @@ static void api_call_free(struct api_call *c)
     c->api->open_calls--;
     json_decref(c->body);
     free(c->path);
+    free(c->successor);
     free(c);
+}
+
+/* The header lines of an answer to an old path; NULL for other paths. The caller frees. */
+static char *api_deprecation(const struct api_call *c)
+{
+    return c->successor
+               ? xasprintf("Deprecation: true\r\nLink: <%s>; rel=\"successor-version\"\r\n",
+                           c->successor)
+               : NULL;
 }
 
 void call_reply_text(struct api_call *c, int status, const char *json)
 {
-    struct http_answer answer = {.status = status, .content_type = "application/json"};
-    _cleanup_free_ char *deprecation = NULL;
+    _cleanup_free_ char *deprecation = api_deprecation(c);
+    const struct http_answer answer = {
+        .status = status, .content_type = "application/json", .extra = deprecation};
 
-    if (c->renamed)
-        answer.extra = deprecation = xasprintf(
-            "Deprecation: true\r\nLink: <%s>; rel=\"successor-version\"\r\n", c->renamed->now);
     if (c->req)
         http_reply_with(c->req, &answer, json, strlen(json));
     api_call_free(c);
@@ -97,7 +105,11 @@ void call_reply(struct api_call *c, int status, json_t *doc)
 
 void call_reply_err(struct api_call *c, const struct err *err)
 {
-    call_reply_status(c, err_code_http(err->code), err);
+    _cleanup_free_ char *deprecation = api_deprecation(c);
+
+    if (c->req)
+        http_reply_err(c->req, deprecation, err);
+    api_call_free(c);
 }
 
 void call_answered(void *arg, const struct err *err, const char *json)
@@ -280,19 +292,18 @@ bool api_wants_stream(void *arg _unused_, const struct http_head *head, const ch
 /* A request for the old name of a path continues with the new name. */
 static void api_follow_rename(struct api_call *c)
 {
-    char *path;
+    const struct route_rename *renamed = routes_renamed(c->path);
 
-    c->renamed = routes_renamed(c->path);
-    if (!c->renamed)
+    if (!renamed)
         return;
     if (!c->api->old_path_logged)
         log_warn("API path %s is deprecated, use %s (the next version removes the old path; "
                  "logged once)",
-                 c->renamed->old, c->renamed->now);
+                 renamed->old, renamed->now);
     c->api->old_path_logged = true;
-    path = xasprintf("%s%s", c->renamed->now, c->path + strlen(c->renamed->old));
+    c->successor = xasprintf("%s%s", renamed->now, c->path + strlen(renamed->old));
     free(c->path);
-    c->path = path;
+    c->path = xstrdup(c->successor);
 }
 
 void api_on_request(void *arg, struct http_req *req)

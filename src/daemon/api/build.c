@@ -69,7 +69,7 @@ static void api_build_on_done(void *arg, const struct err *err, const char *json
     if (ib->upload) {
         upload_end(ib->upload, err, json);
     } else if (err && !ib->streaming) {
-        http_reply_err(ib->req, err);
+        http_reply_err(ib->req, NULL, err);
     } else {
         _cleanup_free_ char *line = build_end_line(err, json);
 

@@ -12,7 +12,6 @@
 
 struct api_call;
 struct route;
-struct route_rename;
 
 enum { CALL_PARAMS_MAX = 2 };
 
@@ -21,8 +20,8 @@ struct api_call {
     struct manager *manager;
     struct http_req *req; /* NULL: the peer has disconnected */
     const struct route *route;
-    const struct route_rename *renamed;  /* the request used an old path; NULL: it did not */
-    char *path;                          /* owned, cut into segments */
+    char *successor; /* owned: the new path, if the request used an old one; else NULL */
+    char *path;      /* owned, cut into segments */
     const char *params[CALL_PARAMS_MAX]; /* in path */
     json_t *body;                        /* owned; with ROUTE_BODY never NULL */
     uint64_t number;                     /* for the handler's own use */

@@ -95,7 +95,7 @@ static void drain_answer(struct drain *d)
     bool failed = d->err.code;
 
     if (failed && !d->streaming) {
-        http_reply_err(TAKE_PTR(d->req), &d->err);
+        http_reply_err(TAKE_PTR(d->req), NULL, &d->err);
     } else if (failed && !d->lines) {
         /* The status is already sent: cutting the body shows the client that it is incomplete. */
         log_warn("%s: ended early: %s", d->what, d->err.msg);

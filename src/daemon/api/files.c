@@ -190,7 +190,7 @@ static void files_upload_answer(struct api_copy *c)
     _cleanup_free_ char *text = NULL;
 
     if (c->err.code) {
-        http_reply_err(req, &c->err);
+        http_reply_err(req, NULL, &c->err);
     } else {
         doc = json_pack("{s:I, s:I, s:I}", "entries", (json_int_t)c->result.entries, "bytes",
                         (json_int_t)c->result.bytes, "skipped", (json_int_t)c->result.skipped);

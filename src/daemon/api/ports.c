@@ -207,7 +207,7 @@ static void api_ports_dialled(void *arg, const struct err *err, const struct cop
     else
         api_ports_open_tunnel(t, &own);
     if (own.code) {
-        http_reply_err(t->req, &own);
+        http_reply_err(t->req, NULL, &own);
         api_ports_tunnel_free(t);
     }
 }

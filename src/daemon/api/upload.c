@@ -77,7 +77,7 @@ static void api_upload_answer(struct upload *u)
     struct http_req *req = TAKE_PTR(u->req);
 
     if (u->err.code)
-        http_reply_err(req, &u->err);
+        http_reply_err(req, NULL, &u->err);
     else
         http_reply(req, 200, "application/json", u->json, strlen(u->json));
     upload_free(u);

@@ -40,7 +40,7 @@ static int mount_caches_ask(struct manager *m, const struct cache_mount_op *req,
     if (!e)
         return err_set(err, ERR_UNSUPPORTED, "no engine of this daemon keeps cache mounts");
     if (m->closing)
-        return err_set(err, ERR_CONFLICT, "the daemon is ending");
+        return err_set(err, ERR_CONFLICT, "the daemon is shutting down");
     c = xnew0(struct cache_mount_call);
     *c = (struct cache_mount_call){.m = m, .done = done, .arg = arg};
     m->background_calls++;

@@ -155,12 +155,14 @@ void http_reply(struct http_req *r, int status, const char *content_type, const 
                     len);
 }
 
-void http_reply_err(struct http_req *r, const struct err *err)
+void http_reply_err(struct http_req *r, const char *extra, const struct err *err)
 {
+    const struct http_answer answer = {
+        .status = err_code_http(err->code), .content_type = "application/json", .extra = extra};
     _cleanup_buf_ struct buf body = BUF_INIT(ERROR_BODY_MAX);
 
     http_response_error_body(&body, err);
-    http_reply(r, err_code_http(err->code), "application/json", buf_data(&body), body.len);
+    http_reply_with(r, &answer, buf_data(&body), body.len);
 }
 
 void http_stream_start(struct http_req *r, int status, const char *content_type,

@@ -91,8 +91,10 @@ void http_body_read(struct http_req *r, bool on);
 
 /* -- the response: exactly one of these ends or starts it -- */
 void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
-                size_t len);                                    /* r is gone after */
-void http_reply_err(struct http_req *r, const struct err *err); /* JSON error; r is gone after */
+                size_t len); /* r is gone after */
+/* JSON error; r is gone after. extra: header lines, each with its line break, or NULL. Bytes that
+ * are not UTF-8 are replaced one by one, so that the rest of the message stays readable. */
+void http_reply_err(struct http_req *r, const char *extra, const struct err *err);
 
 /* A response with more control over the head. The texts are borrowed and hold no line break. NULL
  * omits a field, or uses the standard reason. */
