@@ -1,6 +1,6 @@
 /*
- * The sockets are non-blocking: connect(2) on a unix socket would block for ever if the engine hangs
- * with a full backlog. It is repeated until the deadline instead.
+ * The sockets are non-blocking: connect(2) on a unix socket would block for ever if the engine
+ * hangs with a full backlog. It is repeated until the deadline instead.
  */
 #include "dockerapi/connect.h"
 

@@ -199,7 +199,7 @@ static const struct error_row {
     {CONTAINER, DP, 400, 500, "bind source path does not exist", NULL, DOCKER_MOUNT_FAILED},
     {CONTAINER, DP, 400, 500, "failed to mount local volume", NULL, DOCKER_MOUNT_FAILED},
     {CONTAINER, P,  500, 500, "mounting volume", NULL, DOCKER_MOUNT_FAILED},
-    /* Podman unmounts the container after the answer of an archive upload, and the start's mount with it. */
+    /* Podman unmounts the container after an archive upload, and the start's mount with it. */
     {CONTAINER, P,  500, 500, "mounting storage for container", "/merged: no such file", DOCKER_BUSY},
     {CONTAINER, P,  500, 500, "statfs", "no such file or directory", DOCKER_MOUNT_FAILED},
 

@@ -1,7 +1,7 @@
 /*
  * An image's history: one line for each instruction, in the words of BuildKit, so that `docker
- * history` and scanners show our images and BuildKit's in the same way. The texts are made with the plan. Which lines have a
- * layer, and its time, is added when the build has ended.
+ * history` and scanners show our images and BuildKit's in the same way. The texts are made with the
+ * plan. Which lines have a layer, and its time, is added when the build has ended.
  */
 #pragma once
 

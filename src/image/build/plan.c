@@ -260,13 +260,6 @@ bool build_is_secrets_place(const char *target)
            parse_secret_name(target + len, NULL) >= 0;
 }
 
-/* The folder of secrets is a read-only mount, so nothing else can be mounted below it. */
-static bool build_plan_is_below_secrets(const char *target)
-{
-    return strncmp(target, secrets_folder, strlen(secrets_folder)) == 0 &&
-           !build_is_secrets_place(target);
-}
-
 static int build_plan_check_mount(const struct plan_instruction *t,
                                   const struct dockerfile_mount *m, size_t at, struct err *err)
 {
@@ -286,7 +279,10 @@ static int build_plan_check_mount(const struct plan_instruction *t,
     if (m->type == MOUNT_CACHE && (m->from || m->source))
         return build_plan_refuse(t, at, err,
                                  "a cache mount with initial contents ('from', 'source')");
-    if (m->type == MOUNT_SECRET && m->target && build_plan_is_below_secrets(m->target))
+    /* The folder of secrets is a read-only mount, so nothing else can be mounted below it. */
+    if (m->type == MOUNT_SECRET && m->target &&
+        strncmp(m->target, secrets_folder, strlen(secrets_folder)) == 0 &&
+        !build_is_secrets_place(m->target))
         return build_plan_refuse(t, at, err, "a secret in a subfolder of '/run/secrets'");
     return 0;
 }
@@ -423,11 +419,6 @@ static char *build_plan_without_tabs(const struct dockerfile_heredoc *h)
     return buf_steal(&b);
 }
 
-static bool build_plan_is_only_heredoc(const char *command)
-{
-    return strncmp(command, "<<", 2) == 0 && !strpbrk(command, " \t|;&>");
-}
-
 /* A command followed by its heredocs, for the shell to parse. */
 static char *build_plan_with_heredocs(const struct dockerfile_instruction *in)
 {
@@ -469,7 +460,8 @@ static int build_plan_run(const struct plan_instruction *t, struct err *err)
             strv_add(&s->argv, t->in->words[i].text);
         return s->argv ? 0 : err_set(err, ERR_INVALID, "RUN []: the command is missing");
     }
-    if (t->in->n_heredocs == 1 && build_plan_is_only_heredoc(t->in->words[0].text)) {
+    if (t->in->n_heredocs == 1 && strncmp(t->in->words[0].text, "<<", 2) == 0 &&
+        !strpbrk(t->in->words[0].text, " \t|;&>")) { /* nothing but the heredoc */
         build_plan_script(t);
         return 0;
     }
@@ -667,15 +659,10 @@ static int build_plan_copy(const struct plan_instruction *t, struct err *err)
 
 /* ---- the walk ---- */
 
-/* Instructions of an ONBUILD trigger are in another text; errors point at the FROM instead. */
-static size_t build_plan_place_of(const struct plan_instruction *t, size_t at)
-{
-    return t->df == t->p->df ? at : t->p->df->stages[t->stage].from->at;
-}
-
 static int build_plan_step(const struct plan_instruction *t, struct err *err)
 {
     struct build_plan_step *s = t->step;
+    size_t dest;
 
     s->kind = t->in->kind;
     s->text = build_plan_one_line(t->in);
@@ -685,8 +672,10 @@ static int build_plan_step(const struct plan_instruction *t, struct err *err)
     s->from.stage = -1;
     if (t->in->kind == DOCKERFILE_RUN)
         return build_plan_run(t, err);
-    s->dest_at =
-        dockerfile_pos(t->p->df, build_plan_place_of(t, t->in->words[t->in->n_words - 1].at));
+    /* Instructions of an ONBUILD trigger are in another text; errors point at the FROM instead. */
+    dest = t->df == t->p->df ? t->in->words[t->in->n_words - 1].at
+                             : t->p->df->stages[t->stage].from->at;
+    s->dest_at = dockerfile_pos(t->p->df, dest);
     return t->in->kind == DOCKERFILE_WORKDIR ? build_plan_check_place(t, s->workdir, err)
                                              : build_plan_copy(t, err);
 }

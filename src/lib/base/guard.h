@@ -2,8 +2,8 @@
  * Test switches. Each security check carries the name of a guard: GUARD("head size"). In the
  * product every guard is on and the macro is the constant true. Programs built for tests
  * (GUARDS_OPTIONAL) switch the guards off that the variable RIPCORD_WITHOUT lists, separated by
- * commas. The tests show that each attack succeeds once its guard is off, so a test that cannot fail
- * is found. docs/security-tests.md lists all guards.
+ * commas. The tests show that each attack succeeds once its guard is off, so a test that cannot
+ * fail is found. docs/security-tests.md lists all guards.
  */
 #pragma once
 

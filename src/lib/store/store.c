@@ -60,10 +60,9 @@ static int store_check(struct store *s, struct err *err)
         r = store_fail(s, "check", err);
     } else if (!STREQ(word, "ok")) {
         err_set(err, ERR_SYSTEM, "database '%s' is damaged: %s", s->path, word);
-        r = err_hint(
-            err,
-            "Move the file away and start the daemon again. It finds running sandboxes "
-            "again, but their names and history are lost.");
+        r = err_hint(err,
+                     "Move the file away and start the daemon again. It finds running sandboxes "
+                     "again, but their names and history are lost.");
     }
     sqlite3_finalize(st);
     return r;

@@ -16,7 +16,8 @@ struct program;
 struct sandbox_request;
 struct sandbox_spec;
 
-/* The store's folder, and the owner of its files as an argument (image/archive/confined-ids.h); new. */
+/* The store's folder, and the owner of its files as an argument (image/archive/confined-ids.h). The
+ * caller frees. */
 char *native_store_path(const struct native_engine *n);
 char *native_store_ids(const struct native_engine *n);
 
