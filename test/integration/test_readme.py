@@ -68,7 +68,9 @@ def run(commands, folder, env):
     with open(folder / "readme.out", "wb") as out:
         subprocess.run(["bash", script], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=120,
                        check=False)
-    parts = re.split(rf"\n{MARK} (\d+)\n", (folder / "readme.out").read_text(encoding="utf-8"))
+    # A slow step may write a progress line, which the README does not show.
+    text = re.sub(r"(?m)^ripcord: [^\n]*…\n", "", (folder / "readme.out").read_text(encoding="utf-8"))
+    parts = re.split(rf"\n{MARK} (\d+)\n", text)
     results = [(int(status), text) for text, status in zip(parts[::2], parts[1::2])]
     return results + [(None, parts[-1])] * (len(commands) - len(results))
 
