@@ -343,7 +343,11 @@ class Tables(Scene):
                     found.append(event)
             listener.stdin.close()  # readable: the reader stops
             self.assertTrue(json.loads(listener.stdout.readline())["ok"])
-        self.assertEqual([names.get(e["action"]) for e in found], ["create", "start", "pause", "unpause", "die", "destroy"])
+        # When containerd's own reports of a pause come late, dockerd 20.10 believes them and tells both once more.
+        actions = [names.get(e["action"]) for e in found]
+        if actions[4:6] == ["pause", "unpause"]:
+            del actions[4:6], found[4:6]
+        self.assertEqual(actions, ["create", "start", "pause", "unpause", "die", "destroy"])
         self.assertEqual({(e["name"], e["type"]) for e in found}, {(name, 0)})
         self.assertEqual(found[4]["exit_code"], 137)
 
