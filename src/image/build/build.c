@@ -299,8 +299,9 @@ static int build_image_config(void *arg, const char *name, struct dockerfile_con
     if (r == -ERR_NOT_FOUND) {
         err_done(&why);
         r = build_pull(b, name, &why);
-        if (r >= 0)
-            r = base_image_read(b->store, name, &base, ret, &why);
+        if (r < 0)
+            return err_move(err, &why);
+        r = base_image_read(b->store, name, &base, ret, &why);
     }
     if (r < 0)
         return err_move(err, &why);
@@ -332,11 +333,9 @@ static int build_make_plan(struct builder *b, struct err *err)
                                          .target = b->request->target,
                                          .arch = image_config_architecture()};
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
-    int r = context_dockerfile(&b->workspace, b->request->dockerfile, &df, err);
 
-    if (r >= 0)
-        r = build_plan_make(df, &inputs, b->request->agents, build_image_config, b, &b->plan, err);
-    if (r < 0)
+    if (context_dockerfile(&b->workspace, b->request->dockerfile, &df, err) < 0 ||
+        build_plan_make(df, &inputs, b->request->agents, build_image_config, b, &b->plan, err) < 0)
         return err_wrap(err, "%.200s", b->request->dockerfile);
     b->states = xcalloc(b->plan.n_stages, sizeof(*b->states));
     return 0;

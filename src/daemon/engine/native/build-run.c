@@ -574,12 +574,10 @@ static int build_run_step(struct build_run *x, struct err *err)
 
     build_run_list_step(x->n, x->req.id, true);
     r = build_run_start(x, err);
-    if (r >= 0)
-        r = build_run_follow(x, err);
+    r = r < 0 ? r : build_run_follow(x, err);
     build_run_send_packages_news(x, -1);
     by = deadline_in(UNDO_TIMEOUT);
-    if (r >= 0)
-        r = build_run_finish(x, &by, err);
+    r = r < 0 ? r : build_run_finish(x, &by, err);
     native_remove(&x->n->engine, x->req.id, &by, NULL);
     build_run_list_step(x->n, x->req.id, false);
     return r;
