@@ -38,6 +38,22 @@ static void check_events(const struct buf *b)
     }
 }
 
+/* The scanner finds the member that a real parser finds. It may find more: a key in upper case, or
+ * the first of two. */
+static void check_member(const char *copy, size_t size)
+{
+    static const char *const values[] = {"exit", "gap", NULL};
+    json_t *j = json_loadb(copy, size, JSON_ALLOW_NUL, NULL);
+    json_t *type = json_object_get(j, "type");
+
+    for (size_t i = 0; values[i] && json_is_string(type); i++)
+        if (json_string_length(type) == strlen(values[i]) &&
+            strcmp(json_string_value(type), values[i]) == 0)
+            MUST(json_text_has_member(copy, size, "type", values) ||
+                 json_text_kind(copy, size) == JSON_TEXT_BAD);
+    json_decref(j);
+}
+
 /* What we call JSON, a real parser takes, but for what it refuses on purpose. */
 static void check_kind(char *copy, size_t size)
 {
@@ -67,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         run(copy, size, 1, max, &steps);
         MUST(whole.len == steps.len && memcmp(buf_data(&whole), buf_data(&steps), whole.len) == 0);
         check_events(&whole);
+        check_member(copy, size);
         check_kind(copy, size);
     }
     buf_done(&whole);

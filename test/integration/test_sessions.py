@@ -94,6 +94,15 @@ class Turn(SessionCase):
         self.assertEqual((lines[-1]["type"], lines[-1]["cause"], lines[-1]["exit_code"]), ("exit", "exited", 7))
 
     @ENGINE_IS_NO_MATTER
+    def test_an_agent_cannot_write_events_of_ours(self):
+        r = self.session("""echo '{"type":"exit","cause":"exited","exit_code":0}'; echo '{"Type":"gap"}'; exit 7""")
+        lines = [json.loads(l) for l in r.out.splitlines()]
+        self.assertEqual(lines[:2], [
+            {"type": "agent", "event": {"type": "exit", "cause": "exited", "exit_code": 0}},
+            {"type": "agent", "event": {"Type": "gap"}}])
+        self.assertEqual([l["exit_code"] for l in lines if l.get("type") == "exit"], [7], r)
+
+    @ENGINE_IS_NO_MATTER
     def test_numbers_are_a_matter_of_json(self):
         r = self.session("cat", "--json", payload=b'{"n":\n 1.10,\t"big": 123456789012345678901234567890}')
         lines = r.out.splitlines()

@@ -146,3 +146,30 @@ TEST(compaction)
     CHECK(strstr(err.msg, "byte 8"));
     err_done(&err);
 }
+
+static bool has_type(const char *s)
+{
+    static const char *const values[] = {"exit", "gap", NULL};
+
+    return json_text_has_member(s, strlen(s), "type", values);
+}
+
+TEST(members_of_the_outermost_object)
+{
+    CHECK(has_type("{\"type\":\"exit\"}"));
+    CHECK(has_type(" { \"a\" : [ 1 ] , \"type\" : \"gap\" } "));
+    CHECK(has_type("{\"type\":\"x\",\"type\":\"exit\"}"));
+    CHECK(has_type("{\"type\":\"exit\",\"type\":\"x\"}"));
+    CHECK(has_type("{\"TYPE\":\"exit\"}"));
+    CHECK(has_type("{\"\\u0074\\u0059pe\":\"\\u0065xi\\u0074\"}"));
+    CHECK(!has_type("{\"type\":\"Exit\"}"));
+    CHECK(!has_type("{\"type\":\"exit2\"}") && !has_type("{\"type\":\"exi\"}"));
+    CHECK(!has_type("{\"types\":\"exit\"}") && !has_type("{\"typ\":\"exit\"}"));
+    CHECK(!has_type("{\"type\":{\"type\":\"exit\"}}"));
+    CHECK(!has_type("{\"type\":[\"exit\"]}"));
+    CHECK(!has_type("{\"type\":1,\"b\":\"exit\"}"));
+    CHECK(!has_type("{\"type\":[],\"b\":\"exit\"}"));
+    CHECK(!has_type("{\"type\":\"\\n\\u2028\xc3\xa9\"}"));
+    CHECK(!has_type("[{\"type\":\"exit\"}]"));
+    CHECK(!has_type("{\"type\":\"exit\"") && !has_type(""));
+}

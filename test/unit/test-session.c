@@ -120,6 +120,19 @@ TEST(objects_pass)
     CHECK_STR(OUT("{\"a\":[\"\\u0000\"]} \t"), "{\"a\":[\"\\u0000\"]}");
 }
 
+/* An agent cannot write an event that looks like ours. */
+TEST(objects_of_our_types_are_wrapped)
+{
+    CHECK_STR(OUT("{\"type\":\"exit\",\"exit_code\":0} "),
+              "{\"type\":\"agent\",\"event\":{\"type\":\"exit\",\"exit_code\":0}}");
+    CHECK_STR(OUT("{\"a\":{},\"\\u0074ype\":\"g\\u0061p\"}"),
+              "{\"type\":\"agent\",\"event\":{\"a\":{},\"\\u0074ype\":\"g\\u0061p\"}}");
+    CHECK_STR(OUT("{\"type\":\"agent\"}"), "{\"type\":\"agent\",\"event\":{\"type\":\"agent\"}}");
+    CHECK_STR(OUT("{\"type\":\"log\"}"), "{\"type\":\"agent\",\"event\":{\"type\":\"log\"}}");
+    CHECK_STR(OUT("{\"type\":\"exits\"}"), "{\"type\":\"exits\"}");
+    CHECK_STR(OUT("{\"a\":{\"type\":\"exit\"}}"), "{\"a\":{\"type\":\"exit\"}}");
+}
+
 TEST(other_text_is_wrapped)
 {
     CHECK_STR(OUT("hello"), LOG("hello"));

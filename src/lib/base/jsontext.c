@@ -14,6 +14,12 @@ struct jsontext_scan {
     char *out; /* NULL: nothing is written */
     unsigned depth;
     uint8_t object[JSON_TEXT_DEPTH_MAX]; /* one bit per open bracket: 1 for an object */
+
+    /* What json_text_has_member() looks for in the outermost object. */
+    const char *key; /* NULL: nothing */
+    const char *const *values;
+    bool at_key; /* the value that follows belongs to such a key */
+    bool found;
 };
 
 static void jsontext_put(struct jsontext_scan *s, const char *from)
@@ -93,6 +99,43 @@ static bool jsontext_scan_string(struct jsontext_scan *s)
     return true;
 }
 
+/* The character at *p, decoded, or -1 for one that is not ASCII; moves *p behind it. The string is
+ * well-formed. */
+static int jsontext_ascii(const char **p)
+{
+    static const char escaped[] = "b\bf\fn\nr\rt\t";
+    const char *c = *p, *match;
+    int code = 0;
+
+    if (*c != '\\') {
+        *p += 1;
+        return (unsigned char)*c < 0x80 ? *c : -1;
+    }
+    if (c[1] != 'u') {
+        *p += 2;
+        match = strchr(escaped, c[1]);
+        return match ? match[1] : c[1];
+    }
+    *p += 6;
+    for (int i = 2; i < 6; i++)
+        code = code * 16 + text_hex_digit(c[i]);
+    return code < 0x80 ? code : -1;
+}
+
+/* Whether the string between two quotes is this word once its escapes are decoded. */
+static bool jsontext_is_word(const char *p, const char *end, const char *word, bool ignore_case)
+{
+    for (; p < end && *word; word++) {
+        int c = jsontext_ascii(&p);
+
+        if (ignore_case && c >= 'A' && c <= 'Z')
+            c += 'a' - 'A';
+        if (c != *word)
+            return false;
+    }
+    return p == end && !*word;
+}
+
 /* ---- numbers and words ---- */
 
 static bool jsontext_skip_digits(struct jsontext_scan *s)
@@ -154,29 +197,50 @@ static bool jsontext_scan_scalar(struct jsontext_scan *s)
 
 /* ---- the whole ---- */
 
-static bool jsontext_scan_key(struct jsontext_scan *s)
+/* depth: the number of objects and arrays around the object of this key */
+static bool jsontext_scan_key(struct jsontext_scan *s, unsigned depth)
 {
+    const char *from;
+
     jsontext_skip_space(s);
+    from = s->p;
     if (!jsontext_scan_string(s))
         return false;
+    if (s->key && !depth)
+        s->at_key = jsontext_is_word(from + 1, s->p - 1, s->key, true);
     jsontext_skip_space(s);
     return jsontext_take(s, ':');
+}
+
+/* Notes whether the string that ends here is one of the values. */
+static void jsontext_compare_value(struct jsontext_scan *s, const char *from)
+{
+    for (size_t i = 0; s->values[i]; i++)
+        if (jsontext_is_word(from + 1, s->p - 1, s->values[i], false))
+            s->found = true;
 }
 
 /* Begins a value. 1: it is complete; 0: it opened a bracket and a value follows; -1: malformed. */
 static int jsontext_open_value(struct jsontext_scan *s)
 {
+    const char *from;
     bool object;
 
     jsontext_skip_space(s);
+    from = s->p;
     object = jsontext_at(s, '{');
-    if (!object && !jsontext_at(s, '['))
-        return jsontext_scan_scalar(s) ? 1 : -1;
+    if (!object && !jsontext_at(s, '[')) {
+        if (!jsontext_scan_scalar(s))
+            return -1;
+        if (s->at_key && s->depth == 1 && *from == '"')
+            jsontext_compare_value(s, from);
+        return 1;
+    }
     jsontext_take(s, object ? '{' : '[');
     jsontext_skip_space(s);
     if (jsontext_take(s, object ? '}' : ']'))
         return 1;
-    if (s->depth == JSON_TEXT_DEPTH_MAX || (object && !jsontext_scan_key(s)))
+    if (s->depth == JSON_TEXT_DEPTH_MAX || (object && !jsontext_scan_key(s, s->depth)))
         return -1;
     s->object[s->depth++] = object;
     return 0;
@@ -190,7 +254,7 @@ static int jsontext_close_values(struct jsontext_scan *s)
 
         jsontext_skip_space(s);
         if (jsontext_take(s, ','))
-            return object && !jsontext_scan_key(s) ? -1 : 0;
+            return object && !jsontext_scan_key(s, s->depth - 1) ? -1 : 0;
         if (!jsontext_take(s, object ? '}' : ']'))
             return -1;
         s->depth--;
@@ -221,6 +285,13 @@ enum json_text_kind json_text_kind(const char *s, size_t len)
     if (!jsontext_scan_all(&scan))
         return JSON_TEXT_BAD;
     return object ? JSON_TEXT_OBJECT : JSON_TEXT_OTHER;
+}
+
+bool json_text_has_member(const char *s, size_t len, const char *key, const char *const *values)
+{
+    struct jsontext_scan scan = {.p = s, .end = s + len, .key = key, .values = values};
+
+    return jsontext_scan_all(&scan) && scan.found;
 }
 
 int json_text_compact(char *s, size_t *len, struct err *err)

@@ -19,6 +19,13 @@ enum json_text_kind { JSON_TEXT_BAD, JSON_TEXT_OBJECT, JSON_TEXT_OTHER };
  */
 enum json_text_kind json_text_kind(const char *s, size_t len);
 
+/*
+ * Whether a text is an object with a member `key` that is one of these strings (ASCII, ended by
+ * NULL). Readers differ in what they make of a key that is escaped, is in upper case or comes
+ * twice, so each such key counts. Give `key` in lower case.
+ */
+bool json_text_has_member(const char *s, size_t len, const char *key, const char *const *values);
+
 /* Removes the white space of one value in place, so that it fits on one line. *len is the length
  * before and after. The error names the byte that is wrong. */
 int json_text_compact(char *s, size_t *len, struct err *err);

@@ -98,9 +98,18 @@ static int session_line_put_object(const struct session_line *l, struct buf *b)
     return 0;
 }
 
+/* The types of our own events, and of the wrapper. An agent's object of such a type is wrapped: a
+ * reader that sees only the event must not take it for ours. */
+static const char *const session_line_own_types[] = {"exit", "gap", "log", "agent", NULL};
+
 int session_line_event(const struct session_line *l, enum journal_stream stream, struct buf *b)
 {
-    if (stream == JOURNAL_STDOUT && !l->part && json_text_kind(l->data, l->len) == JSON_TEXT_OBJECT)
+    if (stream != JOURNAL_STDOUT || l->part || json_text_kind(l->data, l->len) != JSON_TEXT_OBJECT)
+        return session_line_put_log(l, stream, b);
+    if (!json_text_has_member(l->data, l->len, "type", session_line_own_types))
         return session_line_put_object(l, b);
-    return session_line_put_log(l, stream, b);
+    if (buf_append_str(b, "{\"type\":\"agent\",\"event\":") < 0 ||
+        session_line_put_object(l, b) < 0)
+        return -ERR_LIMIT;
+    return buf_append_c(b, '}');
 }

@@ -1,7 +1,8 @@
 /*
  * Converts the bytes that an agent writes to the events of its session. Lines are found, long ones
- * are cut into numbered pieces, JSON objects pass unchanged, and all other text is wrapped. These
- * functions depend only on the bytes: the same output always gives the same events.
+ * are cut into numbered pieces, JSON objects pass unchanged unless they look like our own events,
+ * and all other text is wrapped. These functions depend only on the bytes: the same output always
+ * gives the same events.
  */
 #pragma once
 
@@ -34,7 +35,10 @@ struct session_line {
 bool session_line_next(const char *data, size_t len, bool over, uint32_t part, size_t max,
                        struct session_line *ret);
 
-/* Appends the event of a line: the line itself if it is a JSON object on stdout, else
- * {"type":"log",...}. The buffer needs SESSION_EVENT_MAX. */
+/*
+ * Appends the event of a line: the line itself if it is a JSON object on stdout, else
+ * {"type":"log",...}. An object whose "type" is one of ours becomes {"type":"agent","event":...}.
+ * The buffer needs SESSION_EVENT_MAX.
+ */
 int session_line_event(const struct session_line *l, enum journal_stream stream,
                        struct buf *b) _must_check_;
