@@ -82,7 +82,7 @@ static char *build_view_visible(const char *s, size_t len)
         } else if (s[i] == '\r') {
             if (i + 1 < len)
                 to = out;
-        } else {
+        } else if (s[i]) { /* a terminal ignores NUL */
             *to++ = s[i];
         }
     }
@@ -246,22 +246,25 @@ static void build_view_flush_line(struct build_view *v, size_t id)
 static void build_view_on_output(struct build_view *v, size_t id, const json_t *e)
 {
     struct build_view_step *s = &v->steps[id - 1];
-    const char *p = json_text_of(e, "data"), *end;
+    const json_t *data = json_object_get(e, "data");
+    const char *p = json_string_value(data) ?: "", *end = p + json_string_length(data);
 
     s->ms = json_number_of(e, "ms");
-    for (; p && *p; p = *end ? end + 1 : end) {
-        end = strchrnul(p, '\n');
-        for (size_t left = (size_t)(end - p); left;) {
+    while (p < end) {
+        const char *lf = memchr(p, '\n', (size_t)(end - p)), *stop = lf ? lf : end;
+
+        for (size_t left = (size_t)(stop - p); left;) {
             size_t n = MIN(left, LINE_BYTES - s->text.len);
 
-            if (buf_append(&s->text, end - left, n) < 0 || s->text.len == LINE_BYTES)
+            if (buf_append(&s->text, stop - left, n) < 0 || s->text.len == LINE_BYTES)
                 build_view_flush_line(v, id);
             left -= n;
         }
-        if (*end && !s->text.len)
+        if (lf && !s->text.len)
             build_view_show_line(v, id, "");
-        else if (*end)
+        else if (lf)
             build_view_flush_line(v, id);
+        p = lf ? lf + 1 : end;
     }
 }
 

@@ -42,6 +42,7 @@ struct image_build {
     char *logins;     /* owned: registry credentials as JSON, or NULL */
     char **agents;    /* owned: ssh agents as "ID=/PATH" */
     struct buf lines; /* received bytes that are not parsed yet */
+    bool accepted;    /* the daemon has begun to build: a failure from here on is final */
     json_t *end;      /* the end event, or NULL */
 
     /* For a digest-only context: */
@@ -280,7 +281,7 @@ static void image_build_release(struct image_build *ib)
     for (char **line = ib->held; line && *line; line++) {
         _cleanup_json_ json_t *e = NULL;
 
-        if (json_parse("a build event", *line, strlen(*line), &e, NULL) >= 0)
+        if (json_parse_output("a build event", *line, strlen(*line), &e, NULL) >= 0)
             image_build_show(ib, *line, e);
     }
     ib->held = strv_free(ib->held);
@@ -315,7 +316,7 @@ static int image_build_on_line(struct image_build *ib, const char *line, struct 
 {
     _cleanup_json_ json_t *e = NULL;
     const char *kind;
-    int r = json_parse("a build event", line, strlen(line), &e, err);
+    int r = json_parse_output("a build event", line, strlen(line), &e, err);
 
     if (r < 0)
         return r;
@@ -381,6 +382,7 @@ static int image_build_receive(struct image_build *ib, struct client *c, struct 
     r = client_head(c, err);
     if (r < 0)
         return r;
+    ib->accepted = true;
     while ((n = image_build_read_some(ib, c, piece, EVENT_MAX / 4, err)) > 0) {
         r = image_build_on_piece(ib, piece, (size_t)n, err);
         if (r < 0)
@@ -442,6 +444,7 @@ static void image_build_forget(struct image_build *ib)
     buf_clear(&ib->lines);
     json_decref(ib->end);
     ib->end = NULL;
+    ib->accepted = false;
     ib->again = false;
     if (ib->view && shown) {
         build_view_free(ib->view);
@@ -476,7 +479,7 @@ static int image_build_rounds(struct image_build *ib, struct client *c, struct e
         ib->digest_only = round < DIGEST_ONLY_ROUNDS && !ib->all;
         r = image_build_one_round(ib, c, &why);
         /* An engine or a daemon without digest-only contexts refuses before it does anything. */
-        refused = ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
+        refused = ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->accepted;
         if (!refused && (r < 0 || !ib->again))
             return r < 0 ? err_move(err, &why) : 0;
         ib->all |= r < 0;

@@ -145,7 +145,7 @@ static int dockerapi_stream_next_document(struct docker_stream *s, json_t **ret,
     while (dockerapi_stream_take_line(s, &len)) {
         const char *text = buf_data(&s->line);
         bool blank = strspn(text, " \t\r") >= len;
-        int r = blank ? 0 : json_parse("line of the engine", text, len, ret, err);
+        int r = blank ? 0 : json_parse_output("line of the engine", text, len, ret, err);
 
         dockerapi_stream_drop_line(s, len);
         if (r < 0) {

@@ -6,6 +6,7 @@ import signal
 import socket
 import tarfile
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -78,6 +79,53 @@ class Before(Context):
                 self.assertEqual(reply.status, status, reply)
 
 
+class OddDaemon:
+    """Answers every build with one event that is not JSON, and counts the builds."""
+
+    ANSWER = (b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+              b"5\r\noops\n\r\n0\r\n\r\n")
+
+    def __init__(self, path):
+        path.parent.mkdir(mode=0o700, parents=True)
+        self.builds = 0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            try:
+                conn, _ = self.listener.accept()
+            except OSError:
+                return
+            with conn:
+                request = b""
+                while not request.endswith(b"0\r\n\r\n") and (piece := conn.recv(65536)):
+                    request += piece
+                self.builds += request.startswith(b"POST /v1/images/build")
+                conn.sendall(self.ANSWER)
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+
+@only_on("native")
+class Retries(Context):
+    def test_a_build_that_has_begun_is_not_sent_again(self):
+        self.write(Dockerfile="FROM scratch\nCOPY x /\n", x="x")
+        daemon = OddDaemon(self.root.path / "run" / "ripcord.sock")
+        try:
+            done = self.assert_exit(self.build(), 2)
+        finally:
+            daemon.close()
+        self.assertIn("a build event is not valid JSON", done.err.decode())
+        self.assertEqual(daemon.builds, 1)
+
+
 @only_on("docker", "podman")
 class Builder(Context):
 
@@ -92,6 +140,11 @@ class Builder(Context):
 
     def events(self, done):
         return [json.loads(line) for line in done.text.splitlines()]
+
+    def test_a_step_that_prints_any_byte(self):
+        self.write(Dockerfile=f"FROM {engines.IMAGE}\nRUN printf 'a\\000b\\n'; echo ran\n")
+        done = self.assert_exit(self.build("-t", self.name), 0)
+        self.assertIn("ran", done.err.decode())
 
     def test_an_image_is_built_then_cached_and_runs(self):
         self.write(Dockerfile=f"FROM {engines.IMAGE} AS base\nARG WHAT=none\nRUN echo ran $WHAT > /made\n\n"

@@ -98,6 +98,13 @@ class Steps(BuildCase):
         self.assertEqual(shown["env"], ["PATH=/bin", "FROM_BASE=yes", "W=arg-env"])
         self.assert_nothing_left()
 
+    def test_a_step_that_prints_any_byte_runs_once(self):
+        said, _ = self.build("FROM base:1\n"
+                             "RUN --mount=type=cache,target=/c echo x >>/c/runs; printf 'a\\000b\\377\\033[2Jc\\n'\n"
+                             "RUN --mount=type=cache,target=/c echo ran $(wc -l </c/runs)\n")
+        self.assertIn("ab", said)
+        self.assertIn("ran 1\n", said)
+
     def test_mounts_and_their_places(self):
         self.file("req.txt", "wanted")
         self.file("dir/in", "inside")

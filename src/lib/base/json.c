@@ -37,21 +37,32 @@ static bool json_too_deep(const char *text, size_t len)
     return false;
 }
 
-int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err)
+static int json_parse_with(size_t flags, const char *what, const char *text, size_t len,
+                           json_t **ret, struct err *err)
 {
-    size_t flags = JSON_DECODE_ANY | (GUARD("json keys") ? JSON_REJECT_DUPLICATES : 0);
     json_error_t je;
     json_t *j;
 
     if (GUARD("json depth") && json_too_deep(text, len))
         return err_set(err, ERR_INVALID, "%s: JSON is nested more than %d levels deep", what,
                        JSON_DEPTH_LIMIT);
+    flags |= JSON_DECODE_ANY | (GUARD("json keys") ? JSON_REJECT_DUPLICATES : 0);
     j = json_loadb(text, len, flags, &je);
     if (!j)
         return err_set(err, ERR_INVALID, "%s is not valid JSON: %s (line %d, column %d)", what,
                        je.text, je.line, je.column);
     *ret = j;
     return 0;
+}
+
+int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err)
+{
+    return json_parse_with(0, what, text, len, ret, err);
+}
+
+int json_parse_output(const char *what, const char *text, size_t len, json_t **ret, struct err *err)
+{
+    return json_parse_with(JSON_ALLOW_NUL, what, text, len, ret, err);
 }
 
 char *json_to_text(const json_t *j, bool canonical)

@@ -18,6 +18,11 @@ enum { JSON_DEPTH_LIMIT = 32 };
 /* The text must be exactly one value. `what` names the source in errors ("request body"). */
 int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err);
 
+/* The same for a document with the output of a command, which may contain NUL. Read such a string
+ * with json_string_length(). */
+int json_parse_output(const char *what, const char *text, size_t len, json_t **ret,
+                      struct err *err);
+
 /*
  * Each program calls one of these before its first document; they hold for the whole process. With
  * both, out of memory ends the process: otherwise a field could be missing silently. The second
