@@ -162,19 +162,11 @@ static int build_context_read_ignore(struct build_context *c, int dir, const cha
     return r < 0 ? err_wrap(err, "'%s'", path) : 1;
 }
 
-/* As in Docker, Dockerfile.dockerignore has precedence over the .dockerignore of the context. */
-static int build_context_find_ignore(struct build_context *c, struct err *err)
-{
-    _cleanup_free_ char *own = xasprintf("%s.dockerignore", c->label);
-    int r = build_context_read_ignore(c, AT_FDCWD, own, err);
-
-    return r != 0 ? MIN(r, 0) : MIN(build_context_read_ignore(c, c->dir, ".dockerignore", err), 0);
-}
-
 int build_context_open(const char *folder, const char *file, struct build_context **ret,
                        struct err *err)
 {
     _cleanup_(build_context_freep) struct build_context *c = xnew0(struct build_context);
+    _cleanup_free_ char *own = NULL;
     int r;
 
     c->dir = -1;
@@ -185,7 +177,11 @@ int build_context_open(const char *folder, const char *file, struct build_contex
     r = build_context_read_dockerfile(c, file, err);
     if (r < 0)
         return r;
-    r = build_context_find_ignore(c, err);
+    /* As in Docker, Dockerfile.dockerignore has precedence over the context's .dockerignore. */
+    own = xasprintf("%s.dockerignore", c->label);
+    r = build_context_read_ignore(c, AT_FDCWD, own, err);
+    if (r == 0)
+        r = build_context_read_ignore(c, c->dir, ".dockerignore", err);
     if (r < 0)
         return r;
     if (!c->inside) {
@@ -257,14 +253,6 @@ static int build_context_digest(struct build_context *c, int fd, const struct st
     return 0;
 }
 
-static bool build_context_is_small(struct build_context *c, uint64_t size)
-{
-    if (size > SMALL || c->sent + size > SMALL_ALL_MAX)
-        return false;
-    c->sent += size;
-    return true;
-}
-
 static int build_context_put_digest(struct build_context *c, const char *value, struct err *err)
 {
     const struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value, .len = strlen(value)};
@@ -285,8 +273,12 @@ static int build_context_try_digest(struct build_context *c, int fd, const struc
     char value[DIGEST_CONTEXT_VALUE_MAX];
     int r;
 
-    if (!c->digest_only || build_context_is_small(c, c->entry.size))
+    if (!c->digest_only)
         return 0;
+    if (c->entry.size <= SMALL && c->sent + c->entry.size <= SMALL_ALL_MAX) {
+        c->sent += c->entry.size;
+        return 0;
+    }
     r = build_context_digest(c, fd, st, value, err);
     if (r < 0)
         return r;
@@ -337,14 +329,6 @@ static int build_context_put_symlink(struct build_context *c, int parent, const 
     return build_context_put_entry(c, err);
 }
 
-static int build_context_refuse(const struct build_context *c, mode_t mode, struct err *err)
-{
-    const char *what = S_ISSOCK(mode) ? "a socket" : S_ISFIFO(mode) ? "a named pipe" : "a device";
-
-    err_set(err, ERR_INVALID, "'%s' in the context is %s and cannot be sent", c->entry.path, what);
-    return err_hint(err, "Exclude it: add the line '%s' to .dockerignore.", c->entry.path);
-}
-
 /* shown: false for an excluded folder, which is walked only for files that a `!` line includes. */
 static int build_context_put_folder(struct build_context *c, int parent, const char *name,
                                     bool shown, unsigned depth, struct err *err);
@@ -353,6 +337,7 @@ static int build_context_put_any(struct build_context *c, int parent, const char
                                  unsigned depth, struct err *err)
 {
     bool ignored = c->ignore && ignore_matches(c->ignore, c->entry.path);
+    const char *what;
     struct stat st;
 
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -367,7 +352,9 @@ static int build_context_put_any(struct build_context *c, int parent, const char
         return build_context_put_file(c, parent, name, err);
     if (S_ISLNK(st.st_mode))
         return build_context_put_symlink(c, parent, name, &st, err);
-    return build_context_refuse(c, st.st_mode, err);
+    what = S_ISSOCK(st.st_mode) ? "a socket" : S_ISFIFO(st.st_mode) ? "a named pipe" : "a device";
+    err_set(err, ERR_INVALID, "'%s' in the context is %s and cannot be sent", c->entry.path, what);
+    return err_hint(err, "Exclude it: add the line '%s' to .dockerignore.", c->entry.path);
 }
 
 /* Appends "/name" to the path of the entry. Returns the old length, or an error. */

@@ -47,24 +47,16 @@ struct build_view {
 
 /* ---- texts ---- */
 
-/* Replaces line breaks and tabs with blanks. Other characters are escaped when the text is
- * printed. */
-static char *build_view_flat(const char *s)
-{
-    char *out = xstrndup(s, NAME_BYTES);
-
-    for (char *p = out; *p; p++)
-        if (strchr("\n\r\t", *p))
-            *p = ' ';
-    return out;
-}
-
 static char *build_view_name_of(const json_t *e)
 {
     const char *stage = json_text_of(e, "stage"), *text = json_text_of(e, "text");
-    _cleanup_free_ char *words = build_view_flat(text ? text : "");
+    _cleanup_free_ char *words = xstrndup(text ? text : "", NAME_BYTES);
     unsigned long long n = json_number_of(e, "n"), of = json_number_of(e, "of");
 
+    /* One row per step. Other control characters are escaped when the text is printed. */
+    for (char *p = words; *p; p++)
+        if (strchr("\n\r\t", *p))
+            *p = ' ';
     if (of)
         return xasprintf("[%s%s%llu/%llu] %s", stage ? stage : "", stage ? " " : "", n, of, words);
     return stage ? xasprintf("[%s] %s", stage, words) : xstrdup(words);

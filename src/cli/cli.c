@@ -117,14 +117,6 @@ static void cli_take_globals(struct cli *cli, const struct cli_args *args)
     cli->json |= args_has(args, "json");
 }
 
-/* Fails when the output cannot be written, as cat(1) does. */
-static int cli_flush_stdout(int status, struct err *err)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    return err_sys(err, errno, "write to standard output");
-}
-
 /* Looks for --json in a command line that cannot be parsed, so that the error has the right
  * form. */
 static bool cli_wants_json(int argc, char **argv)
@@ -150,7 +142,12 @@ static int cli_run_command(struct cli *cli, int argc, char **argv, struct err *e
         help_command(cli->command);
     else
         r = cli->command->run(cli, &args, err);
-    return r < 0 ? r : cli_flush_stdout(r, err);
+    if (r < 0)
+        return r;
+    /* Fails when the output cannot be written, as cat(1) does. */
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return err_sys(err, errno, "write to standard output");
+    return r;
 }
 
 static int cli_run(struct cli *cli, int argc, char **argv, struct err *err)

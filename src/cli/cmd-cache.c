@@ -98,30 +98,22 @@ static void add_counters(struct table *t, const char *of, const char *eco, const
     table_add(t, text);
 }
 
-static void add_sandbox(struct table *t, const char *name, const json_t *sandbox)
-{
-    const char *eco;
-    json_t *c;
-
-    json_object_foreach ((json_t *)sandbox, eco, c)
-        if (json_number_of(c, "requests"))
-            add_counters(t, name, eco, c);
-}
-
 static void print_counters(const json_t *doc)
 {
     static const char *const titles[] = {"SANDBOX",    "SOURCE",     "HITS",   "MISSES",
                                          "FROM CACHE", "DOWNLOADED", "REFUSED"};
     struct table *t = table_new(titles, ARRAY_SIZE(titles));
-    const char *name;
-    json_t *c;
+    const char *id, *eco;
+    json_t *sandbox, *c;
 
-    json_object_foreach (json_object_get(doc, "ecosystems"), name, c)
-        add_counters(t, "all", name, c);
-    json_object_foreach (json_object_get(doc, "sandboxes"), name, c) {
-        const char *known = json_text_of(json_object_get(doc, "names"), name);
+    json_object_foreach (json_object_get(doc, "ecosystems"), eco, c)
+        add_counters(t, "all", eco, c);
+    json_object_foreach (json_object_get(doc, "sandboxes"), id, sandbox) {
+        const char *name = json_text_of(json_object_get(doc, "names"), id);
 
-        add_sandbox(t, known ? known : name, c);
+        json_object_foreach (sandbox, eco, c)
+            if (json_number_of(c, "requests"))
+                add_counters(t, name ? name : id, eco, c);
     }
     table_print(t);
     table_free(t);

@@ -99,26 +99,22 @@ static int cut_off(struct cp *cp, struct err *err)
                     "for its name.");
 }
 
-/* Reads the bytes after the end of the archive. The regular end of the stream proves that the copy
- * is complete. */
-static int read_rest(struct cp *cp, struct err *err)
+static int to_local(struct cp *cp, const struct cp_side *dst, struct err *err)
 {
     char scrap[4096];
     ssize_t n;
-
-    do
-        n = read_piece(cp, scrap, sizeof(scrap));
-    while (n > 0);
-    return n < 0 ? cut_off(cp, err) : 0;
-}
-
-static int to_local(struct cp *cp, const struct cp_side *dst, struct err *err)
-{
     int r = tree_from_tar(dst->path, read_piece, cp, &cp->stats, err);
 
     if (cp->failure.code)
         return cut_off(cp, err);
-    return r < 0 ? r : read_rest(cp, err);
+    if (r < 0)
+        return r;
+    /* Bytes may follow the archive. Only the regular end of the stream proves that the copy is
+     * complete. */
+    do
+        n = read_piece(cp, scrap, sizeof(scrap));
+    while (n > 0);
+    return n < 0 ? cut_off(cp, err) : 0;
 }
 
 static int to_stdout(struct cp *cp, struct err *err)

@@ -82,13 +82,6 @@ _noreturn_ static void serve(struct cli *cli, const struct forward *f, int fd)
     _exit(err.code != ERR_NONE);
 }
 
-/* Reaps ended children. Waits for one when the maximum is reached. */
-static void reap(unsigned *live)
-{
-    while (*live && waitpid(-1, NULL, *live >= PORT_CONNECTIONS_MAX ? 0 : WNOHANG) > 0)
-        --*live;
-}
-
 static int accept_all(struct cli *cli, const struct forward *f, int listener, struct err *err)
 {
     unsigned live = 0;
@@ -99,7 +92,9 @@ static int accept_all(struct cli *cli, const struct forward *f, int listener, st
 
         if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
             return err_sys(err, errno, "accept a connection");
-        reap(&live);
+        /* Reap ended children. Wait for one when the maximum is reached. */
+        while (live && waitpid(-1, NULL, live >= PORT_CONNECTIONS_MAX ? 0 : WNOHANG) > 0)
+            live--;
         if (fd < 0)
             continue;
         pid = fork();

@@ -6,22 +6,13 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-static void print(const json_t *doc, const char *name)
-{
-    const json_t *warnings = json_object_get(doc, "warnings"), *w;
-    const char *action = json_text_of(doc, "action");
-    size_t i;
-
-    json_array_foreach (warnings, i, w)
-        output_note(false, "warning: %s", json_string_value(w) ? json_string_value(w) : "?");
-    printf("%s: %s\n", name, action ? action : "up");
-}
-
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *spec = NULL, *doc = NULL;
     _cleanup_free_ char *target = NULL;
-    const char *name = args->words[0];
+    const char *name = args->words[0], *action;
+    const json_t *w;
+    size_t i;
     int r;
 
     if ((r = parse_name("sandbox name", name, err)) < 0 ||
@@ -31,10 +22,14 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     r = cli_call(cli, "PUT", target, spec, &doc, err);
     if (r < 0)
         return r;
-    if (cli->json)
+    if (cli->json) {
         output_json(doc);
-    else
-        print(doc, name);
+        return 0;
+    }
+    json_array_foreach (json_object_get(doc, "warnings"), i, w)
+        output_note(false, "warning: %s", json_string_value(w) ? json_string_value(w) : "?");
+    action = json_text_of(doc, "action");
+    printf("%s: %s\n", name, action ? action : "up");
     return 0;
 }
 

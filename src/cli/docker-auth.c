@@ -31,18 +31,14 @@ static void docker_auth_file_done(struct auth_file *c)
 }
 #define _cleanup_auth_file_ __attribute__((cleanup(docker_auth_file_done)))
 
-static char *docker_auth_config_path(void)
+static int docker_auth_file_read(struct auth_file *ret, struct err *err)
 {
     const char *dir = getenv("DOCKER_CONFIG"), *home = getenv("HOME");
 
     if (dir && *dir)
-        return xasprintf("%s/config.json", dir);
-    return home && *home ? xasprintf("%s/.docker/config.json", home) : NULL;
-}
-
-static int docker_auth_file_read(struct auth_file *ret, struct err *err)
-{
-    ret->path = docker_auth_config_path();
+        ret->path = xasprintf("%s/config.json", dir);
+    else if (home && *home)
+        ret->path = xasprintf("%s/.docker/config.json", home);
     if (!ret->path || access(ret->path, F_OK) < 0)
         return 0;
     return file_read(AT_FDCWD, ret->path, CONFIG_MAX, &ret->text, &ret->len, err);

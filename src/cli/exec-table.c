@@ -46,18 +46,10 @@ static void exec_table_add_size(struct table *t, const json_t *of, const char *k
     table_add(t, json_is_object(of) ? format_size(size, text) : NULL);
 }
 
-static void exec_table_add_used(struct table *t, const json_t *end)
-{
-    exec_table_add_ms(t, end, "cpu_ms");
-    exec_table_add_size(t, end, "memory_peak", NULL);
-    exec_table_add_size(t, end, "io_read", NULL);
-    exec_table_add_size(t, end, "io_write", NULL);
-    exec_table_add_size(t, end, "stdout_bytes", "stderr_bytes");
-}
-
 static void exec_table_add_row(struct table *t, const json_t *x, bool all, bool named)
 {
     _cleanup_free_ char *command = exec_table_command_of(x);
+    const json_t *ended = json_object_get(x, "end");
     char end[STATE_END_MAX], age[AGE_MAX], time[FORMAT_MAX];
 
     if (named)
@@ -67,8 +59,13 @@ static void exec_table_add_row(struct table *t, const json_t *x, bool all, bool 
     table_color(t, state_color(json_text_of(x, "state")));
     table_add(t, output_age(json_text_of(x, "started_at"), age));
     table_add(t, state_duration(x, time));
-    if (all)
-        exec_table_add_used(t, json_object_get(x, "end"));
+    if (all) {
+        exec_table_add_ms(t, ended, "cpu_ms");
+        exec_table_add_size(t, ended, "memory_peak", NULL);
+        exec_table_add_size(t, ended, "io_read", NULL);
+        exec_table_add_size(t, ended, "io_write", NULL);
+        exec_table_add_size(t, ended, "stdout_bytes", "stderr_bytes");
+    }
     table_add(t, command);
 }
 

@@ -48,14 +48,6 @@ int execute_spec(const struct cli_args *args, char *const *argv, json_t **ret, s
     return 0;
 }
 
-static int execute_check_terminal(const struct cli_args *args, struct err *err)
-{
-    if (!args_has(args, "tty") || !args_has(args, "interactive") || isatty(STDIN_FILENO))
-        return 0;
-    err_set(err, ERR_INVALID, "standard input is not a terminal");
-    return err_hint(err, "Leave out -t to send input from a file or a pipe.");
-}
-
 /* run --detach: waits for the start of the command, then detaches from the stream. */
 static int execute_leave(struct cli *cli, struct client_stream *s, struct err *err)
 {
@@ -120,8 +112,11 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
     struct client *c;
     int r;
 
-    if ((r = execute_check_terminal(args, err)) < 0 ||
-        (r = args_duration_ms(args, "timeout", SPEC_TIMEOUT_MAX_MS, &o.timeout_ms, err)) < 0 ||
+    if (o.tty && o.input && !isatty(STDIN_FILENO)) {
+        err_set(err, ERR_INVALID, "standard input is not a terminal");
+        return err_hint(err, "Leave out -t to send input from a file or a pipe.");
+    }
+    if ((r = args_duration_ms(args, "timeout", SPEC_TIMEOUT_MAX_MS, &o.timeout_ms, err)) < 0 ||
         (r = args_duration_ms(args, "idle-timeout", SPEC_TIMEOUT_MAX_MS, &o.idle_timeout_ms, err)) <
             0 ||
         (r = cli_client(cli, &c, err)) < 0)

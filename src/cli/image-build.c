@@ -238,14 +238,6 @@ static void image_build_read_logins(struct image_build *ib, const struct client 
         ib->logins = json_to_text(doc, false);
 }
 
-static int image_build_send_body(struct image_build *ib, struct sender *s, struct err *err)
-{
-    if (sender_write(s, ib->secrets, image_build_length(ib->secrets)) < 0 ||
-        sender_write(s, ib->logins, image_build_length(ib->logins)) < 0)
-        return err_set(err, ERR_ENGINE, "the daemon stopped reading the request");
-    return build_context_pack(ib->context, sender_write, s, err);
-}
-
 static int image_build_send_all(struct image_build *ib, struct client *c, struct err *err)
 {
     char *target = NULL;
@@ -259,7 +251,12 @@ static int image_build_send_all(struct image_build *ib, struct client *c, struct
         s.type = DIGEST_CONTEXT_TYPE;
     build_context_digest_only(ib->context, ib->digest_only, ib->need);
     build_context_remember(ib->context, c->paths.state);
-    r = sender_end(&s, image_build_send_body(ib, &s, err), err);
+    if (sender_write(&s, ib->secrets, image_build_length(ib->secrets)) < 0 ||
+        sender_write(&s, ib->logins, image_build_length(ib->logins)) < 0)
+        r = err_set(err, ERR_ENGINE, "the daemon stopped reading the request");
+    else
+        r = build_context_pack(ib->context, sender_write, &s, err);
+    r = sender_end(&s, r, err);
     sender_done(&s);
     return r;
 }

@@ -49,23 +49,17 @@ static int image_lint_read_text(struct lint_job *j, struct err *err)
     return r < 0 ? -(int)(err ? err->code : ERR_SYSTEM) : 0;
 }
 
-static bool image_lint_exists_beside(const char *path, const char *name)
-{
-    const char *slash = strrchr(path, '/');
-    _cleanup_free_ char *beside =
-        xasprintf("%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name);
-
-    return access(beside, F_OK) == 0;
-}
-
 /* Docker uses Dockerfile.dockerignore, else the .dockerignore of the context. The context is
  * unknown here, so the folder of the Dockerfile and the working folder are both tried. */
 static bool image_lint_has_ignore_file(const char *path)
 {
+    const char *slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash - path) + 1 : 0;
     _cleanup_free_ char *own = xasprintf("%s.dockerignore", path);
+    _cleanup_free_ char *beside = xasprintf("%.*s.dockerignore", folder, path);
 
-    return STREQ(path, "-") || access(own, F_OK) == 0 ||
-           image_lint_exists_beside(path, ".dockerignore") || access(".dockerignore", F_OK) == 0;
+    return STREQ(path, "-") || access(own, F_OK) == 0 || access(beside, F_OK) == 0 ||
+           access(".dockerignore", F_OK) == 0;
 }
 
 /* ---- --fix ---- */

@@ -66,13 +66,6 @@ static void image_transfer_show_progress(struct image_transfer *t, const json_t 
     fflush(stderr);
 }
 
-static void image_transfer_hide_progress(struct image_transfer *t)
-{
-    if (t->shown)
-        fputs("\r\033[K", stderr);
-    t->shown = false;
-}
-
 /* ---- the answer: lines, the last of which counts ---- */
 
 static int image_transfer_take_line(struct image_transfer *t, const char *line, size_t len,
@@ -150,7 +143,8 @@ static int image_transfer_run(struct cli *cli, const char *target, const json_t 
     if (r < 0)
         return r;
     r = image_transfer_read_answer(&t, c, ret, err);
-    image_transfer_hide_progress(&t);
+    if (t.shown)
+        fputs("\r\033[K", stderr);
     return r;
 }
 
@@ -225,20 +219,10 @@ int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
     return 0;
 }
 
-static void image_transfer_print_pushed(const json_t *doc)
-{
-    char size[FORMAT_MAX];
-
-    output_text(stdout, json_text_of(doc, "name"));
-    putchar('@');
-    output_text(stdout, json_text_of(doc, "digest"));
-    printf(": %llu layers, %s sent\n", (unsigned long long)json_number_of(doc, "layers"),
-           format_size(json_number_of(doc, "bytes"), size));
-}
-
 int image_push(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
+    char size[FORMAT_MAX];
     int r;
 
     if (args->n_words < 2 || args->n_words > 3)
@@ -246,9 +230,14 @@ int image_push(struct cli *cli, const struct cli_args *args, struct err *err)
     r = image_transfer_start(cli, args, args->words[args->n_words - 1], true, &doc, err);
     if (r < 0)
         return r;
-    if (cli->json)
+    if (cli->json) {
         output_json(doc);
-    else
-        image_transfer_print_pushed(doc);
+        return 0;
+    }
+    output_text(stdout, json_text_of(doc, "name"));
+    putchar('@');
+    output_text(stdout, json_text_of(doc, "digest"));
+    printf(": %llu layers, %s sent\n", (unsigned long long)json_number_of(doc, "layers"),
+           format_size(json_number_of(doc, "bytes"), size));
     return 0;
 }

@@ -130,21 +130,13 @@ void table_free(struct table *t)
     free(t);
 }
 
-/* Counts characters, which is close enough to columns for our texts. */
-static size_t output_width_of(const char *s)
-{
-    size_t n = 0;
-
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
-}
-
 void table_add(struct table *t, const char *cell)
 {
     struct cell c = {.text = cell && *cell ? output_escaped(cell, false) : xstrdup("-")};
 
-    c.width = output_width_of(c.text);
+    /* Counts characters, which is close enough to columns for our texts. */
+    for (const char *s = c.text; *s; s++)
+        c.width += ((unsigned char)*s & 0xc0) != 0x80;
     t->cells = xreallocarray(t->cells, t->n + 1, sizeof(*t->cells));
     t->cells[t->n++] = c;
 }

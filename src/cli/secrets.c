@@ -51,16 +51,6 @@ static int cli_secrets_set(json_t *obj, const char *name, const char *value, siz
     return 0;
 }
 
-static int cli_secrets_from_environment(json_t *obj, const char *name, struct err *err)
-{
-    const char *value = getenv(name);
-
-    if (value)
-        return cli_secrets_set(obj, name, value, strlen(value), err);
-    err_set(err, ERR_INVALID, "--secret: environment variable '%s' is not set", name);
-    return err_hint(err, "Set the variable, or use a file: --secret %s=@FILE.", name);
-}
-
 /* Errors never show the text after the '='. */
 static int cli_secrets_add(json_t *obj, const char *arg, struct err *err)
 {
@@ -71,8 +61,14 @@ static int cli_secrets_add(json_t *obj, const char *arg, struct err *err)
 
     if (parse_secret_name(name, err) < 0)
         return err_wrap(err, "--secret");
-    if (!eq)
-        return cli_secrets_from_environment(obj, name, err);
+    if (!eq) {
+        const char *set = getenv(name);
+
+        if (set)
+            return cli_secrets_set(obj, name, set, strlen(set), err);
+        err_set(err, ERR_INVALID, "--secret: environment variable '%s' is not set", name);
+        return err_hint(err, "Set the variable, or use a file: --secret %s=@FILE.", name);
+    }
     if (eq[1] != '@' || !eq[2]) {
         err_set(err, ERR_INVALID, "--secret: the value of '%s' must not be on the command line",
                 name);

@@ -80,16 +80,6 @@ static int session_follow_show(struct following *f, const char *data, size_t len
     return 0;
 }
 
-static int session_follow_take_exit(struct following *f, const struct session_event *e,
-                                    struct err *err)
-{
-    static const char head[] = "{\"type\":\"exit\"";
-
-    if (!STREQ(e->stream, "session") || !session_follow_skip(e->text, e->text + e->len, head))
-        return 0;
-    return json_parse("the exit event", e->text, e->len, &f->end, err);
-}
-
 static int session_follow_take_line(struct following *f, const char *line, size_t len,
                                     struct err *err)
 {
@@ -111,7 +101,10 @@ static int session_follow_take_line(struct following *f, const char *line, size_
         return r;
     f->seq = e.seq;
     f->progress = true;
-    return session_follow_take_exit(f, &e, err);
+    if (STREQ(e.stream, "session") &&
+        session_follow_skip(e.text, e.text + e.len, "{\"type\":\"exit\""))
+        return json_parse("the exit event", e.text, e.len, &f->end, err);
+    return 0;
 }
 
 static int session_follow_take_bytes(struct following *f, const char *data, size_t len,

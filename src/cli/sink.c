@@ -17,27 +17,21 @@ void sink_done(struct sink *s)
     s->own = fd_close(s->own);
 }
 
-static enum sink_kind sink_second_opening(struct sink *s)
-{
-    char path[32];
-
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", s->fd);
-    s->own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    return s->own >= 0 ? SINK_OWN : SINK_PIECES;
-}
-
 /* Called at the first write, so that a command without output costs no system call. */
 static enum sink_kind sink_probe(struct sink *s)
 {
+    char path[32];
     struct stat st;
 
     if (fstat(s->fd, &st) < 0)
         return SINK_PLAIN; /* closed: write(2) reports it */
     if (S_ISSOCK(st.st_mode))
         return SINK_SOCKET;
-    if (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && isatty(s->fd)))
-        return sink_second_opening(s);
-    return SINK_PLAIN;
+    if (!S_ISFIFO(st.st_mode) && !(S_ISCHR(st.st_mode) && isatty(s->fd)))
+        return SINK_PLAIN;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", s->fd);
+    s->own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return s->own >= 0 ? SINK_OWN : SINK_PIECES;
 }
 
 static ssize_t sink_write_piece(struct sink *s, const char *data, size_t len)

@@ -135,18 +135,6 @@ static int cli_spec_set_cpus(json_t *obj, const struct cli_args *a, struct err *
     return 0;
 }
 
-/* Stores "K=V" as obj[K]. */
-static int cli_spec_set_pair(json_t *obj, const char *name, const char *pair, struct err *err)
-{
-    const char *eq = strchr(pair, '=');
-    _cleanup_free_ char *key = NULL;
-
-    if (!eq || eq == pair)
-        return err_set(err, ERR_INVALID, "--%s: '%s' must have the form KEY=VALUE", name, pair);
-    key = xstrndup(pair, (size_t)(eq - pair));
-    return spec_set_text(obj, key, eq + 1, err);
-}
-
 static int cli_spec_set_pairs(json_t *doc, const char *member, const struct cli_args *a,
                               const char *name, struct err *err)
 {
@@ -155,9 +143,15 @@ static int cli_spec_set_pairs(json_t *doc, const char *member, const struct cli_
     int r;
 
     for (size_t i = 0; (v = args_next(a, name, &i));) {
+        const char *eq = strchr(v, '=');
+        _cleanup_free_ char *key = NULL;
+
         if (STREQ(name, "env") && parse_env(v, err) < 0)
             return err_wrap(err, "--env");
-        r = cli_spec_set_pair(obj, name, v, err);
+        if (!eq || eq == v)
+            return err_set(err, ERR_INVALID, "--%s: '%s' must have the form KEY=VALUE", name, v);
+        key = xstrndup(v, (size_t)(eq - v));
+        r = spec_set_text(obj, key, eq + 1, err);
         if (r < 0)
             return r;
     }
