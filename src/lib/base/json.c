@@ -72,12 +72,6 @@ char *json_to_text(const json_t *j, bool canonical)
     return s ? s : xstrdup("null");
 }
 
-static const char *json_field_name(const char *where, const char *name, char *tmp, size_t size)
-{
-    snprintf(tmp, size, "%s%s%.100s", where ? where : "", where ? "." : "", name);
-    return tmp;
-}
-
 static int json_read_value(const json_t *v, const char *full, const struct json_field *f,
                            struct err *err)
 {
@@ -148,7 +142,7 @@ int json_read(const json_t *obj, const char *where, const struct json_field *fie
         for (size_t i = 0; i < n && !f; i++)
             if (STREQ(fields[i].name, key))
                 f = &fields[i];
-        json_field_name(where, key, full, sizeof(full));
+        snprintf(full, sizeof(full), "%s%s%.100s", where ? where : "", where ? "." : "", key);
         if (!f && GUARD("known fields"))
             return json_unknown_field(full, key, fields, n, err);
         if (!f || json_is_null(value))

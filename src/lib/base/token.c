@@ -35,11 +35,6 @@ static int token_check_file(int fd, const char *state_dir, struct err *err)
     return err_hint(err, "Run 'ripcord token --rotate' to create a new token.");
 }
 
-static bool token_is_token(const char *text, size_t len)
-{
-    return len == TOKEN_LEN + 1 && text[TOKEN_LEN] == '\n' && strspn(text, digits) == TOKEN_LEN;
-}
-
 static int token_read(int fd, const char *state_dir, struct api_token *ret, struct err *err)
 {
     char text[TOKEN_LEN + 3] = "";
@@ -48,7 +43,7 @@ static int token_read(int fd, const char *state_dir, struct api_token *ret, stru
 
     if (n < 0) {
         r = err_sys(err, (int)-n, "read '%s/" TOKEN_NAME "'", state_dir);
-    } else if (!token_is_token(text, (size_t)n)) {
+    } else if (n != TOKEN_LEN + 1 || text[TOKEN_LEN] != '\n' || strspn(text, digits) != TOKEN_LEN) {
         err_set(err, ERR_INVALID, "'%s/" TOKEN_NAME "' does not hold a token", state_dir);
         r = err_hint(err, "Run 'ripcord token --rotate' to create a new token.");
     } else {

@@ -328,20 +328,14 @@ static int tree_in_place_temp(struct placer *p, int parent, const char *path,
     return err_set(err, ERR_INVALID, "archive: '%.80s' has an unknown type", path);
 }
 
-static void tree_in_set_time(int dirfd, const char *name, int64_t mtime)
-{
-    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = mtime}};
-
-    (void)utimensat(dirfd, name, times, AT_SYMLINK_NOFOLLOW);
-}
-
 static int tree_in_place_leaf(struct placer *p, int parent, const char *base, const char *path,
                               const struct tar_entry *e, struct err *err)
 {
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = e->mtime}};
     int r = tree_in_place_temp(p, parent, path, e, err);
 
     if (r == 0 && e->type != TAR_HARDLINK)
-        tree_in_set_time(parent, p->temp, e->mtime);
+        (void)utimensat(parent, p->temp, times, AT_SYMLINK_NOFOLLOW);
     if (r == 0 && renameat(parent, p->temp, parent, base) < 0)
         r = tree_err(err, errno, "put '%s' in place", path);
     /* Also after success: rename() does nothing when both names are links to the same file. */
@@ -401,24 +395,16 @@ static int tree_in_open_destination(struct placer *p, char *path, struct err *er
     return 0;
 }
 
-/* A random name: another copy may work in the same folder. */
-static int tree_in_make_temp_name(struct placer *p, struct err *err)
-{
-    uint64_t v;
-
-    if (getrandom(&v, sizeof(v), 0) != (ssize_t)sizeof(v))
-        return err_sys(err, errno, "get random bytes");
-    snprintf(p->temp, sizeof(p->temp), ".ripcord-%016llx.tmp", (unsigned long long)v);
-    return 0;
-}
-
 static int tree_in_place_all(struct placer *p, char *where, struct err *err)
 {
     _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
-    int r = tree_in_make_temp_name(p, err);
+    uint64_t v;
+    int r;
 
-    if (r < 0)
-        return r;
+    /* A random name: another copy may work in the same folder. */
+    if (getrandom(&v, sizeof(v), 0) != (ssize_t)sizeof(v))
+        return err_sys(err, errno, "get random bytes");
+    snprintf(p->temp, sizeof(p->temp), ".ripcord-%016llx.tmp", (unsigned long long)v);
     r = tree_in_open_destination(p, where, err);
     if (r < 0)
         return r;

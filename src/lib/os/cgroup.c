@@ -203,11 +203,6 @@ static void cgroup_reset(struct cgroup *c)
         c->root[t] = c->dir[t] = c->tasks[t] = -1;
 }
 
-static bool cgroup_is_refusal(int r)
-{
-    return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOENT;
-}
-
 static int cgroup_open_all(struct cgroup *c, const struct cgroup_place *where,
                            char *const mounts[CGROUP_TREES], struct err *err)
 {
@@ -220,7 +215,7 @@ static int cgroup_open_all(struct cgroup *c, const struct cgroup_place *where,
         if (!mounts[t])
             continue;
         r = cgroup_make_tree(mounts[t], &at, &c->root[t], &c->dir[t]);
-        if (r < 0 && cgroup_is_refusal(r))
+        if (r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOENT)
             continue; /* not writable: the limits are reported as unenforced */
         if (r < 0)
             return err_sys(err, -r, "open cgroup folder '%s/%s/%s/%s'", mounts[t], at.parent,

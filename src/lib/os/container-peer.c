@@ -46,11 +46,6 @@ static struct bare container_peer_bare_of(const struct sockaddr *a)
     return b;
 }
 
-static bool container_peer_is_same(const struct bare *a, const struct bare *b)
-{
-    return a->family == b->family && a->len && memcmp(a->bytes, b->bytes, a->len) == 0;
-}
-
 /* The length of the mask when both addresses are in one subnet, else -1. */
 static int container_peer_subnet_bits(const struct bare *a, const struct bare *b,
                                       const struct bare *mask)
@@ -107,7 +102,8 @@ static const char *container_peer_interface_of(const struct bare *peer, const st
                     mask = container_peer_bare_of(i->ifa_netmask);
         int bits = container_peer_subnet_bits(peer, &own, &mask);
 
-        if (container_peer_is_same(peer, &own))
+        if (peer->family == own.family && peer->len &&
+            memcmp(peer->bytes, own.bytes, peer->len) == 0)
             return NULL;
         if (bits > best) {
             best = bits;

@@ -41,18 +41,10 @@ static int rmtree_open_up(int at, const char *name)
     return chmod(path, 0700) < 0 ? -errno : 0;
 }
 
-/* Entries of a read-only folder cannot be removed or moved up either. */
-static void rmtree_make_writable(int fd)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
-        fchmod(fd, 0700); /* when this fails, the removal reports the error */
-}
-
 static DIR *rmtree_open_folder(int at, const char *name, struct err *err)
 {
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC};
+    struct stat st;
     DIR *dir;
     int fd;
 
@@ -72,7 +64,9 @@ static DIR *rmtree_open_folder(int at, const char *name, struct err *err)
             err_sys(err, errno, "open folder '%s'", name);
         return NULL;
     }
-    rmtree_make_writable(fd);
+    /* Entries of a read-only folder cannot be removed or moved up either. */
+    if (fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
+        fchmod(fd, 0700); /* when this fails, the removal reports the error */
     dir = fdopendir(fd);
     if (!dir) {
         err_sys(err, errno, "read folder '%s'", name);

@@ -84,11 +84,6 @@ static void seccomp_filter_put_rule(struct seccomp_program *p, const struct secc
     seccomp_filter_put(p, r->test == CALL_ONE_OF ? ALLOW : FAIL(r->errnum));
 }
 
-static size_t seccomp_filter_socket_block(const struct seccomp_socket *s)
-{
-    return s->n ? s->n + 3 : 1;
-}
-
 /* One family after the other, each followed by its protocols. */
 static void seccomp_filter_put_sockets(struct seccomp_program *p, int errnum)
 {
@@ -98,9 +93,9 @@ static void seccomp_filter_put_sockets(struct seccomp_program *p, int errnum)
     for (size_t i = 0; (s = seccomp_socket_at(i)); i++) {
         struct seccomp_rule protocols = {
             .arg = 2, .test = CALL_ONE_OF, .errnum = EPROTONOSUPPORT, .n = s->n};
+        unsigned char block = (unsigned char)(s->n ? s->n + 3 : 1); /* instructions put below */
 
-        seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, s->family, 0,
-                                   (unsigned char)seccomp_filter_socket_block(s)));
+        seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, s->family, 0, block));
         for (size_t j = 0; j < s->n; j++)
             protocols.values[j] = s->protocols[j];
         if (s->n)

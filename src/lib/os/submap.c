@@ -61,13 +61,6 @@ int submap_write(pid_t pid, const struct submap *m, struct err *err)
     return r < 0 ? r : submap_map(pid, SUBMAP_GID_PROGRAM, m->gid, getegid(), err);
 }
 
-static _noreturn_ void submap_child(int go, int (*fn)(void *arg), void *arg)
-{
-    char byte;
-
-    _exit(read(go, &byte, 1) == 1 ? fn(arg) : FAILED);
-}
-
 int submap_run(const struct submap *m, int (*fn)(void *arg), void *arg, struct err *err)
 {
     _cleanup_close_ int go = -1, go_in = -1, pidfd = -1;
@@ -82,8 +75,10 @@ int submap_run(const struct submap *m, int (*fn)(void *arg), void *arg, struct e
     if (pid < 0)
         return err_sys(err, -pid, "make a user namespace");
     if (pid == 0) {
+        char byte;
+
         close(go_in); /* otherwise the reader would never see the end */
-        submap_child(go, fn, arg);
+        _exit(read(go, &byte, 1) == 1 ? fn(arg) : FAILED);
     }
     r = submap_write(pid, m, err);
     if (r < 0 || write(go_in, "g", 1) != 1)

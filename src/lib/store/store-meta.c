@@ -71,11 +71,6 @@ static char *store_meta_root_file(const struct store *s)
     return xasprintf("%.*s" ROOT_ID_FILE, slash ? (int)(slash - s->path + 1) : 0, s->path);
 }
 
-static bool store_meta_is_root_id(const char *text)
-{
-    return strlen(text) == ROOT_ID_LEN && strspn(text, "0123456789abcdef") == ROOT_ID_LEN;
-}
-
 static bool store_meta_read_root_file(struct store *s)
 {
     _cleanup_free_ char *path = store_meta_root_file(s), *text = NULL;
@@ -83,7 +78,7 @@ static bool store_meta_read_root_file(struct store *s)
     if (file_read(AT_FDCWD, path, ROOT_ID_LEN + 16, &text, NULL, NULL) < 0)
         return false;
     text[strcspn(text, "\n")] = '\0';
-    if (!store_meta_is_root_id(text))
+    if (strlen(text) != ROOT_ID_LEN || strspn(text, "0123456789abcdef") != ROOT_ID_LEN)
         return false;
     snprintf(s->root_id, sizeof(s->root_id), "%s", text);
     return true;

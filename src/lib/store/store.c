@@ -22,13 +22,6 @@ int store_fail(struct store *s, const char *what, struct err *err)
     return r;
 }
 
-static int store_run_sql(struct store *s, const char *sql, const char *what, struct err *err)
-{
-    if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
-        return store_fail(s, what, err);
-    return 0;
-}
-
 /*
  * A small page cache and no mmap: the tables are small, and the daemon should need little memory
  * while idle. secure_delete stays off: the store never holds a secret.
@@ -42,7 +35,9 @@ static int store_configure(struct store *s, struct err *err)
                   STORE_CACHE_KIB, STORE_MMAP_OFF);
 
     sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
-    return store_run_sql(s, sql, "set up", err);
+    if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        return store_fail(s, "set up", err);
+    return 0;
 }
 
 /* quick_check reads the whole file once, so that a damaged page is found now and not later. */

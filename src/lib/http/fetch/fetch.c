@@ -461,20 +461,13 @@ static int fetch_transfer_error(struct hop *hop, CURLcode code, const char *word
     return -ERR_ENGINE;
 }
 
-static void fetch_count_received(const struct hop *hop)
-{
-    curl_off_t n = 0;
-
-    if (hop->f->received && curl_easy_getinfo(hop->curl, CURLINFO_SIZE_DOWNLOAD_T, &n) == CURLE_OK)
-        *hop->f->received += (uint64_t)n;
-}
-
 /* One request. *redirect is the target of a redirect, or NULL. */
 static int fetch_run_hop(struct hop *hop, const char *url, char **redirect, struct err *err)
 {
     char words[CURL_ERROR_SIZE] = "", range[32], *to = NULL;
     struct curl_slist *fields = fetch_request_fields(hop);
     CURL *c = hop->curl;
+    curl_off_t n = 0;
     CURLcode code;
 
     fetch_set_trust(hop, c);
@@ -487,7 +480,8 @@ static int fetch_run_hop(struct hop *hop, const char *url, char **redirect, stru
     if (hop->f->from) /* not CURLOPT_RESUME_FROM: it fails on a 200, which is fine for us */
         curl_easy_setopt(c, CURLOPT_RANGE, range);
     code = curl_easy_perform(c);
-    fetch_count_received(hop);
+    if (hop->f->received && curl_easy_getinfo(c, CURLINFO_SIZE_DOWNLOAD_T, &n) == CURLE_OK)
+        *hop->f->received += (uint64_t)n;
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, NULL);
     curl_slist_free_all(fields);

@@ -240,15 +240,6 @@ static void http_conn_restart_timer(struct http_conn *c)
 
 static void http_conn_on_deferred(void *arg);
 
-static void http_conn_defer(struct http_conn *c)
-{
-    if (c->deferred)
-        return;
-    c->deferred = true;
-    c->refs++;
-    loop_defer(c->server->loop, http_conn_on_deferred, c);
-}
-
 static bool http_conn_has_deferred_work(const struct http_conn *c)
 {
     if (c->broken || c->drain_due)
@@ -282,8 +273,11 @@ void conn_update(struct http_conn *c)
         c->wait = wait;
         http_conn_restart_timer(c);
     }
-    if (http_conn_has_deferred_work(c))
-        http_conn_defer(c);
+    if (http_conn_has_deferred_work(c) && !c->deferred) {
+        c->deferred = true;
+        c->refs++;
+        loop_defer(c->server->loop, http_conn_on_deferred, c);
+    }
     if (c->state == CONN_HEAD && c->in.len == 0)
         buf_done(&c->in); /* an idle connection holds no buffer */
 }
@@ -441,14 +435,6 @@ static void http_conn_on_drained(struct http_conn *c)
         r->on_drain(r);
 }
 
-static void http_conn_shut_when_out(struct http_conn *c)
-{
-    if (c->state != CONN_RAW || !c->raw_ended || c->write_shut || c->out_bytes)
-        return;
-    c->write_shut = true;
-    shutdown(c->fd, SHUT_WR);
-}
-
 static void http_conn_flush_output(struct http_conn *c)
 {
     struct iovec iov[OUT_IOV_MAX];
@@ -589,16 +575,6 @@ static void http_conn_on_poll(uv_poll_t *h, int status, int events)
     conn_update(c);
 }
 
-/* Bytes after the head of an upgrade request are raw. */
-static void http_conn_deliver_early(struct http_conn *c)
-{
-    struct buf early = c->in;
-
-    c->in = (struct buf)BUF_INIT(early.max);
-    c->req->raw.on_data(c->req, buf_data(&early), early.len);
-    buf_done(&early);
-}
-
 static void http_conn_run_deferred(struct http_conn *c)
 {
     bool drained = c->drain_due && c->out_bytes == 0;
@@ -612,13 +588,22 @@ static void http_conn_run_deferred(struct http_conn *c)
         http_conn_on_drained(c);
     if (http_conn_streams_body(c))
         conn_body(c);
-    http_conn_shut_when_out(c);
+    if (c->state == CONN_RAW && c->raw_ended && !c->write_shut && !c->out_bytes) {
+        c->write_shut = true;
+        shutdown(c->fd, SHUT_WR);
+    }
     if (c->in.len == 0)
         return;
-    if (c->state == CONN_HEAD && c->more)
+    if (c->state == CONN_HEAD && c->more) {
         conn_input(c);
-    else if (c->state == CONN_RAW && c->raw_reading && !c->broken)
-        http_conn_deliver_early(c);
+    } else if (c->state == CONN_RAW && c->raw_reading && !c->broken) {
+        /* Bytes after the head of an upgrade request are raw. */
+        struct buf early = c->in;
+
+        c->in = (struct buf)BUF_INIT(early.max);
+        c->req->raw.on_data(c->req, buf_data(&early), early.len);
+        buf_done(&early);
+    }
 }
 
 static void http_conn_on_deferred(void *arg)

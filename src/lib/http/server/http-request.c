@@ -83,12 +83,6 @@ static void http_request_refuse_body(struct http_conn *c)
     conn_refuse(c, 413, &err);
 }
 
-/* Also after a malformed head: the peer may use another protocol. */
-static void http_request_refuse_head(struct http_conn *c, const struct err *err)
-{
-    conn_refuse(c, err->code == ERR_LIMIT ? 431 : 400, err);
-}
-
 static int http_request_parse_head(struct http_conn *c, size_t len, struct err *err)
 {
     struct http_req *r = xnew0(struct http_req);
@@ -118,27 +112,21 @@ static void http_request_send_continue(struct http_conn *c)
         conn_write(c, &go_on, 1);
 }
 
-static bool http_request_is_streamed(const struct http_conn *c)
-{
-    const struct http_server_config *config = &c->server->config;
-
-    return config->want_stream && config->want_stream(config->arg, &c->req->head, c->req->path);
-}
-
 static void http_request_start_body(struct http_conn *c)
 {
+    const struct http_server_config *config = &c->server->config;
     const struct http_head *h = &c->req->head;
 
     c->close_after = !h->keep_alive;
     c->chunked = (struct http_chunked)HTTP_CHUNKED_INIT;
     c->body_left = h->length;
-    c->body_open = http_request_is_streamed(c);
+    c->body_open = config->want_stream && config->want_stream(config->arg, h, c->req->path);
     c->body_reading = false;
     if (c->body_open) {
         http_request_dispatch(c);
         return;
     }
-    if (h->length > c->server->config.body_max && GUARD("body size")) {
+    if (h->length > config->body_max && GUARD("body size")) {
         http_request_refuse_body(c);
         return;
     }
@@ -150,16 +138,9 @@ static void http_request_start_body(struct http_conn *c)
     http_request_send_continue(c);
 }
 
-/* 0, or the status of the refusal. */
-static int http_request_admit(const struct http_conn *c, struct err *err)
-{
-    const struct http_server_config *config = &c->server->config;
-
-    return config->admit ? config->admit(config->admit_arg, &c->req->head, err) : 0;
-}
-
 static void http_request_take_head(struct http_conn *c)
 {
+    const struct http_server_config *config = &c->server->config;
     _cleanup_err_ struct err err = ERR_INIT;
     ssize_t n = http_head_find(buf_data(&c->in), c->in.len, &c->scanned, &err);
     int status;
@@ -167,10 +148,11 @@ static void http_request_take_head(struct http_conn *c)
     if (n == 0)
         return;
     if (n < 0 || http_request_parse_head(c, (size_t)n, &err) < 0) {
-        http_request_refuse_head(c, &err);
+        /* Also after a malformed head: the peer may use another protocol. */
+        conn_refuse(c, err.code == ERR_LIMIT ? 431 : 400, &err);
         return;
     }
-    status = http_request_admit(c, &err);
+    status = config->admit ? config->admit(config->admit_arg, &c->req->head, &err) : 0;
     if (status)
         conn_refuse(c, status, &err);
     else

@@ -71,13 +71,6 @@ static void http_server_prepare_tcp(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){4}, sizeof(int));
 }
 
-static void http_server_welcome(struct http_server *s, int fd)
-{
-    if (s->config.any_peer)
-        http_server_prepare_tcp(fd);
-    conn_new(s, fd);
-}
-
 static void http_server_take_connection(struct http_server *s, int fd)
 {
     if (s->config.turn_away && s->config.turn_away(s->config.turn_away_arg, fd))
@@ -88,8 +81,11 @@ static void http_server_take_connection(struct http_server *s, int fd)
     else if (s->n_conns >= s->config.connections_max)
         http_server_refuse(fd, ERR_LIMIT, "too many connections",
                            "Try again when other requests have ended.");
-    else
-        http_server_welcome(s, fd);
+    else {
+        if (s->config.any_peer)
+            http_server_prepare_tcp(fd);
+        conn_new(s, fd);
+    }
 }
 
 /*
