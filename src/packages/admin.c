@@ -235,12 +235,6 @@ static char *admin_subject_path(struct packages *pkgs, const char *subject)
                  : xasprintf("pages/%s/%s/%s", eco_name, u->name, normal);
 }
 
-static void admin_work_show(struct admin *a)
-{
-    if (!admin_show_digest(a))
-        admin_show_page(a);
-}
-
 /* -- all of them -- */
 
 static void admin_work(void *arg)
@@ -255,7 +249,8 @@ static void admin_work(void *arg)
         admin_work_verify(a);
         break;
     default:
-        admin_work_show(a);
+        if (!admin_show_digest(a))
+            admin_show_page(a);
     }
 }
 

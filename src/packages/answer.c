@@ -91,15 +91,6 @@ static bool answer_if_range_matches(const struct packages_request *q)
                     STREQ(tag + 1 + len, "\""));
 }
 
-static void answer_refuse_range(struct packages_request *q, uint64_t size)
-{
-    _cleanup_free_ char *extra =
-        xasprintf("Content-Range: bytes */%llu\r\n", (unsigned long long)size);
-
-    http_reply_with(q->req, &(struct http_answer){.status = 416, .extra = extra}, NULL, 0);
-    request_free(q);
-}
-
 /* Takes the descriptor. */
 void request_send_blob(struct packages_request *q, int fd, uint64_t size, bool hit)
 {
@@ -112,7 +103,11 @@ void request_send_blob(struct packages_request *q, int fd, uint64_t size, bool h
     request_counters(q)->hits += hit;
     q->fd = fd;
     if (range_parse(range, size, &q->sent, &count) == RANGE_NONE) {
-        answer_refuse_range(q, size);
+        _cleanup_free_ char *extra =
+            xasprintf("Content-Range: bytes */%llu\r\n", (unsigned long long)size);
+
+        http_reply_with(q->req, &(struct http_answer){.status = 416, .extra = extra}, NULL, 0);
+        request_free(q);
         return;
     }
     q->length = q->sent + count;

@@ -253,14 +253,6 @@ int blob_tmp(int dirfd, char name[static 32], int *ret, struct err *err)
     return 0;
 }
 
-static int blobs_sync_folder(int dirfd, const char *path)
-{
-    _cleanup_free_ char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
-    _cleanup_close_ int fd = openat(dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
-}
-
 /* Creates the folder of the file on first use. */
 static int blobs_rename_into(int dirfd, const char *tmp, const char *path)
 {
@@ -278,8 +270,9 @@ static int blobs_rename_into(int dirfd, const char *tmp, const char *path)
 int blob_commit(int dirfd, int fd, const char *tmp, const struct digest *d, const char *note,
                 struct err *err)
 {
+    _cleanup_free_ char *folder = NULL;
+    _cleanup_close_ int parent = -1;
     char path[BLOB_PATH_MAX];
-    int r;
 
     blob_path(d, path);
     fsetxattr(fd, NOTE_XATTR, note, MIN(strlen(note), (size_t)BLOB_NOTE_MAX - 1), 0);
@@ -287,8 +280,11 @@ int blob_commit(int dirfd, int fd, const char *tmp, const struct digest *d, cons
         return err_sys(err, errno, "sync '%s'", tmp);
     if (blobs_rename_into(dirfd, tmp, path) < 0)
         return err_sys(err, errno, "rename '%s' to '%s'", tmp, path);
-    r = blobs_sync_folder(dirfd, path);
-    return r < 0 ? err_sys(err, -r, "sync the folder of '%s'", path) : 0;
+    folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
+    parent = openat(dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent < 0 || fsync(parent) < 0)
+        return err_sys(err, errno, "sync the folder of '%s'", path);
+    return 0;
 }
 
 struct blobs_walk {

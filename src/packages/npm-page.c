@@ -149,28 +149,20 @@ static int npm_make_versions(struct npm_making *m, json_t *versions, json_t *ret
 
 /* -- the document -- */
 
-static const char *npm_newest(json_t *versions)
-{
-    const char *best = NULL, *version;
-    json_t *v;
-
-    json_object_foreach (versions, version, v)
-        if (!best || npm_version_cmp(version, best) > 0)
-            best = version;
-    return best;
-}
-
 /* `latest` moves to the newest version that is left; other tags of missing versions are removed. */
 static json_t *npm_make_tags(json_t *tags, json_t *versions)
 {
-    json_t *ret = json_object(), *target;
-    const char *tag, *best = npm_newest(versions);
+    json_t *ret = json_object(), *target, *v;
+    const char *tag, *version, *newest = NULL;
 
+    json_object_foreach (versions, version, v)
+        if (!newest || npm_version_cmp(version, newest) > 0)
+            newest = version;
     json_object_foreach (tags, tag, target)
         if (json_is_string(target) && json_object_get(versions, json_string_value(target)))
             json_object_set(ret, tag, target);
-    if (best && !json_object_get(ret, "latest"))
-        json_object_set_new(ret, "latest", json_string(best));
+    if (newest && !json_object_get(ret, "latest"))
+        json_object_set_new(ret, "latest", json_string(newest));
     return ret;
 }
 

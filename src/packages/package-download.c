@@ -163,17 +163,12 @@ static int package_download_try(struct package_download *d)
     return r;
 }
 
-static bool package_download_is_temporary(int code)
-{
-    return code == -ERR_ENGINE || code == -ERR_TIMEOUT;
-}
-
 /* Each try goes on where the last one broke off. A try that brought 1 MiB does not count. */
 static int package_download_run(struct package_download *d)
 {
     int r = -ERR_ENGINE;
 
-    for (int i = 0; i < TRIES && package_download_is_temporary(r); i++) {
+    for (int i = 0; i < TRIES && (r == -ERR_ENGINE || r == -ERR_TIMEOUT); i++) {
         uint64_t before = d->written;
         struct timespec pause = {.tv_nsec = (long)(100 * USEC_PER_MSEC * 1000) << MIN(i, 3)};
 

@@ -29,11 +29,6 @@ static bool package_name_is_alnum(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-static bool package_name_is_separator(char c)
-{
-    return c == '-' || c == '_' || c == '.';
-}
-
 bool name_pypi(const char *s, char ret[static NAME_MAX_LEN + 1])
 {
     size_t len = strlen(s), n = 0;
@@ -44,7 +39,7 @@ bool name_pypi(const char *s, char ret[static NAME_MAX_LEN + 1])
     for (size_t i = 0; i < len; i++) {
         char c = s[i];
 
-        if (package_name_is_separator(c)) {
+        if (c == '-' || c == '_' || c == '.') {
             if (ret[n - 1] != '-')
                 ret[n++] = '-';
         } else if (package_name_is_alnum(c)) {

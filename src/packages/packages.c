@@ -83,21 +83,16 @@ bool packages_forget(struct packages *pkgs, const char *id)
  * Missing pages are remembered for MISSING_TIME, so that a client that asks again and again does
  * not reach the upstream each time.
  */
-static void packages_forget_missing(struct packages *pkgs)
-{
-    void *at;
-
-    for (size_t i = 0; map_next(&pkgs->missing, &i, NULL, &at);)
-        free(at);
-    map_done(&pkgs->missing);
-}
-
 void packages_set_missing(struct packages *pkgs, const char *path)
 {
     uint64_t *at = xmemdup(&(uint64_t){time_mono()}, sizeof(uint64_t));
+    void *old;
 
-    if (pkgs->missing.used >= MISSING_MAX)
-        packages_forget_missing(pkgs);
+    if (pkgs->missing.used >= MISSING_MAX) {
+        for (size_t i = 0; map_next(&pkgs->missing, &i, NULL, &old);)
+            free(old);
+        map_done(&pkgs->missing);
+    }
     free(map_remove(&pkgs->missing, path));
     if (!map_add(&pkgs->missing, path, at))
         free(at);

@@ -127,11 +127,6 @@ static int page_fetch_try(struct page_fetch *p, const char *etag, struct fetch_h
     return fetch_run(p->upstream->fetcher, &f, head, &p->err);
 }
 
-static bool page_fetch_is_temporary(int code)
-{
-    return code == -ERR_ENGINE || code == -ERR_TIMEOUT;
-}
-
 static void page_fetch_judge_status(struct page_fetch *p)
 {
     if (p->status == 404 || p->status == 410) {
@@ -158,7 +153,7 @@ static void page_fetch_work(void *arg)
     if (page_open(p->pkgs->dirfd, p->path, &page) > 0 &&
         STREQ(page.policy, p->pkgs->config.policy.print))
         etag = page.etag;
-    for (int i = 0; i < PAGE_TRIES && page_fetch_is_temporary(r); i++)
+    for (int i = 0; i < PAGE_TRIES && (r == -ERR_ENGINE || r == -ERR_TIMEOUT); i++)
         r = page_fetch_try(p, etag, &head);
     p->status = r < 0 ? 0 : head.status;
     if (p->status == 304 && page.fd >= 0)

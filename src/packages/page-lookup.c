@@ -115,11 +115,6 @@ static void page_lookup_work(void *arg)
     }
 }
 
-static bool page_lookup_may_fetch(const struct packages_request *q)
-{
-    return !q->fetched && q->pkgs->config.offline != OFFLINE_ALWAYS;
-}
-
 /* Answers a request whose page or file is not stored and cannot be fetched. */
 static void page_lookup_fail(struct packages_request *q)
 {
@@ -175,7 +170,7 @@ static void page_lookup_done(void *arg)
         request_send_page(q, &l->body);
     else if (l->found == FOUND_NO_FILE && l->young)
         page_lookup_fail(q);
-    else if (page_lookup_may_fetch(q))
+    else if (!q->fetched && q->pkgs->config.offline != OFFLINE_ALWAYS)
         page_fetch_join(q);
     else
         page_lookup_fail(q);

@@ -19,17 +19,6 @@ static bool policy_pattern_ok(const char *s)
                len;
 }
 
-/* PyPI's names are compared in their normal form; a pattern keeps its stars. */
-static void policy_normalise(char *s)
-{
-    for (; *s; s++) {
-        if (*s >= 'A' && *s <= 'Z')
-            *s = (char)(*s - 'A' + 'a');
-        if (*s == '_' || *s == '.')
-            *s = '-';
-    }
-}
-
 int policy_add_deny(struct policy *p, const char *text, struct err *err)
 {
     const char *colon = strchr(text, ':'), *name = colon ? colon + 1 : text;
@@ -90,8 +79,13 @@ static bool policy_deny_matches(const struct policy_deny *d, enum ecosystem eco,
     if (!d->any && d->eco != eco)
         return false;
     snprintf(pattern, sizeof(pattern), "%s", d->name);
-    if (eco == ECO_PYPI)
-        policy_normalise(pattern);
+    /* PyPI's names are compared in their normal form. A pattern keeps its stars. */
+    for (char *s = pattern; *s && eco == ECO_PYPI; s++) {
+        if (*s >= 'A' && *s <= 'Z')
+            *s = (char)(*s - 'A' + 'a');
+        if (*s == '_' || *s == '.')
+            *s = '-';
+    }
     return name_matches(pattern, name);
 }
 

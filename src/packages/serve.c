@@ -124,22 +124,16 @@ static void packages_serve_count_failure(struct packages_request *q, enum err_co
     request_counters(q)->errors += !denied;
 }
 
-static void packages_serve_report_denial(struct packages_request *q, const char *msg)
-{
-    if (!q->client || !packages_may_report(q->client))
-        return;
-    packages_event(q->pkgs, "denied", "{s:s, s:s, s:s, s:s}", "sandbox", q->client->id, "ecosystem",
-                   ecosystem_name(q->eco), "name", q->name ? q->name : "", "message", msg);
-}
-
 static void packages_serve_fail(struct packages_request *q, int status, enum err_code code,
                                 const char *msg)
 {
     if (q->state == REQUEST_DOWNLOAD)
         package_download_leave(q); /* reading the file failed during its download */
     packages_serve_count_failure(q, code);
-    if (code == ERR_DENIED)
-        packages_serve_report_denial(q, msg);
+    if (code == ERR_DENIED && q->client && packages_may_report(q->client))
+        packages_event(q->pkgs, "denied", "{s:s, s:s, s:s, s:s}", "sandbox", q->client->id,
+                       "ecosystem", ecosystem_name(q->eco), "name", q->name ? q->name : "",
+                       "message", msg);
     if (q->started)
         http_stream_abort(q->req);
     else
@@ -214,15 +208,6 @@ static const char *packages_serve_field(const struct http_req *req, const char *
     return http_field_get(http_req_head(req), name);
 }
 
-static bool packages_serve_route_upstream(struct packages_request *q)
-{
-    q->upstream = config_route(&q->pkgs->config, q->eco, q->name);
-    if (q->upstream)
-        return true;
-    request_fail_status(q, 404, ERR_NOT_FOUND, "no upstream is configured for '%s'", q->name);
-    return false;
-}
-
 static char *packages_serve_page_path(const struct packages_request *q, bool full)
 {
     const char *slash = strchr(q->name, '/');
@@ -236,8 +221,11 @@ static char *packages_serve_page_path(const struct packages_request *q, bool ful
 
 static void packages_serve_start(struct packages_request *q)
 {
-    if (!packages_serve_route_upstream(q))
+    q->upstream = config_route(&q->pkgs->config, q->eco, q->name);
+    if (!q->upstream) {
+        request_fail_status(q, 404, ERR_NOT_FOUND, "no upstream is configured for '%s'", q->name);
         return;
+    }
     q->path = packages_serve_page_path(q, q->full);
     /* The client has read the full or the abbreviated document; npm today reads the full one. */
     if (q->eco == ECO_NPM && q->kind == REQUEST_FILE)
