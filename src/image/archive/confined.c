@@ -207,14 +207,6 @@ static int confined_run(const struct confined_job *job, void *out, struct err *e
     return job->fn(job->arg, root, out, err);
 }
 
-static void confined_put_result(struct confined_result *w, const struct err *err)
-{
-    snprintf(w->msg, sizeof(w->msg), "%s", err->msg ? err->msg : "");
-    snprintf(w->hint, sizeof(w->hint), "%s", err->hint ? err->hint : "");
-    w->errnum = err->errnum;
-    w->code = (int)err->code;
-}
-
 static _noreturn_ void confined_child(const struct confined_job *job, int go,
                                       struct confined_result *w)
 {
@@ -226,7 +218,10 @@ static _noreturn_ void confined_child(const struct confined_job *job, int go,
     if (read(go, &byte, 1) != 1)
         _exit(1);
     r = confined_run(job, w->out, &err);
-    confined_put_result(w, &err);
+    snprintf(w->msg, sizeof(w->msg), "%s", err.msg ? err.msg : "");
+    snprintf(w->hint, sizeof(w->hint), "%s", err.hint ? err.hint : "");
+    w->errnum = err.errnum;
+    w->code = (int)err.code;
     _exit(r < 0);
 }
 

@@ -141,13 +141,6 @@ static void export_make_manifest(struct export *x)
     x->manifest = json_to_text(doc, true);
 }
 
-/* containerd and Docker read the first annotation, Podman and skopeo the second. */
-static json_t *export_annotations(const char *name)
-{
-    return json_pack("{s:s, s:s}", "io.containerd.image.name", name,
-                     "org.opencontainers.image.ref.name", name);
-}
-
 static char *export_make_index(const struct export *x)
 {
     _cleanup_json_ json_t *doc = NULL;
@@ -158,8 +151,11 @@ static char *export_make_index(const struct export *x)
     do {
         json_t *d = export_describe_text(MEDIA "manifest.v1+json", x->manifest);
 
+        /* containerd and Docker read the first annotation, Podman and skopeo the second. */
         if (*n)
-            json_object_set_new(d, "annotations", export_annotations(*n));
+            json_object_set_new(d, "annotations",
+                                json_pack("{s:s, s:s}", "io.containerd.image.name", *n,
+                                          "org.opencontainers.image.ref.name", *n));
         json_array_append_new(list, d);
     } while (*n && *++n);
     doc = json_pack("{s:i, s:s, s:o}", "schemaVersion", 2, "mediaType", MEDIA "index.v1+json",
@@ -231,27 +227,7 @@ static int export_put_all(struct export *x, int out, struct err *err)
     return oci_layout_finish(&x->out, err);
 }
 
-/* EPIPE is not an error here: a reader that has closed its end reports its own error. */
-static int export_hand_over(struct export *x, int out, struct err *err)
-{
-    _cleanup_err_ struct err why = ERR_INIT;
-
-    if (export_put_all(x, out, &why) >= 0 || why.errnum == EPIPE)
-        return 0;
-    return err_move(err, &why);
-}
-
 /* ---- the image ---- */
-
-static int export_check_base(const json_t *record, const char *name, struct err *err)
-{
-    if (!images_is_on_host(record))
-        return 0;
-    err_set(err, ERR_UNSUPPORTED,
-            "image '%.200s' is built on 'host' and does not contain the /usr of this machine",
-            name);
-    return err_hint(err, "Build it on a stored image, for example from `ripcord image pull`.");
-}
 
 static int export_prepare(struct export *x, const char *name, struct err *err)
 {
@@ -263,9 +239,12 @@ static int export_prepare(struct export *x, const char *name, struct err *err)
     r = images_read(x->s, x->id, &record, err);
     if (r < 0)
         return r;
-    r = export_check_base(record, name, err);
-    if (r < 0)
-        return r;
+    if (images_is_on_host(record)) {
+        err_set(err, ERR_UNSUPPORTED,
+                "image '%.200s' is built on 'host' and does not contain the /usr of this machine",
+                name);
+        return err_hint(err, "Build it on a stored image, for example from `ripcord image pull`.");
+    }
     r = export_find_names(x, name, err);
     if (r < 0)
         return r;
@@ -293,14 +272,15 @@ int export_image(const struct images *s, const struct confined_ids *ids, const c
                  enum export_form form, int out, json_t **ret, struct err *err)
 {
     _cleanup_(export_done) struct export x = {.s = s, .ids = ids, .form = form};
+    _cleanup_err_ struct err why = ERR_INIT;
     char id[DIGEST_MAX];
     int r = export_prepare(&x, name, err);
 
     if (r < 0)
         return r;
-    r = export_hand_over(&x, out, err);
-    if (r < 0)
-        return r;
+    /* EPIPE is not an error here: a reader that has closed its end reports its own error. */
+    if (export_put_all(&x, out, &why) < 0 && why.errnum != EPIPE)
+        return err_move(err, &why);
     digest_of(x.config, strlen(x.config), id);
     *ret = json_pack("{s:s, s:s, s:I, s:I}", "id", x.id, "exported", id, "layers", (json_int_t)x.n,
                      "bytes", (json_int_t)x.bytes);

@@ -627,15 +627,6 @@ static int unpack_finish_folders(struct unpack *u, struct err *err)
     return 0;
 }
 
-/* Mode and owner for a layer without an entry for its root. */
-static int unpack_start_root(const struct unpack *u, struct err *err)
-{
-    if ((u->flags & UNPACK_OWNERS) && fchown(u->root, 0, 0) < 0)
-        return err_sys(err, errno, "set the owner of the layer's folder");
-    return fchmod(u->root, 0755) < 0 ? err_sys(err, errno, "set the mode of the layer's folder")
-                                     : 0;
-}
-
 static void unpack_done(struct unpack *u)
 {
     unpack_forget_parent(u);
@@ -652,9 +643,11 @@ int unpack_layer(int in, int dir, unsigned flags, struct unpack_stats *ret, stru
     int r;
 
     archive_read_support_format_tar(u.archive);
-    r = unpack_start_root(&u, err);
-    if (r < 0)
-        return r;
+    /* Mode and owner for a layer without an entry for its root. */
+    if ((flags & UNPACK_OWNERS) && fchown(dir, 0, 0) < 0)
+        return err_sys(err, errno, "set the owner of the layer's folder");
+    if (fchmod(dir, 0755) < 0)
+        return err_sys(err, errno, "set the mode of the layer's folder");
     if (archive_read_open_fd(u.archive, in, BLOCK) != ARCHIVE_OK)
         return unpack_archive_error(u.archive, err);
     r = unpack_take_all(&u, err);

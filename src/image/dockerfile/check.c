@@ -66,17 +66,6 @@ static int check_find_flag(const struct dockerfile_instruction *in, const char *
     return near ? err_hint(err, "Did you mean '--%s'?", near) : -ERR_INVALID;
 }
 
-static int check_value(const struct dockerfile_flag *f, enum flag_type type, struct err *err)
-{
-    if (type != FLAG_BOOL)
-        return f->value ? 0 : err_set(err, ERR_INVALID, "'--%s' needs a value", f->name);
-    if (!f->value || !strcasecmp(f->value, "true") || !strcasecmp(f->value, "false"))
-        return 0;
-    return *f->value ? err_set(err, ERR_INVALID, "'--%s' must be true or false, not '%s'", f->name,
-                               f->value)
-                     : err_set(err, ERR_INVALID, "'--%s=' has no value", f->name);
-}
-
 static int check_flag(const struct dockerfile_instruction *in, size_t i, struct err *err)
 {
     const struct dockerfile_flag *f = &in->flags[i];
@@ -88,7 +77,13 @@ static int check_flag(const struct dockerfile_instruction *in, size_t i, struct 
     for (size_t k = 0; k < i && type != FLAG_VALUES; k++)
         if (STREQ(in->flags[k].name, f->name))
             return err_set(err, ERR_INVALID, "'--%s' is given twice", f->name);
-    return check_value(f, type, err);
+    if (type != FLAG_BOOL)
+        return f->value ? 0 : err_set(err, ERR_INVALID, "'--%s' needs a value", f->name);
+    if (!f->value || !strcasecmp(f->value, "true") || !strcasecmp(f->value, "false"))
+        return 0;
+    return *f->value ? err_set(err, ERR_INVALID, "'--%s' must be true or false, not '%s'", f->name,
+                               f->value)
+                     : err_set(err, ERR_INVALID, "'--%s=' has no value", f->name);
 }
 
 static int check_flags(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
@@ -213,25 +208,19 @@ static int check_shell(const struct dockerfile_instruction *in, size_t *ret_at, 
     return err_hint(err, "Write SHELL [\"/bin/sh\", \"-c\"].");
 }
 
-static int check_retries(const char *value, struct err *err)
-{
-    const char *digits = value + (*value == '+');
-    uint32_t n;
-
-    if (*value == '-' && parse_u32(value + 1, 0, 1u << 31, &n, NULL) >= 0)
-        return err_set(err, ERR_INVALID, "'--retries' cannot be negative");
-    return parse_u32(digits, 0, 0x7fffffff, &n, err);
-}
-
 static int check_health_flag(const struct dockerfile_flag *f, struct err *err)
 {
+    uint32_t n;
     int64_t ns;
     int r;
 
     if (!*f->value)
         return 0;
-    if (STREQ(f->name, "retries"))
-        return check_retries(f->value, err);
+    if (STREQ(f->name, "retries")) {
+        if (*f->value == '-' && parse_u32(f->value + 1, 0, 1u << 31, &n, NULL) >= 0)
+            return err_set(err, ERR_INVALID, "'--retries' cannot be negative");
+        return parse_u32(f->value + (*f->value == '+'), 0, 0x7fffffff, &n, err);
+    }
     r = duration_parse(f->value, &ns, err);
     if (r < 0)
         return r;

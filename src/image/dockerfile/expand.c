@@ -209,13 +209,6 @@ static int expand_read_operand(struct expand_lexer *lx, char stop, bool raw_esca
     return 0;
 }
 
-static int expand_unset_error(const char *name, const char *word, bool empty, struct err *err)
-{
-    if (*word)
-        return err_set(err, ERR_INVALID, "%s: %s", name, word);
-    return err_set(err, ERR_INVALID, "%s: must not be %s", name, empty ? "empty" : "unset");
-}
-
 static int expand_put(struct buf *ret, const char *s, struct err *err)
 {
     return buf_append_str(ret, s) < 0 ? expand_too_long(err) : 0;
@@ -231,8 +224,11 @@ static int expand_apply_default(const char *name, const char *value, char op, bo
         return expand_put(ret, missing ? word : value, err);
     if (op == '+')
         return missing ? 0 : expand_put(ret, word, err);
-    return missing ? expand_unset_error(name, word, value != NULL, err)
-                   : expand_put(ret, value, err);
+    if (!missing)
+        return expand_put(ret, value, err);
+    if (*word)
+        return err_set(err, ERR_INVALID, "%s: %s", name, word);
+    return err_set(err, ERR_INVALID, "%s: must not be %s", name, value ? "empty" : "unset");
 }
 
 static int expand_apply_trim(const char *value, char op, const char *word, struct buf *ret,

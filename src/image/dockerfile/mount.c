@@ -153,13 +153,6 @@ static int dockerfile_mount_read_bool(const char *value, bool *ret, struct err *
     return err_set(err, ERR_INVALID, "--mount: expected true or false, not '%s'", value);
 }
 
-static int dockerfile_mount_check_mode(const char *value, struct err *err)
-{
-    if (*value && strspn(value, "01234567") == strlen(value) && strlen(value) <= 10)
-        return 0;
-    return err_set(err, ERR_INVALID, "--mount: invalid mode '%s'", value);
-}
-
 static int dockerfile_mount_not_for(const struct dockerfile_mount *m, const char *what,
                                     struct err *err)
 {
@@ -167,26 +160,20 @@ static int dockerfile_mount_not_for(const struct dockerfile_mount *m, const char
                    type_names[m->type]);
 }
 
-/* UINT32_MAX is not a user: chown() to it leaves the owner unchanged. */
-static int dockerfile_mount_check_id(const char *what, const char *value, struct err *err)
-{
-    uint32_t id;
-
-    if (parse_u32(value, 0, UINT32_MAX - 1, &id, NULL) >= 0)
-        return 0;
-    err_set(err, ERR_INVALID, "--mount: invalid %s '%s'", what, value);
-    return err_hint(err, "Use a number between 0 and %u.", UINT32_MAX - 1);
-}
-
 static int dockerfile_mount_set_numbers(struct dockerfile_mount *m, enum mount_key key,
                                         const char *value, struct err *err)
 {
-    const char *what = key == KEY_MODE ? "mode" : key == KEY_UID ? "uid" : "gid";
-    int r = key == KEY_MODE ? dockerfile_mount_check_mode(value, err)
-                            : dockerfile_mount_check_id(what, value, err);
+    uint32_t id;
 
-    if (r < 0)
-        return r;
+    if (key == KEY_MODE &&
+        (!*value || strspn(value, "01234567") != strlen(value) || strlen(value) > 10))
+        return err_set(err, ERR_INVALID, "--mount: invalid mode '%s'", value);
+    /* UINT32_MAX is not a user: chown() to it leaves the owner unchanged. */
+    if (key != KEY_MODE && parse_u32(value, 0, UINT32_MAX - 1, &id, NULL) < 0) {
+        err_set(err, ERR_INVALID, "--mount: invalid %s '%s'", key == KEY_UID ? "uid" : "gid",
+                value);
+        return err_hint(err, "Use a number between 0 and %u.", UINT32_MAX - 1);
+    }
     dockerfile_mount_replace(key == KEY_MODE  ? &m->mode
                              : key == KEY_UID ? &m->uid
                                               : &m->gid,
@@ -321,17 +308,6 @@ static int dockerfile_mount_set_field(struct mount_state *st, const char *field,
 
 /* ---- combinations ---- */
 
-static int dockerfile_mount_check_secret(const struct dockerfile_mount *m, struct err *err)
-{
-    if (m->from)
-        return dockerfile_mount_not_for(m, "from", err);
-    if (!m->source && !m->target && !m->id && !m->env)
-        return err_set(err, ERR_INVALID, "--mount: a secret needs id, source or target");
-    if (m->source && m->id)
-        return err_set(err, ERR_INVALID, "--mount: a secret takes id or source, not both");
-    return 0;
-}
-
 static int dockerfile_mount_check(struct dockerfile_mount *m, const struct mount_state *st,
                                   struct err *err)
 {
@@ -345,7 +321,15 @@ static int dockerfile_mount_check(struct dockerfile_mount *m, const struct mount
         return dockerfile_mount_not_for(m, "env", err);
     if (!st->access_given)
         m->read_only = m->type != MOUNT_CACHE && m->type != MOUNT_TMPFS;
-    return m->type == MOUNT_SECRET ? dockerfile_mount_check_secret(m, err) : 0;
+    if (m->type != MOUNT_SECRET)
+        return 0;
+    if (m->from)
+        return dockerfile_mount_not_for(m, "from", err);
+    if (!m->source && !m->target && !m->id && !m->env)
+        return err_set(err, ERR_INVALID, "--mount: a secret needs id, source or target");
+    if (m->source && m->id)
+        return err_set(err, ERR_INVALID, "--mount: a secret takes id or source, not both");
+    return 0;
 }
 
 static int dockerfile_mount_set_all(struct mount_state *st, const char *value, struct err *err)

@@ -50,14 +50,6 @@ static void pattern_push(struct pattern_tokens *t, enum pattern_token_type type,
     t->v[t->n++] = (struct pattern_token){type, s, len};
 }
 
-static void pattern_read_value(const char *s, struct pattern_tokens *ret)
-{
-    for (size_t len; *s; s += len) {
-        len = pattern_char_len(s);
-        pattern_push(ret, TOKEN_CHAR, s, len);
-    }
-}
-
 static int pattern_read(const char *s, struct pattern_tokens *ret, struct err *err)
 {
     for (size_t len; *s; s += len) {
@@ -118,7 +110,10 @@ static int pattern_matcher_init(struct pattern_matcher *m, const char *pattern, 
     r = pattern_read(pattern, &m->pattern, err);
     if (r < 0)
         return r;
-    pattern_read_value(value, &m->value);
+    for (size_t len; *value; value += len) {
+        len = pattern_char_len(value);
+        pattern_push(&m->value, TOKEN_CHAR, value, len);
+    }
     if ((m->pattern.n + 1) > PATTERN_CELLS_MAX / (m->value.n + 1))
         return err_set(err, ERR_LIMIT, "a pattern of %zu characters is too long for a value of %zu",
                        m->pattern.n, m->value.n);

@@ -296,20 +296,13 @@ static void lint_walk_file(const struct dockerfile *df, const struct lint_contex
         qsort(ret->findings, ret->n, sizeof(*ret->findings), lint_by_place);
 }
 
-/* The parser's message without its position, which the finding has. */
-static const char *lint_without_position(const char *msg)
-{
-    const char *colon = strncmp(msg, "line ", 5) ? NULL : strchr(msg, ':');
-
-    return colon ? colon + 2 : msg;
-}
-
 void lint_check(const char *text, size_t len, const struct lint_context *context,
                 struct lint_report *ret)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
     _cleanup_err_ struct err err = ERR_INIT;
     struct lint_finding *f;
+    const char *colon;
     size_t at = 0;
 
     *ret = (struct lint_report){0};
@@ -317,7 +310,9 @@ void lint_check(const char *text, size_t len, const struct lint_context *context
         lint_walk_file(df, context, ret);
         return;
     }
-    f = lint_add(ret, RULE_SYNTAX, at, at, xstrdup(lint_without_position(err.msg)));
+    /* The parser's message without its position, which the finding has. */
+    colon = strncmp(err.msg, "line ", 5) ? NULL : strchr(err.msg, ':');
+    f = lint_add(ret, RULE_SYNTAX, at, at, xstrdup(colon ? colon + 2 : err.msg));
     f->fix = TAKE_PTR(err.hint);
 }
 

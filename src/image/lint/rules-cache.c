@@ -143,12 +143,6 @@ static void rules_cache_check_other_folder(const struct lint_walk *w, const stru
                  "Mount the cache at '%s', or remove '%s'.", folder, t->option);
 }
 
-/* apt stores packages and lists in different folders: `clean` empties only the packages. */
-static bool rules_cache_cleans_mount(const struct lint_tool *t, const char *target)
-{
-    return !STREQ(t->name, "apt") || tool_paths_meet(target, "/var/cache/apt");
-}
-
 static void rules_cache_check_clean(const struct lint_walk *w, size_t i, const struct lint_tool *t,
                                     const struct dockerfile_mount *m)
 {
@@ -156,7 +150,8 @@ static void rules_cache_check_clean(const struct lint_walk *w, size_t i, const s
     _cleanup_free_ char *target = rules_cache_target_of(w, m);
     struct lint_finding *f;
 
-    if (!rules_cache_cleans_mount(t, target))
+    /* apt stores packages and lists in different folders: `clean` empties only the packages. */
+    if (STREQ(t->name, "apt") && !tool_paths_meet(target, "/var/cache/apt"))
         return;
     f = lint_find(w, RULE_CACHE_DEFEATED, c->words[c->first].at, c->words[c->n - 1].end,
                   "%s empties the cache mounted at '%s'", t->name, m->target);

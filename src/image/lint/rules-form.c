@@ -10,11 +10,6 @@
 
 /* ---- COPY and ADD ---- */
 
-static bool rules_form_is_url(const char *s)
-{
-    return !strncmp(s, "http://", 7) || !strncmp(s, "https://", 8);
-}
-
 static void rules_form_check_urls(const struct lint_walk *w)
 {
     if (w->in->kind != DOCKERFILE_ADD || dockerfile_flag(w->in, "checksum"))
@@ -22,8 +17,9 @@ static void rules_form_check_urls(const struct lint_walk *w)
     for (size_t i = 0; i + 1 < w->in->n_words; i++) {
         const struct dockerfile_word *word = &w->in->words[i];
         size_t n = strlen(word->text);
+        bool url = !strncmp(word->text, "http://", 7) || !strncmp(word->text, "https://", 8);
 
-        if (rules_form_is_url(word->text) && !(n > 4 && STREQ(word->text + n - 4, ".git")))
+        if (url && !(n > 4 && STREQ(word->text + n - 4, ".git")))
             lint_set_fix(
                 lint_find(w, RULE_ADD_URL, word->at, word->end,
                           "ADD downloads a URL without a checksum: the server decides what is "

@@ -61,11 +61,6 @@ const struct shell_word *tool_arg(const struct shell_command *c, size_t i)
     return shell_arg(c, tool_name_length(c) - 1 + i);
 }
 
-static const char *tool_program_of(const struct shell_command *c)
-{
-    return tool_name_length(c) == 3 ? shell_arg(c, 1)->text : shell_name(c);
-}
-
 /* pip3.11 is pip. */
 static bool tool_is_program(const struct lint_tool *t, const char *program)
 {
@@ -86,7 +81,8 @@ static const char *tool_subcommand(const struct shell_command *c)
 
 const struct lint_tool *tool_of(const struct shell_command *c, bool *ret_installs)
 {
-    const char *program = tool_program_of(c), *sub;
+    bool module = tool_name_length(c) == 3; /* python -m pip */
+    const char *program = module ? shell_arg(c, 1)->text : shell_name(c), *sub;
 
     for (size_t i = 0; i < ARRAY_SIZE(tools); i++) {
         if (!tool_is_program(&tools[i], program))
@@ -158,16 +154,6 @@ bool tool_paths_meet(const char *a, const char *b)
     return tool_is_below(a, b) || tool_is_below(b, a);
 }
 
-/* The value of a variable, set on the command or in the stage. */
-static const char *tool_variable_of(const struct dockerfile_config *at,
-                                    const struct shell_command *c, const char *variable)
-{
-    const struct shell_word *w = NULL;
-    const char *value = shell_assigned(c, variable, &w);
-
-    return value ? value : config_get(at, variable);
-}
-
 bool tool_uses(const struct lint_tool *t, const struct dockerfile_config *at,
                const struct shell_command *c, const char *target)
 {
@@ -180,8 +166,11 @@ bool tool_uses(const struct lint_tool *t, const struct dockerfile_config *at,
     while (*p) {
         size_t n = strcspn(p, " ");
         _cleanup_free_ char *name = xstrndup(p, n);
-        const char *folder = tool_variable_of(at, c, name);
+        const struct shell_word *w = NULL;
+        const char *folder = shell_assigned(c, name, &w); /* on the command, or in the stage */
 
+        if (!folder)
+            folder = config_get(at, name);
         if (folder && (tool_paths_meet(target, folder) || !strchr(t->variable, ' ')))
             return tool_paths_meet(target, folder);
         p += n + (p[n] == ' ');

@@ -16,16 +16,6 @@ static bool images_history_has_layer(const json_t *line)
     return !json_is_true(json_object_get(line, "empty_layer"));
 }
 
-static size_t images_history_count_layers(const json_t *lines)
-{
-    const json_t *line;
-    size_t i, n = 0;
-
-    json_array_foreach (lines, i, line)
-        n += images_history_has_layer(line);
-    return n;
-}
-
 /* Null for a value that is not a string. Never cuts within a character. */
 static json_t *images_history_cut(const json_t *value)
 {
@@ -65,7 +55,7 @@ int images_history(const struct images *s, const json_t *image, json_t **ret, st
     const json_t *layers = json_object_get(image, "layers"), *lines, *line;
     _cleanup_json_ json_t *config = NULL;
     _cleanup_free_ char *text = NULL;
-    size_t len, i, next = 0;
+    size_t len, i, n = 0, next = 0;
     bool known;
     int r = images_read_blob(s, id, &text, &len, err);
 
@@ -75,7 +65,9 @@ int images_history(const struct images *s, const json_t *image, json_t **ret, st
     if (r < 0)
         return err_wrap(err, "image '%s'", id);
     lines = json_object_get(config, "history");
-    known = images_history_count_layers(lines) == json_array_size(layers);
+    json_array_foreach (lines, i, line)
+        n += images_history_has_layer(line);
+    known = n == json_array_size(layers);
     *ret = json_array();
     json_array_foreach (lines, i, line) {
         const char *layer = NULL;

@@ -84,16 +84,6 @@ int images_lock(struct images *s, bool exclusive, bool wait, struct err *err)
     return images_lock_file(s->dir, "lock", how, &s->lock, err);
 }
 
-static int images_sync_folder(int dir, const char *name, struct err *err)
-{
-    _cleanup_close_ int fd = -1;
-    int r = dir_open(dir, name, &fd, err);
-
-    if (r < 0)
-        return r;
-    return fsync(fd) < 0 ? err_sys(err, errno, "sync folder '%s'", name) : 0;
-}
-
 /* ---- names ---- */
 
 int images_refs(const struct images *s, json_t **ret, struct err *err)
@@ -116,6 +106,7 @@ int images_refs(const struct images *s, json_t **ret, struct err *err)
 static int images_write_refs(struct images *s, const json_t *refs, struct err *err)
 {
     _cleanup_free_ char *text = json_to_text(refs, true);
+    _cleanup_close_ int fd = -1;
     int r;
 
     if (strlen(text) > IMAGES_REFS_MAX)
@@ -123,7 +114,10 @@ static int images_write_refs(struct images *s, const json_t *refs, struct err *e
     r = file_replace(s->dir, "refs", text, strlen(text), 0600, true, err);
     if (r < 0)
         return r;
-    return images_sync_folder(s->dir, ".", err);
+    r = dir_open(s->dir, ".", &fd, err);
+    if (r < 0)
+        return r;
+    return fsync(fd) < 0 ? err_sys(err, errno, "sync folder '.'") : 0;
 }
 
 /* Several processes can add images at once, with the store's lock shared. refs.lock guards the file

@@ -223,23 +223,18 @@ static const char *pull_mirror_of(const char *entry, const char *registry)
     return strncmp(entry, registry, len) == 0 && entry[len] == '=' ? entry + len + 1 : NULL;
 }
 
-static void pull_forget_documents(struct pull *p)
-{
-    repository_free(TAKE_PTR(p->repository));
-    free(TAKE_PTR(p->manifest));
-    free(TAKE_PTR(p->config));
-    free(TAKE_PTR(p->layers));
-    p->n = 0;
-    p->total = 0;
-}
-
 /* False: the mirror failed. The failure is not reported, because the registry itself is next. */
 static bool pull_try_mirror(struct pull *p, const char *mirror)
 {
     if (repository_new(p->s, &p->name, mirror, false, &p->repository, NULL) >= 0 &&
         pull_read_documents(p, NULL) >= 0)
         return true;
-    pull_forget_documents(p);
+    repository_free(TAKE_PTR(p->repository));
+    free(TAKE_PTR(p->manifest));
+    free(TAKE_PTR(p->config));
+    free(TAKE_PTR(p->layers));
+    p->n = 0;
+    p->total = 0;
     return false;
 }
 
