@@ -60,22 +60,15 @@ int docker_unreached(const struct docker_endpoint *e, int errnum, struct err *er
     return -ERR_ENGINE;
 }
 
-static int connect_try_unix(const char *path, int *ret)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-
-    if (unix_connect_path(path, SOCK_STREAM | SOCK_NONBLOCK, ret, &err) < 0)
-        return err.errnum ? -err.errnum : -ENAMETOOLONG;
-    return 0;
-}
-
 static int connect_dial_unix(const struct docker_endpoint *e, const struct deadline *by, int *ret)
 {
     for (;;) {
-        int r = connect_try_unix(e->path, ret);
+        _cleanup_err_ struct err err = ERR_INIT;
 
-        if (r != -EAGAIN)
-            return r;
+        if (unix_connect_path(e->path, SOCK_STREAM | SOCK_NONBLOCK, ret, &err) >= 0)
+            return 0;
+        if (err.errnum != EAGAIN)
+            return err.errnum ? -err.errnum : -ENAMETOOLONG;
         if (deadline_passed(by))
             return -ETIMEDOUT;
         poll(NULL, 0, RETRY_MS);

@@ -54,17 +54,6 @@ static int docker_new(const struct docker_endpoint *e, struct docker **ret, stru
     return 0;
 }
 
-/* "1.41" is 41. Other major versions do not exist yet. */
-static int docker_parse_api(const char *s, unsigned *ret)
-{
-    uint32_t minor;
-
-    if (strncmp(s, "1.", 2) != 0 || parse_u32(s + 2, 0, 999, &minor, NULL) < 0)
-        return -ERR_INVALID;
-    *ret = minor;
-    return 0;
-}
-
 static int docker_not_an_engine(const struct docker *d, const char *what, struct err *err)
 {
     err_set(err, ERR_ENGINE, "server at %s: not a Docker or Podman engine (%s)", d->where, what);
@@ -84,13 +73,16 @@ static char *docker_version_of(const struct http_head *head)
 static int docker_negotiate(struct docker *d, const struct http_head *head, struct err *err)
 {
     const char *api = http_field_get(head, "Api-Version");
+    uint32_t minor;
 
     if (http_field_get(head, "Libpod-Api-Version"))
         d->flavour = DOCKER_FLAVOUR_PODMAN;
     if (!api)
         return docker_not_an_engine(d, "the ping has no API version", err);
-    if (docker_parse_api(api, &d->engine_api) < 0)
+    /* "1.41" is 41. Other major versions do not exist yet. */
+    if (strncmp(api, "1.", 2) != 0 || parse_u32(api + 2, 0, 999, &minor, NULL) < 0)
         return docker_not_an_engine(d, "the API version does not have the form 1.N", err);
+    d->engine_api = minor;
     free(d->version);
     d->version = docker_version_of(head);
     d->api = MIN(d->engine_api, (unsigned)DOCKER_API_MAX);

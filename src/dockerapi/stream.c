@@ -131,12 +131,6 @@ static int dockerapi_stream_take_line(struct docker_stream *s, size_t *ret_len)
     return 1;
 }
 
-static void dockerapi_stream_drop_line(struct docker_stream *s, size_t len)
-{
-    buf_consume(&s->line, MIN(len + 1, s->line.len));
-    s->scanned = 0;
-}
-
 /* 1: *ret is a document; 0: no line is complete yet. Blank lines are skipped. */
 static int dockerapi_stream_next_document(struct docker_stream *s, json_t **ret, struct err *err)
 {
@@ -147,7 +141,8 @@ static int dockerapi_stream_next_document(struct docker_stream *s, json_t **ret,
         bool blank = strspn(text, " \t\r") >= len;
         int r = blank ? 0 : json_parse_output("line of the engine", text, len, ret, err);
 
-        dockerapi_stream_drop_line(s, len);
+        buf_consume(&s->line, MIN(len + 1, s->line.len));
+        s->scanned = 0;
         if (r < 0) {
             if (err)
                 err->code = ERR_ENGINE;

@@ -171,16 +171,11 @@ void docker_tls_free(void *tls)
 
 /* ---- handshake ---- */
 
-static bool tls_is_address(const char *host)
+static int tls_expect_host(SSL *ssl, const char *host)
 {
     struct in6_addr any;
 
-    return inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1;
-}
-
-static int tls_expect_host(SSL *ssl, const char *host)
-{
-    if (tls_is_address(host))
+    if (inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1)
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host);
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
