@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fs = openat(top, "fs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     MUST(fs >= 0);
     if (decompress_stream(&range, plain, 1 << 20, NULL) >= 0 && lseek(plain, 0, SEEK_SET) == 0)
-        unpack_layer(plain, fs, 0, &stats, NULL);
+        unpack_layer(plain, fs, 0, UNPACK_BYTES_MAX, &stats, NULL);
     snprintf(path, sizeof(path), "%s/fs", folder);
     nftw(path, check_node, 16, FTW_PHYS);
     close(fs);

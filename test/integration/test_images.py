@@ -224,6 +224,21 @@ class TestHostile(ImageCase):
         self.refused(gzip.compress(gzip.compress(b"\0" * (1 << 20))))
         self.refused(gzip.compress(b"\0" * (16 << 20)) * 8, "1000 times")
 
+    def test_the_size_of_an_image_has_a_limit(self):
+        """For the archive, for a file, for the layers together, and for a hole at the end of a file."""
+        self.root.configure("image.max_size: 8M\n")
+        half = [entry(f"f{i}", data=os.urandom(1 << 20)) for i in range(5)]
+        self.refused(gzip.compress(tar(*half, *[entry(f"g{i}", data=os.urandom(1 << 20)) for i in range(4)])), "longer than 8388608 bytes")
+        sparse = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "hole", "GNU.sparse.realsize": str(1 << 40)}
+        self.refused(tar(entry("hole", data=b"1\n0\n0\n".ljust(512, b"\0"), pax_headers=sparse)), "larger than the 8388608 bytes that are left")
+        packed = [gzip.compress(tar(entry(name, data=bytes(5 << 20)))) for name in ("a", "b")]
+        for blobs, words in ((packed, "layer 2 of 2: entry 'b': larger than the 3145728 bytes that are left"),
+                             (packed[:1] * 2, "layer 2 of 2 exceeds the size limit")):
+            done = self.assert_exit(self.put(saved([gzip.decompress(b) for b in blobs], blobs=blobs), "evil"), 6)
+            self.assertIn(words, done.err.decode())
+            self.assertIn("Raise 'image.max_size'", done.err.decode())
+        self.put_ok(saved([gzip.decompress(packed[0])], blobs=packed[:1], tags=["small:1"]))
+
     def test_devices_and_attributes_are_dropped(self):
         evil = {"SCHILY.xattr.user.overlay.redirect": "/etc", "SCHILY.xattr.user.overlay.opaque": "y",
                 "SCHILY.xattr.security.capability": "x", "SCHILY.xattr.user.fine": "1"}

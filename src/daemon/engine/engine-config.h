@@ -37,6 +37,7 @@ struct engine_config {
     const char *root_id;             /* 16 hex digits: in the name of every kernel object */
     const char *libexec_dir;         /* the folder of ripcord-shim and the other programs */
     uint64_t journal_budget;         /* bytes per stream */
+    uint64_t image_max;              /* bytes of an imported or pulled image */
     bool cache_required;             /* a package cache that cannot be prepared is an error */
     unsigned at_once;                /* objects that reconcile works on at a time; 0: a few */
     struct engine_docker_config docker;

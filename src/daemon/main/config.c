@@ -75,6 +75,7 @@ static const struct config_key keys[] = {
     {"packages.budget",        KEY_SIZE,     AT(packages_budget), "20G", "maximum size of the package cache; the least recently used files are removed first"},
     {"packages.metadata_life", KEY_DURATION, AT(packages_metadata_life), "5m", "how long a package's list of releases stays valid before the index is asked again"},
     {"packages.uid",           KEY_COUNT,    AT(packages_uid), "60997", "user id of the package cache's process when the daemon runs as root"},
+    {"image.max_size",         KEY_SIZE,     AT(image_max), "20G", "maximum size of an image that is imported or pulled: of its uncompressed archive, and of all its files"},
     {"build.mounts_budget",    KEY_SIZE,     AT(build_mounts_budget), "20G", "maximum size of all cache mounts of builds; the least recently used ones are removed first"},
     {"transfer.mirrors",       KEY_LIST,     AT(transfer_mirrors), "", "mirrors that are asked for images first: docker.io=https://mirror.example"},
     {"transfer.ca_file",       KEY_STRING,   AT(transfer_ca_file), "", "CA certificates (PEM) for image registries; empty: the system's"},

@@ -37,7 +37,7 @@ struct daemon_config {
     char *packages_offline;
     char **packages_deny;
     uint64_t packages_min_age, packages_metadata_life, packages_budget;
-    uint64_t build_mounts_budget;
+    uint64_t build_mounts_budget, image_max;
     uint32_t packages_uid, transfer_uid;
     char **transfer_mirrors, *transfer_ca_file, *transfer_proxy, **transfer_add_hosts;
     uint64_t transfer_add_max;

@@ -189,6 +189,7 @@ static void daemon_add_engine(struct daemon *d, const struct engine_ops *ops)
         .root_id = store_root_id(d->store),
         .libexec_dir = d->libexec_dir,
         .journal_budget = d->config.journal_budget,
+        .image_max = d->config.image_max,
         .cache_required = d->config.cache_required,
         .at_once =
             ops == &engine_docker_ops ? d->config.reconcile_docker : d->config.reconcile_native,

@@ -21,6 +21,7 @@ enum { INDEX_DEPTH_MAX = 3, TAR_END = 1024 };
 struct import {
     struct images *s;
     const struct confined_ids *ids;
+    uint64_t max;            /* bytes of the spool, and of the files of an image */
     const char *name;        /* the requested name, or NULL */
     const char *platform;    /* as in image/oci/manifest.h */
     int spool;               /* the uncompressed archive */
@@ -41,6 +42,16 @@ struct import_incoming {
     size_t n;
 };
 
+static int import_limit_hint(const struct import *im, int r, struct err *err)
+{
+    if (r != -ERR_LIMIT)
+        return r;
+    return err_hint(err,
+                    "An image may have %llu MiB. Raise 'image.max_size' in the configuration "
+                    "if you trust this one.",
+                    (unsigned long long)(im->max >> 20));
+}
+
 /* ---- one image ---- */
 
 static int import_layers(struct import *im, const struct import_incoming *in, const json_t *record,
@@ -59,13 +70,18 @@ static int import_layers(struct import *im, const struct import_incoming *in, co
         int r;
 
         layer.diff_id = json_string_value(json_array_get(diff_ids, i));
+        layer.max = im->max - bytes;
         /* A pull leaves out the layers that the store has. */
         if (layer.range.fd < 0 && !images_has_layer(im->s, layer.diff_id))
             return err_set(err, ERR_INVALID, "layer '%s' is missing in the OCI layout",
                            layer.digest);
         r = layer_import(im->s, im->ids, &layer, &out, err);
         if (r < 0)
-            return err_wrap(err, "layer %zu of %zu", i + 1, in->n);
+            return import_limit_hint(im, err_wrap(err, "layer %zu of %zu", i + 1, in->n), err);
+        if (out.stats.bytes > layer.max) { /* the store has this layer */
+            err_set(err, ERR_LIMIT, "layer %zu of %zu exceeds the size limit", i + 1, in->n);
+            return import_limit_hint(im, -ERR_LIMIT, err);
+        }
         fresh += (uint64_t)r;
         bytes += out.stats.bytes;
         dropped += out.stats.dropped;
@@ -413,9 +429,9 @@ static int import_spool(struct import *im, int in, struct err *err)
     im->spool = openat(im->s->dir, "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (im->spool < 0)
         return err_sys(err, errno, "create a file in the image store");
-    r = layer_import_decompress(&range, im->spool, im->digest, err);
+    r = layer_import_decompress(&range, im->spool, im->max, im->digest, err);
     if (r < 0)
-        return r;
+        return import_limit_hint(im, r, err);
     if (fstat(im->spool, &st) < 0)
         return err_sys(err, errno, "stat the archive");
     im->size = (uint64_t)st.st_size;
@@ -442,11 +458,15 @@ static void import_done(struct import *im)
     json_decref(im->images);
 }
 
-int import_archive(struct images *s, const struct confined_ids *ids, int in, const char *name,
-                   const char *platform, json_t **ret, struct err *err)
+int import_archive(struct images *s, const struct confined_ids *ids, int in, uint64_t max,
+                   const char *name, const char *platform, json_t **ret, struct err *err)
 {
-    _cleanup_(import_done) struct import im = {
-        .s = s, .ids = ids, .platform = platform, .spool = -1, .images = json_array()};
+    _cleanup_(import_done) struct import im = {.s = s,
+                                               .ids = ids,
+                                               .max = MIN(max, UNPACK_BYTES_MAX),
+                                               .platform = platform,
+                                               .spool = -1,
+                                               .images = json_array()};
     _cleanup_free_ char *ref = NULL;
     int r;
 

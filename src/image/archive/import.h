@@ -11,10 +11,11 @@
 #include "lib/base/json.h"
 
 /*
- * name: the name of the image. NULL: the names in the archive; a root file system has none and
- * needs a name. platform: as in oci_index_parse_for(); NULL: this machine's.
+ * max: bytes of the uncompressed archive, and of the files of an image. name: the name of the
+ * image. NULL: the names in the archive; a root file system has none and needs a name. platform: as
+ * in oci_index_parse_for(); NULL: this machine's.
  * *ret: {"images": [{"id", "names", "layers", "new_layers", "bytes", "dropped"}]}.
  * On failure the store can hold new layers and blobs that no image uses; a collection removes them.
  */
-int import_archive(struct images *s, const struct confined_ids *ids, int in, const char *name,
-                   const char *platform, json_t **ret, struct err *err);
+int import_archive(struct images *s, const struct confined_ids *ids, int in, uint64_t max,
+                   const char *name, const char *platform, json_t **ret, struct err *err);

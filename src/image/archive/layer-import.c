@@ -16,6 +16,7 @@ enum { PIECE = 256 << 10 };
 struct layer_import_decompress_job {
     struct decompress_range in;
     int out;
+    uint64_t max;
 };
 
 static int layer_import_run_decompress(void *arg, int root, void *out, struct err *err)
@@ -24,15 +25,15 @@ static int layer_import_run_decompress(void *arg, int root, void *out, struct er
 
     (void)root;
     (void)out;
-    return decompress_stream(&j->in, j->out, UNPACK_BYTES_MAX, err);
+    return decompress_stream(&j->in, j->out, j->max, err);
 }
 
-static int layer_import_start_decompress(const struct decompress_range *in, struct confined *ret,
-                                         int *ret_fd, struct err *err)
+static int layer_import_start_decompress(const struct decompress_range *in, uint64_t max,
+                                         struct confined *ret, int *ret_fd, struct err *err)
 {
     /* It creates no files, so it needs no mapped ids. */
     const struct confined_ids own = {.kind = CONFINED_OWN};
-    struct layer_import_decompress_job j = {.in = *in};
+    struct layer_import_decompress_job j = {.in = *in, .max = max};
     struct confined_job job = {
         .fn = layer_import_run_decompress, .arg = &j, .dir = -1, .fds = {in->fd}, .n_fds = 1};
 
@@ -42,6 +43,7 @@ static int layer_import_start_decompress(const struct decompress_range *in, stru
 struct layer_import_unpack_job {
     int in;
     unsigned flags;
+    uint64_t max;
 };
 
 static int layer_import_run_unpack(void *arg, int root, void *out, struct err *err)
@@ -49,13 +51,14 @@ static int layer_import_run_unpack(void *arg, int root, void *out, struct err *e
     const struct layer_import_unpack_job *j = arg;
 
     _Static_assert(sizeof(struct unpack_stats) <= CONFINED_OUT_MAX, "the stats fit");
-    return unpack_layer(j->in, root, j->flags, out, err);
+    return unpack_layer(j->in, root, j->flags, j->max, out, err);
 }
 
-static int layer_import_start_unpack(int dir, const struct confined_ids *ids, struct confined *ret,
-                                     int *ret_fd, struct err *err)
+static int layer_import_start_unpack(int dir, const struct confined_ids *ids, uint64_t max,
+                                     struct confined *ret, int *ret_fd, struct err *err)
 {
-    struct layer_import_unpack_job j = {.flags = ids->kind != CONFINED_OWN ? UNPACK_OWNERS : 0};
+    struct layer_import_unpack_job j = {.flags = ids->kind != CONFINED_OWN ? UNPACK_OWNERS : 0,
+                                        .max = max};
     struct confined_job job = {.fn = layer_import_run_unpack, .arg = &j, .dir = dir};
 
     return confined_start_piped(&job, true, &j.in, ids, ret, ret_fd, err);
@@ -73,14 +76,14 @@ static int layer_import_put(void *to, const void *data, size_t len, struct err *
     return r < 0 ? err_sys(err, -r, "write to the image store") : 0;
 }
 
-int layer_import_decompress(const struct decompress_range *in, int out,
+int layer_import_decompress(const struct decompress_range *in, int out, uint64_t max,
                             char digest[static DIGEST_MAX], struct err *err)
 {
     _cleanup_(confined_done) struct confined child = CONFINED_INIT;
     _cleanup_close_ int plain = -1;
     int r;
 
-    r = layer_import_start_decompress(in, &child, &plain, err);
+    r = layer_import_start_decompress(in, max, &child, &plain, err);
     if (r < 0)
         return r;
     r = confined_drain(plain, layer_import_put, &out, digest, err);
@@ -125,10 +128,10 @@ int layer_import_unpack(int dir, const struct confined_ids *ids, const struct la
     _cleanup_err_ struct err why = ERR_INIT;
     int drained, unpacked, r;
 
-    r = layer_import_start_decompress(&in->range, &decompressor, &plain, err);
+    r = layer_import_start_decompress(&in->range, UNPACK_BYTES_MAX, &decompressor, &plain, err);
     if (r < 0)
         return r;
-    r = layer_import_start_unpack(dir, ids, &unpacker, &tar, err);
+    r = layer_import_start_unpack(dir, ids, in->max, &unpacker, &tar, err);
     if (r < 0)
         return r;
     drained = confined_drain(plain, layer_import_put, &tar, ret->diff_id, err);
@@ -150,7 +153,7 @@ int layer_import_unpack(int dir, const struct confined_ids *ids, const struct la
 int layer_import_unpack_plain(int dir, int fd, unsigned flags, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
-    struct layer_import_unpack_job j = {.in = fd, .flags = flags};
+    struct layer_import_unpack_job j = {.in = fd, .flags = flags, .max = UNPACK_BYTES_MAX};
     const struct confined_job job = {
         .fn = layer_import_run_unpack, .arg = &j, .dir = dir, .fds = {fd}, .n_fds = 1};
     _cleanup_(confined_done) struct confined child = CONFINED_INIT;

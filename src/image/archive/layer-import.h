@@ -18,6 +18,7 @@ struct layer_import_in {
     struct decompress_range range; /* compressed or not */
     const char *digest;            /* of these bytes; NULL: not known */
     const char *diff_id;           /* of the plain tar; NULL: not known */
+    uint64_t max;                  /* bytes of its files; at most UNPACK_BYTES_MAX */
 };
 
 struct layer_import_out {
@@ -37,6 +38,7 @@ int layer_import_unpack(int dir, const struct confined_ids *ids, const struct la
  * files belong to the caller. flags: enum unpack_flags. */
 int layer_import_unpack_plain(int dir, int fd, unsigned flags, struct err *err);
 
-/* Writes `in` decompressed to `out`; *digest is the digest of the written bytes. */
-int layer_import_decompress(const struct decompress_range *in, int out,
+/* Writes `in` decompressed to `out`, at most `max` bytes; *digest is the digest of the written
+ * bytes. */
+int layer_import_decompress(const struct decompress_range *in, int out, uint64_t max,
                             char digest[static DIGEST_MAX], struct err *err);

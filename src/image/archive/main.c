@@ -26,6 +26,7 @@ enum { USED_MAX = 16 << 20 };
 
 struct image_request {
     struct images store;
+    uint64_t max; /* bytes of an image */
     struct confined_ids ids;
     const char *arg, *more; /* or NULL */
 };
@@ -81,7 +82,7 @@ static int archive_run_import(struct image_request *q, json_t **ret, struct err 
 
     if (r < 0)
         return r;
-    return import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, q->more, ret, err);
+    return import_archive(&q->store, &q->ids, STDIN_FILENO, q->max, q->arg, q->more, ret, err);
 }
 
 static int archive_run_export(struct image_request *q, json_t **ret, struct err *err)
@@ -250,16 +251,19 @@ static const struct {
 static int archive_run(int argc, char **argv, json_t **ret, struct err *err)
 {
     _cleanup_(image_request_done) struct image_request q = {
-        .store = IMAGES_INIT, .arg = argc > 4 ? argv[4] : NULL, .more = argc > 5 ? argv[5] : NULL};
+        .store = IMAGES_INIT, .arg = argc > 5 ? argv[5] : NULL, .more = argc > 6 ? argv[6] : NULL};
     int r;
 
-    if (argc < 4)
+    if (argc < 5)
         return err_set(err, ERR_INVALID, "ripcord-image is internal: ripcordd starts it");
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-        if (!STREQ(commands[i].name, argv[3]) || argc - 4 < commands[i].min ||
-            argc - 4 > commands[i].max)
+        if (!STREQ(commands[i].name, argv[4]) || argc - 5 < commands[i].min ||
+            argc - 5 > commands[i].max)
             continue;
         r = confined_ids_parse(argv[2], &q.ids, err);
+        if (r < 0)
+            return r;
+        r = parse_u64(argv[3], 0, UINT64_MAX, &q.max, err);
         if (r < 0)
             return r;
         r = images_open(argv[1], &q.store, err);
@@ -268,7 +272,7 @@ static int archive_run(int argc, char **argv, json_t **ret, struct err *err)
         return commands[i].run(&q, ret, err);
     }
     return err_set(err, ERR_INVALID,
-                   "ripcord-image: unknown command '%s' or wrong number of arguments", argv[3]);
+                   "ripcord-image: unknown command '%s' or wrong number of arguments", argv[4]);
 }
 
 int image_main(int argc, char **argv)

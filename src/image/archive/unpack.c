@@ -39,6 +39,7 @@ struct unpack {
     struct archive *archive;
     int root;
     unsigned flags; /* enum unpack_flags */
+    uint64_t max;   /* bytes of files */
     struct unpack_stats stats;
     int parent; /* of the last entry; -1: not open */
     char parent_path[UNPACK_PATH_MAX];
@@ -299,9 +300,15 @@ static int unpack_archive_error(struct archive *a, struct err *err)
     return err_set(err, ERR_INVALID, "%s", why ? why : "the archive is damaged");
 }
 
+static int unpack_too_large(const struct unpack *u, struct err *err)
+{
+    return err_set(err, ERR_LIMIT, "larger than the %llu bytes that are left of the size limit",
+                   (unsigned long long)(u->max - u->stats.bytes));
+}
+
 static int unpack_write_data(struct unpack *u, int fd, struct err *err)
 {
-    uint64_t room = UNPACK_BYTES_MAX - u->stats.bytes;
+    uint64_t room = u->max - u->stats.bytes;
     int64_t end = 0;
 
     for (;;) {
@@ -315,8 +322,7 @@ static int unpack_write_data(struct unpack *u, int fd, struct err *err)
         if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
             return unpack_archive_error(u->archive, err);
         if (at < end || len > room || (uint64_t)at > room - len)
-            return err_set(err, ERR_LIMIT, "the files of the layer have more than %llu bytes",
-                           (unsigned long long)UNPACK_BYTES_MAX);
+            return unpack_too_large(u, err);
         end = at + (int64_t)len;
         r = unpack_write_block(fd, data, len, at, err);
         if (r < 0)
@@ -336,9 +342,8 @@ static int unpack_set_size(struct unpack *u, const struct unpack_item *it, int f
         return err_sys(err, errno, "stat it");
     if (size <= st.st_size)
         return 0;
-    if ((uint64_t)(size - st.st_size) > UNPACK_BYTES_MAX - u->stats.bytes)
-        return err_set(err, ERR_LIMIT, "the files of the layer have more than %llu bytes",
-                       (unsigned long long)UNPACK_BYTES_MAX);
+    if ((uint64_t)(size - st.st_size) > u->max - u->stats.bytes)
+        return unpack_too_large(u, err);
     u->stats.bytes += (uint64_t)(size - st.st_size);
     return ftruncate(fd, size) < 0 ? err_sys(err, errno, "set its size") : 0;
 }
@@ -636,10 +641,11 @@ static void unpack_done(struct unpack *u)
     archive_read_free(u->archive);
 }
 
-int unpack_layer(int in, int dir, unsigned flags, struct unpack_stats *ret, struct err *err)
+int unpack_layer(int in, int dir, unsigned flags, uint64_t max, struct unpack_stats *ret,
+                 struct err *err)
 {
     _cleanup_(unpack_done) struct unpack u = {
-        .archive = archive_read_new(), .root = dir, .flags = flags, .parent = -1};
+        .archive = archive_read_new(), .root = dir, .flags = flags, .max = max, .parent = -1};
     int r;
 
     archive_read_support_format_tar(u.archive);

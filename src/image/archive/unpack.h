@@ -26,7 +26,7 @@ enum {
     UNPACK_XATTRS_MAX = 64, /* per entry */
     UNPACK_ID_MAX = 65535,
 };
-#define UNPACK_BYTES_MAX (UINT64_C(64) << 30) /* of files, holes counted */
+#define UNPACK_BYTES_MAX (UINT64_C(64) << 30) /* of files, holes counted: the most to ask for */
 
 struct unpack_stats {
     uint64_t entries;
@@ -41,8 +41,10 @@ enum unpack_flags {
     UNPACK_DIGEST_ONLY = 1 << 1,
 };
 
-/* Reads `in` to its end into the empty folder `dir`. On failure the folder can hold anything. */
-int unpack_layer(int in, int dir, unsigned flags, struct unpack_stats *ret, struct err *err);
+/* Reads `in` to its end into the empty folder `dir`. Files of more than `max` bytes together are
+ * refused. On failure the folder can hold anything. */
+int unpack_layer(int in, int dir, unsigned flags, uint64_t max, struct unpack_stats *ret,
+                 struct err *err);
 
 /* The path of an entry without "." and needless slashes; "" is the folder itself. For tests. */
 int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *err);

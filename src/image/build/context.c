@@ -213,7 +213,8 @@ static int context_add_archive(struct workspace *w, const struct build_plan_step
                                char *const *layers, unsigned n, int fd, enum archive kind,
                                struct err *err)
 {
-    const struct layer_import_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
+    const struct layer_import_in in = {.range = {.fd = fd, .size = UINT64_MAX},
+                                       .max = UNPACK_BYTES_MAX};
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_free_ char *folder = NULL;
     _cleanup_close_ int dir = -1;

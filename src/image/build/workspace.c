@@ -83,7 +83,8 @@ static bool workspace_is_uncompressed_tar(int fd)
 static int workspace_unpack_compressed(int dir, int fd, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
-    const struct layer_import_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
+    const struct layer_import_in in = {.range = {.fd = fd, .size = UINT64_MAX},
+                                       .max = UNPACK_BYTES_MAX};
     struct layer_import_out out = {0};
 
     return layer_import_unpack(dir, &own, &in, &out, err);

@@ -281,9 +281,11 @@ int image_tool_start(const struct native_engine *n, const struct image_tool *t, 
                      struct err *err)
 {
     _cleanup_free_ char *store = native_store_path(n), *ids = native_store_ids(n);
-    const char *const argv[] = {"ripcord-image", store, ids, t->verb, t->arg, t->more, NULL};
+    char max[24];
+    const char *const argv[] = {"ripcord-image", store, ids, max, t->verb, t->arg, t->more, NULL};
     const struct process_fd fds[] = {{t->in, STDIN_FILENO}, {t->data, IMAGE_FD_OUT}};
 
+    snprintf(max, sizeof(max), "%llu", (unsigned long long)n->image_max);
     return program_start(n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), ret, err);
 }
 

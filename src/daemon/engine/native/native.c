@@ -270,6 +270,7 @@ static struct engine *native_make(const struct engine_config *config)
     network_init(&n->net, n->root_id);
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
+    n->image_max = config->image_max;
     n->filter = seccomp_filter_compile(&n->filter_bytes);
     n->filter_bytes *= sizeof(struct sock_filter);
     n->cache_required = config->cache_required;

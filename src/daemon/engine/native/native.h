@@ -61,6 +61,7 @@ struct native_engine {
     void *filter;         /* seccomp filter for every exec */
     size_t filter_bytes;
     uint64_t journal_budget;
+    uint64_t image_max; /* bytes of an image */
     bool cache_required;
     struct cache_base base; /* of package caches */
     int shared_caches;      /* folder of the package caches in mode `shared` */
