@@ -1,6 +1,7 @@
 """Each guard of the native engine is seen to stand, and its test to fail without it: a shim built for this leaves out the guards
 that a sandbox's variable RIPCORD_WITHOUT names (src/lib/base/guard.h). Some stand behind others, which are then left out first."""
 import ctypes
+import fcntl
 import os
 import shutil
 import socket
@@ -49,6 +50,14 @@ except OSError:
     pass
 print('breach' if len(kept) == 300 else 'held')
 """
+LOCK = """
+import fcntl
+try:
+    fcntl.flock(os.open('{}', os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print('held')
+except BlockingIOError:  # the machine's own lock, see things_of_the_machine()
+    print('breach')
+"""
 
 
 class Guard(NamedTuple):
@@ -82,9 +91,11 @@ GUARDS = {
     "pid namespace": Guard(python(f"try: os.kill({HERE}, 0)\nexcept ProcessLookupError: print('held')\nexcept PermissionError: print('breach')")),
     "not dumpable": Guard(shell("readlink /proc/1/exe && ls /proc/1/fd && echo breach"), ("--user", "0")),
     "own ids": Guard(python("print('breach' if os.access('/proc/sys/kernel/core_pattern', os.W_OK) else 'held')"), ("--user", "0"),
-                    first="locked proc"),
+                    first="locked proc,own devices"),
     "network": Guard(python(f"import socket\nprint(socket.socket(socket.AF_UNIX).connect_ex('\\0ripcord-guards-{HERE}') or 'breach')")),
     "ipc": Guard(python(f"print('breach' if libc.shmget({HERE}, 0, 0) >= 0 else 'held')")),
+    "own inodes": Guard(python(LOCK.format("/usr/bin"))),
+    "own devices": Guard(python(LOCK.format("/dev/null"))),
     "workdir": Guard(shell("echo breach"), ("--workdir", "/proc/2/root/tmp"), before=("sleep", "100")),
 }
 
@@ -117,6 +128,10 @@ class Guards(TestCase):
         self.addCleanup(named.close)
         named.bind(f"\0ripcord-guards-{HERE}")
         named.listen()
+        for path in ("/usr/bin", "/dev/null"):
+            fd = os.open(path, os.O_RDONLY)
+            self.addCleanup(os.close, fd)
+            fcntl.flock(fd, fcntl.LOCK_EX)
         memory = LIBC.shmget(HERE, 4096, 0o1600)
         self.assertGreaterEqual(memory, 0)
         self.addCleanup(LIBC.shmctl, memory, 0, None)  # IPC_RMID

@@ -16,17 +16,21 @@ int overlay_mount(const struct overlay *o, int *ret, struct err *err)
     int n = 0;
 
     if (buf_appendf(&lower, "lowerdir=%s", o->lower) < 0 ||
-        buf_appendf(&upper, "upperdir=%s", o->upper) < 0 ||
-        buf_appendf(&work, "workdir=%s", o->work) < 0)
+        (o->upper && (buf_appendf(&upper, "upperdir=%s", o->upper) < 0 ||
+                      buf_appendf(&work, "workdir=%s", o->work) < 0)))
         return err_set(err, ERR_LIMIT, "overlay layer name is too long");
     options[n++] = buf_data(&lower);
-    options[n++] = buf_data(&upper);
-    options[n++] = buf_data(&work);
-    options[n++] = "userxattr"; /* a user namespace cannot set trusted.* attributes */
+    if (o->upper) {
+        options[n++] = buf_data(&upper);
+        options[n++] = buf_data(&work);
+        /* A user namespace cannot set trusted.* attributes. Without an upper layer overlayfs sets
+         * none, and must not look for user.* either: it could not open folders of others. */
+        options[n++] = "userxattr";
+    }
     if (o->unsynced)
         options[n++] = "volatile";
     options[n] = NULL;
-    return mount_new("overlay", options, MOUNT_SAFE, ret, err);
+    return mount_new("overlay", options, MOUNT_SAFE | (o->upper ? 0 : MOUNT_RDONLY), ret, err);
 }
 
 int overlay_renew_begin(int dirfd, const char *keep, struct err *err)

@@ -9,7 +9,9 @@
 #include "lib/base/err.h"
 
 struct overlay {
-    const char *lower, *upper, *work; /* relative names */
+    const char *lower; /* relative names, also below */
+    const char *upper; /* NULL: the overlay is read-only, and `lower` must name two layers */
+    const char *work;
     bool unsynced; /* unmounting does not wait for the disk: the upper layer is thrown away, or the
                       caller syncs it. Never mount it again with the same work folder. */
 };

@@ -13,6 +13,7 @@
 #include "lib/os/idmap.h"
 #include "lib/os/mount.h"
 #include "supervisor/shim/caches.h"
+#include "supervisor/shim/setup.h"
 
 void layers_init(struct layers *l, const struct plan *plan)
 {
@@ -227,6 +228,9 @@ int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct
         if (r < 0)
             return r;
     }
+    r = setup_dev_nodes(plan, &l->fd[LAYER_DEV], err);
+    if (r < 0)
+        return r;
     r = shim_layers_open_caches(l, plan, userns_fd, err);
     if (r < 0)
         return r;

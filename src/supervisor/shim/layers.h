@@ -17,6 +17,7 @@ enum shim_layer {
     LAYER_DATA,   /* holds root, home and caches/<tool>: each with its upper and work */
     LAYER_USR,    /* -1 unless the image is the host's */
     LAYER_OPT,    /* the same; also -1 when the host has none */
+    LAYER_DEV,    /* a tmpfs with device nodes of this sandbox; -1: see setup_dev_nodes() */
     LAYER_BASE,   /* of the package caches; -1: none */
     LAYER_CACHES, /* the first of plan.caches, in order; -1 unless shared */
     LAYER_MOUNTS = LAYER_CACHES + PLAN_CACHES_MAX, /* the first of plan.mounts, in order */

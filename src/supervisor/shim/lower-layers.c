@@ -86,6 +86,15 @@ int lower_root(const struct plan *plan, struct buf *ret, struct err *err)
     return 0;
 }
 
+void lower_empty(const struct plan *plan, char ret[static LOWER_EMPTY_MAX])
+{
+    char name[SHORT_MAX] = "";
+
+    if (plan->n_layers)
+        lower_layers_short_name(plan->n_layers - 1, name);
+    snprintf(ret, LOWER_EMPTY_MAX, "%s/mnt", plan->n_layers ? name : "lower");
+}
+
 /* ---- /home/agent ---- */
 
 enum seen { SEEN_NOTHING, SEEN_FOLDER, SEEN_OPAQUE, SEEN_END };

@@ -1,6 +1,9 @@
 /*
- * /dev: a tmpfs of our own that covers the image's /dev, with six devices bound from the host. We
- * open each device once, compare its numbers with the expected ones, and bind that descriptor.
+ * /dev: a tmpfs of our own that covers the image's /dev, with six devices. The shim makes them as
+ * root, so that each sandbox has nodes of its own: with the host's, inotify would report every use
+ * of /dev/null on the machine, and a lock would reach all sandboxes. Where the shim may not make
+ * nodes, the host's are bound: we open each once, compare its numbers with the expected ones, and
+ * bind that descriptor.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -31,6 +34,45 @@ static const struct {
     {"fd", "/proc/self/fd"}, {"stdin", "fd/0"}, {"stdout", "fd/1"}, {"stderr", "fd/2"}, {"ptmx", "pts/ptmx"},
 };
 /* clang-format on */
+
+static const char *const tmpfs_size = "size=64k", *const tmpfs_inodes = "nr_inodes=64",
+                         *const tmpfs_mode = "mode=0755";
+
+static int setup_dev_make_node(int dev_fd, size_t i, uint32_t owner)
+{
+    const char *name = devices[i].name;
+    dev_t number = makedev(devices[i].major, devices[i].minor);
+
+    if (mknodat(dev_fd, name, S_IFCHR | 0666, number) < 0 || fchmodat(dev_fd, name, 0666, 0) < 0 ||
+        fchownat(dev_fd, name, owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    return 0;
+}
+
+int setup_dev_nodes(const struct plan *plan, int *ret, struct err *err)
+{
+    char uid[32], gid[32];
+    const char *const options[] = {tmpfs_size, tmpfs_inodes, tmpfs_mode, uid, gid, NULL};
+    _cleanup_close_ int dev = -1;
+    int r;
+
+    if (!plan->id_base || !GUARD("own devices"))
+        return 0;
+    snprintf(uid, sizeof(uid), "uid=%u", plan->id_base);
+    snprintf(gid, sizeof(gid), "gid=%u", plan->id_base);
+    r = mount_new("tmpfs", options, MOUNT_NOSUID | MOUNT_NOEXEC, &dev, err);
+    if (r < 0)
+        return err_wrap(err, "set up '/dev'");
+    for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
+        r = setup_dev_make_node(dev, i, plan->id_base);
+        if (r == -EPERM)
+            return 0;
+        if (r < 0)
+            return err_sys(err, -r, "make device '/dev/%s'", devices[i].name);
+    }
+    *ret = TAKE_FD(dev);
+    return 0;
+}
 
 static int setup_dev_bind_device(int dev_fd, size_t i, struct err *err)
 {
@@ -70,25 +112,34 @@ static int setup_dev_mount_devpts(const struct plan *plan, int dev_fd, struct er
     return mount_point_mount(dev_fd, "pts", MOUNT_POINT_FOLDER, fd, err);
 }
 
-static int setup_dev_build(const struct plan *plan, int root_fd, struct err *err)
+static int setup_dev_bind_devices(int root_fd, int *ret, struct err *err)
 {
-    static const char *const options[] = {"size=64k", "nr_inodes=64", "mode=0755", NULL};
+    const char *const options[] = {tmpfs_size, tmpfs_inodes, tmpfs_mode, NULL};
     _cleanup_close_ int dev = -1;
     int r;
 
     r = mount_new("tmpfs", options, MOUNT_NOSUID | MOUNT_NOEXEC, &dev, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
-        r = mount_point_symlink(dev, links[i].name, links[i].to, err);
-        if (r < 0)
-            return r;
-    }
     r = mount_point_mount(root_fd, "dev", MOUNT_POINT_FOLDER, dev, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
         r = setup_dev_bind_device(dev, i, err);
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE_FD(dev);
+    return 0;
+}
+
+/* Everything but the devices. */
+static int setup_dev_fill(const struct plan *plan, int dev, struct err *err)
+{
+    int r;
+
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+        r = mount_point_symlink(dev, links[i].name, links[i].to, err);
         if (r < 0)
             return r;
     }
@@ -98,9 +149,16 @@ static int setup_dev_build(const struct plan *plan, int root_fd, struct err *err
     return setup_tmpfs(dev, "shm", plan->shm_size ? plan->shm_size : SHM_SIZE_DEFAULT, "1777", err);
 }
 
-int setup_dev(const struct plan *plan, int root_fd, struct err *err)
+int setup_dev(const struct plan *plan, int nodes, int root_fd, struct err *err)
 {
-    int r = setup_dev_build(plan, root_fd, err);
+    _cleanup_close_ int bound = -1;
+    int r;
 
+    if (nodes >= 0)
+        r = mount_point_mount(root_fd, "dev", MOUNT_POINT_FOLDER, nodes, err);
+    else
+        r = setup_dev_bind_devices(root_fd, &bound, err);
+    if (r >= 0)
+        r = setup_dev_fill(plan, nodes >= 0 ? nodes : bound, err);
     return r < 0 ? err_wrap(err, "set up '/dev'") : 0;
 }

@@ -21,11 +21,12 @@
 static const char *const locked[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
 
 /* Files and folders; the kernel's configuration decides which of them exist. They reveal keys,
- * kernel addresses, boot parameters, and through interrupt counters the activity of others. */
+ * kernel addresses, boot parameters, and the activity of others: by interrupt counters, and by the
+ * list of locks, which shows the machine's open-file-description locks to every reader. */
 static const char *const hidden[] = {
     "kcore",    "keys",      "timer_list", "sched_debug", "latency_stats", "scsi",
     "acpi",     "asound",    "interrupts", "kallsyms",    "modules",       "key-users",
-    "softirqs", "schedstat", "diskstats",  "cmdline",     "timer_stats",
+    "softirqs", "schedstat", "diskstats",  "cmdline",     "timer_stats",   "locks",
 };
 
 static int setup_proc_protect(int proc, const char *name, struct err *err)

@@ -143,25 +143,6 @@ static int setup_root_mount_home(const struct plan *plan, int scaffold, int root
     return 0;
 }
 
-static int setup_root_mount_host_trees(const struct layers *layers, int root_fd, struct err *err)
-{
-    static const struct {
-        const char *path;
-        int layer;
-    } trees[] = {{"usr", LAYER_USR}, {"opt", LAYER_OPT}};
-
-    for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
-        int fd = layers->fd[trees[i].layer], r;
-
-        if (fd < 0)
-            continue;
-        r = mount_point_mount(root_fd, trees[i].path, MOUNT_POINT_FOLDER, fd, err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
 static int setup_root_mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
 {
     const struct {
@@ -244,13 +225,13 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_s
     r = setup_root_mount_home(plan, scaffold, root_fd, err);
     if (r < 0)
         return r;
-    r = setup_root_mount_host_trees(layers, root_fd, err);
+    r = setup_host_trees(plan, layers, scaffold, root_fd, err);
     if (r < 0)
         return r;
     r = setup_root_mount_tmpfs(plan, root_fd, err);
     if (r < 0)
         return r;
-    r = setup_dev(plan, root_fd, err);
+    r = setup_dev(plan, layers->fd[LAYER_DEV], root_fd, err);
     if (r < 0)
         return r;
     r = setup_proc(root_fd, &files, err);

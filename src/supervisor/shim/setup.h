@@ -18,7 +18,15 @@
 int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_shown,
                int *ret_meminfo, struct err *err);
 
-int setup_dev(const struct plan *plan, int root_fd, struct err *err);
+/* setup-host.c: the host's /usr and /opt, if the image is the host's. The working folder is the
+ * scaffold. */
+int setup_host_trees(const struct plan *plan, const struct layers *layers, int scaffold,
+                     int root_fd, struct err *err);
+/* A detached tmpfs with the devices, which only the machine's root may make. *ret stays -1 where
+ * the kernel refuses that: in a container's user namespace, for example. */
+int setup_dev_nodes(const struct plan *plan, int *ret, struct err *err);
+/* nodes: that tmpfs; -1: the host's devices are bound. */
+int setup_dev(const struct plan *plan, int nodes, int root_fd, struct err *err);
 /* *ret_files: a tmpfs for our small files. It is attached where a later mount covers it, so that
  * its files can be bound elsewhere. */
 int setup_proc(int root_fd, int *ret_files, struct err *err);

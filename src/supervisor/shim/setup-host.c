@@ -1,0 +1,95 @@
+/*
+ * The host's /usr and /opt in a sandbox with image `host`: each a read-only overlay. The contents
+ * are the host's, but an overlay has inodes of its own, and the kernel keeps watches (inotify) and
+ * locks with the inode. On the host's inodes a sandbox could see which programs other sandboxes and
+ * the host run, signal by locks, and block the host's package manager by a lock or lease.
+ *
+ * The second layer is an empty folder of the skeleton, because overlayfs wants two. It is mostly on
+ * the file system of /usr: the overlay then shows one device number for all files, which `du -x`
+ * and `tar --one-file-system` need.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/guard.h"
+#include "lib/base/log.h"
+#include "lib/base/macro.h"
+#include "lib/os/mount.h"
+#include "lib/os/overlay.h"
+#include "supervisor/shim/lower-layers.h"
+#include "supervisor/shim/mount-point.h"
+#include "supervisor/shim/setup.h"
+
+static const struct setup_host_tree {
+    const char *name; /* in the scaffold and inside */
+    const char *host;
+    int layer;
+    bool with_mounts; /* the layer holds the mounts below it, also for root */
+} trees[] = {{"usr", "/usr", LAYER_USR, false}, {"opt", "/opt", LAYER_OPT, true}};
+
+/*
+ * An overlay does not show what is mounted below its layers, for example a disk at /opt/data. The
+ * mounts of our namespace are a locked copy of the host's: the kernel refuses to clone a folder
+ * without the mounts below it. Without a range of ids our layers are locked as well, and
+ * overlay_mount() fails.
+ */
+static int setup_host_check_alone(const struct setup_host_tree *t, struct err *err)
+{
+    _cleanup_close_ int alone = -1;
+
+    if (!t->with_mounts || mount_clone(AT_FDCWD, t->host, 0, &alone, NULL) >= 0)
+        return 0;
+    return err_set(err, ERR_SYSTEM, "other file systems are mounted below '%s'", t->host);
+}
+
+static int setup_host_mount_overlay(const struct plan *plan, const struct setup_host_tree *t,
+                                    int fd, int scaffold, int *ret, struct err *err)
+{
+    char empty[LOWER_EMPTY_MAX], lower[LOWER_EMPTY_MAX + 8];
+    struct overlay o = {.lower = lower};
+    int r;
+
+    r = setup_host_check_alone(t, err);
+    if (r < 0)
+        return r;
+    r = mount_point_mkdir(scaffold, t->name, 0755, err);
+    if (r < 0)
+        return r;
+    r = mount_attach(fd, scaffold, t->name, err);
+    if (r < 0)
+        return r;
+    lower_empty(plan, empty);
+    snprintf(lower, sizeof(lower), "%s:%s", t->name, empty);
+    return overlay_mount(&o, ret, err);
+}
+
+/* Where no overlay is possible, the tree itself is mounted: the sandbox is then as usable as
+ * before, and docs/threat-model.md says what it can notice. */
+static int setup_host_mount_tree(const struct plan *plan, const struct setup_host_tree *t, int fd,
+                                 int scaffold, int root_fd, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_close_ int overlay = -1;
+
+    if (GUARD("own inodes") && setup_host_mount_overlay(plan, t, fd, scaffold, &overlay, &why) < 0)
+        log_warn("'%s' is shared with other sandboxes, which can see who opens its files: %s",
+                 t->host, why.msg);
+    return mount_point_mount(root_fd, t->name, MOUNT_POINT_FOLDER, overlay >= 0 ? overlay : fd,
+                             err);
+}
+
+int setup_host_trees(const struct plan *plan, const struct layers *layers, int scaffold,
+                     int root_fd, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
+        int fd = layers->fd[trees[i].layer], r;
+
+        if (fd < 0)
+            continue;
+        r = setup_host_mount_tree(plan, &trees[i], fd, scaffold, root_fd, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
