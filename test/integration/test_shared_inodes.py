@@ -147,7 +147,7 @@ class TestSharedInodes(SharedCase):
 
     def test_devices_are_not_watched(self):
         watcher = Watcher(self, "a", "/dev/null", "/dev/urandom")
-        self.shell("b", "echo x >/dev/null; head -c1 /dev/urandom")
+        self.shell("b", "echo x >/dev/null; head -c1 /dev/urandom >/tmp/x")
         self.assertEqual(watcher.seen(), [], "what another sandbox does is seen")
         with open("/dev/null", "wb") as null, open("/dev/urandom", "rb") as random:
             null.write(b"x")
