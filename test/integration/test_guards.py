@@ -60,6 +60,35 @@ except BlockingIOError:  # the machine's own lock, see things_of_the_machine()
 """
 
 
+SOCKETS = """
+import socket
+held, kept, l = 0, [], socket.create_server(("127.0.0.1", 0))
+for i in range(60):
+    c = socket.create_connection(l.getsockname())
+    kept += [c, l.accept()[0]]
+    for s in kept[-2:]:
+        s.setblocking(False)
+        try:
+            while held < 64 << 20:
+                held += s.send(bytes(65536))
+        except OSError:
+            pass
+print('breach' if held >= 64 << 20 else 'held')
+"""
+NETLINK = """
+import socket, struct
+held, kept = 0, []
+while held < 128 << 20:
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 30)
+    for i in range(s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 1500):
+        s.send(struct.pack("IHHIIBBHiII", 32, 18, 1, 1, 0, 0, 0, 0, 1, 0, 0))  # RTM_GETLINK
+    held += s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    kept.append(s)
+print('breach')
+"""
+
+
 class Guard(NamedTuple):
     """What to try: it prints 'breach' when it got through, or anything else."""
     command: tuple
@@ -86,6 +115,8 @@ GUARDS = {
     "rlimits": Guard(python("print('held' if resource.getrlimit(resource.RLIMIT_NOFILE) == (16384, 16384) else 'breach')")),
     "limits": Guard(python(FORKS), spec=("--pids", "20"), first="rlimits"),
     "limits: memory": Guard(python("kept = bytes(range(256)) * 400000\nprint('breach')"), spec=("--memory", "64M")),
+    "limits: sockets": Guard(python(SOCKETS), spec=("--memory", "64M")),
+    "kernel memory": Guard(python(NETLINK), spec=("--memory", "64M")),
     "tmpfs": Guard(shell("head -c 40M /dev/zero > /run/f 2>/dev/null && echo breach"), ("--user", "0")),
     "cgroup namespace": Guard(shell("grep -q ripcord /proc/self/cgroup && echo breach")),
     "pid namespace": Guard(python(f"try: os.kill({HERE}, 0)\nexcept ProcessLookupError: print('held')\nexcept PermissionError: print('breach')")),

@@ -11,6 +11,9 @@
 
 extern const struct cgroup_ops cgroup_v1_ops, cgroup_v2_ops;
 
+/* Limits the memory of IP sockets in a v1 group to the share of a memory limit; 0 or -errno. */
+int cgroup_v1_limit_sockets(int dirfd, uint64_t memory);
+
 /* 0 or -errno; -EBADF when dirfd is -1. */
 int cgroup_write(int dirfd, const char *file, const char *text);
 int cgroup_write_u64(int dirfd, const char *file, uint64_t v);

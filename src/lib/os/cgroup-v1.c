@@ -7,7 +7,17 @@
 
 #include "lib/os/cgroup-files.h"
 
-enum { CPU_PERIOD_USEC = 100000 };
+enum { CPU_PERIOD_USEC = 100000, SOCKETS_DIVISOR = 4 };
+
+/*
+ * v1 does not charge the queues of TCP and UDP sockets to the memory limit. They have a counter of
+ * their own, which the kernel keeps only for groups with a limit in exactly that group, but which
+ * also holds for the groups above. So the sandbox and each of its groups get the same limit.
+ */
+int cgroup_v1_limit_sockets(int dirfd, uint64_t memory)
+{
+    return cgroup_write_u64(dirfd, "memory.kmem.tcp.limit_in_bytes", memory / SOCKETS_DIVISOR);
+}
 
 static bool cgroup_v1_limit_memory(struct cgroup *c, uint64_t bytes)
 {
@@ -17,7 +27,19 @@ static bool cgroup_v1_limit_memory(struct cgroup *c, uint64_t bytes)
         return false;
     /* The file is absent without swap accounting. */
     cgroup_write_u64(dir, "memory.memsw.limit_in_bytes", bytes);
+    if (cgroup_v1_limit_sockets(dir, bytes) < 0)
+        return false;
+    c->memory = bytes;
     return true;
+}
+
+static int cgroup_v1_limit_group(const struct cgroup *c, const struct cgroup_group *g,
+                                 struct err *err)
+{
+    int dir = g->dir[CGROUP_MEMORY];
+    int r = !c->memory || dir < 0 ? 0 : cgroup_v1_limit_sockets(dir, c->memory);
+
+    return r < 0 ? err_sys(err, -r, "limit the memory of sockets in cgroup '%s'", g->name) : 0;
 }
 
 static bool cgroup_v1_limit_cpu(struct cgroup *c, uint32_t milli)
@@ -51,6 +73,7 @@ static void cgroup_v1_usage(struct cgroup *c, const struct cgroup_group *g,
     if (!g) {
         ret->memory = cgroup_read_u64(memory, "memory.usage_in_bytes");
         ret->pids = cgroup_read_u64(c->dir[CGROUP_PIDS], "pids.current");
+        ret->sockets = cgroup_read_u64(memory, "memory.kmem.tcp.usage_in_bytes");
     }
     ret->memory_peak = cgroup_read_u64(memory, "memory.max_usage_in_bytes");
     ret->oom_kills = cgroup_read_key(memory, "memory.oom_control", "oom_kill");
@@ -84,6 +107,7 @@ static int cgroup_v1_freeze(struct cgroup *c, bool on, struct err *err)
 const struct cgroup_ops cgroup_v1_ops = {
     .name = "v1",
     .limit = cgroup_v1_limit,
+    .limit_group = cgroup_v1_limit_group,
     .usage = cgroup_v1_usage,
     .cache = cgroup_v1_cache,
     .freeze = cgroup_v1_freeze,

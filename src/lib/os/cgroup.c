@@ -264,26 +264,37 @@ void cgroup_close(struct cgroup *c)
 
 /* ---- groups ---- */
 
+static int cgroup_group_make(struct cgroup *c, bool counted, struct cgroup_group *g,
+                             struct err *err)
+{
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        if (c->dir[t] < 0 || !cgroup_has_groups(t) || (t != CGROUP_UNIFIED && !counted))
+            continue;
+        g->dir[t] = cgroup_make_dir_at(c->dir[t], g->name, false);
+        if (g->dir[t] < 0) {
+            int r = -g->dir[t];
+
+            g->dir[t] = -1;
+            return err_sys(err, r, "make cgroup '%s' in %s", g->name, tree_names[t]);
+        }
+        if (t != CGROUP_UNIFIED)
+            g->tasks[t] = openat(g->dir[t], "tasks", O_WRONLY | O_CLOEXEC);
+    }
+    return c->ops->limit_group ? c->ops->limit_group(c, g, err) : 0;
+}
+
 int cgroup_group_open(struct cgroup *c, const char *name, bool counted, struct cgroup_group *ret,
                       struct err *err)
 {
     struct cgroup_group g = CGROUP_GROUP_INIT;
+    int r;
 
     snprintf(g.name, sizeof(g.name), "%s", name);
-    for (int t = 0; t < CGROUP_TREES; t++) {
-        if (c->dir[t] < 0 || !cgroup_has_groups(t) || (t != CGROUP_UNIFIED && !counted))
-            continue;
-        g.dir[t] = cgroup_make_dir_at(c->dir[t], name, false);
-        if (g.dir[t] < 0) {
-            int r = err_sys(err, -g.dir[t], "make cgroup '%s' in %s", name, tree_names[t]);
-
-            g.dir[t] = -1;
-            cgroup_group_done(&g);
-            cgroup_group_remove(c, name);
-            return r;
-        }
-        if (t != CGROUP_UNIFIED)
-            g.tasks[t] = openat(g.dir[t], "tasks", O_WRONLY | O_CLOEXEC);
+    r = cgroup_group_make(c, counted, &g, err);
+    if (r < 0) {
+        cgroup_group_done(&g);
+        cgroup_group_remove(c, name);
+        return r;
     }
     *ret = g;
     return 0;
@@ -436,28 +447,29 @@ int cgroup_remove(struct cgroup *c, uint64_t wait_usec, struct err *err)
     return 0;
 }
 
-/* Kills all groups below the folder of a sandbox. */
-static void cgroup_kill_all(struct cgroup *c)
+void cgroup_kill_groups(struct cgroup *c, const char *prefix)
 {
-    _cleanup_closedir_ DIR *d = NULL;
+    int tree = c->dir[CGROUP_UNIFIED] >= 0 ? CGROUP_UNIFIED : CGROUP_MEMORY;
+    int fd = c->dir[tree] < 0 ? -1 : openat(c->dir[tree], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *de;
-    int fd;
 
-    if (cgroup_write(c->dir[CGROUP_UNIFIED], "cgroup.kill", "1") >= 0)
-        return;
-    fd = c->dir[CGROUP_MEMORY] < 0
-             ? -1
-             : openat(c->dir[CGROUP_MEMORY], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    d = fd < 0 ? NULL : fdopendir(fd);
     while (d && (de = readdir(d))) {
         _cleanup_close_ int group = -1;
 
-        if (de->d_type != DT_DIR || de->d_name[0] == '.')
+        if (de->d_type != DT_DIR || de->d_name[0] == '.' ||
+            strncmp(de->d_name, prefix, strlen(prefix)) != 0)
             continue;
-        group = cgroup_open_dir_at(c->dir[CGROUP_MEMORY], de->d_name);
-        if (group >= 0)
+        group = cgroup_open_dir_at(c->dir[tree], de->d_name);
+        if (group >= 0 && cgroup_write(group, "cgroup.kill", "1") < 0)
             cgroup_kill_frozen(c, group);
     }
+}
+
+static void cgroup_kill_all(struct cgroup *c)
+{
+    if (cgroup_write(c->dir[CGROUP_UNIFIED], "cgroup.kill", "1") < 0)
+        cgroup_kill_groups(c, "");
 }
 
 int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id, struct err *err)
@@ -554,6 +566,44 @@ void cgroup_remove_root(const char *parent, const char *root_id)
         snprintf(path, sizeof(path), "%s/%s", mounts[t], parent);
         rmdir(path);
     }
+}
+
+/* Finds PATH in the line "N:…memory…:PATH" of /proc/<pid>/cgroup; NULL: memory is not in v1. */
+static char *cgroup_v1_memory_path(char *text)
+{
+    for (char *p = text, *line; (line = strsep(&p, "\n"));) {
+        char *controllers;
+
+        strsep(&line, ":");
+        controllers = line ? strsep(&line, ":") : NULL;
+        if (line && cgroup_option_listed(controllers, tree_names[CGROUP_MEMORY]))
+            return line;
+    }
+    return NULL;
+}
+
+int cgroup_limit_sockets(int pid, uint64_t memory, struct err *err)
+{
+    _cleanup_free_ char *mounted = NULL, *groups = NULL;
+    char *mounts[CGROUP_TREES] = {NULL}, path[PATH_MAX];
+    _cleanup_close_ int dir = -1;
+    const char *group;
+    int r;
+
+    snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+    r = file_read(AT_FDCWD, path, MOUNTS_MAX, &groups, NULL, err);
+    if (r < 0)
+        return r;
+    r = cgroup_find_mounts(&mounted, mounts, err);
+    if (r < 0)
+        return r;
+    group = cgroup_v1_memory_path(groups);
+    if (!group || !mounts[CGROUP_MEMORY])
+        return 0;
+    snprintf(path, sizeof(path), "%s%s", mounts[CGROUP_MEMORY], group);
+    dir = cgroup_open_dir_at(AT_FDCWD, path);
+    r = dir < 0 ? dir : cgroup_v1_limit_sockets(dir, memory);
+    return r < 0 ? err_sys(err, -r, "limit the memory of sockets in '%s'", path) : 0;
 }
 
 uint32_t cgroup_probe(const char **ret_name)

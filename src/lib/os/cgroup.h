@@ -37,6 +37,7 @@ struct cgroup_limits {
 /* A value that the kernel does not report is 0. */
 struct cgroup_usage {
     uint64_t memory, pids; /* current values, for a whole sandbox only */
+    uint64_t sockets;      /* memory of IP sockets, where `memory` does not contain it; likewise */
     uint64_t memory_peak;
     uint64_t oom_kills; /* processes of exactly this group that the OOM killer ended */
     uint64_t cpu_usec;
@@ -59,6 +60,7 @@ struct cgroup {
     int root[CGROUP_TREES];  /* the <root id> folder, or -1 where that tree is not used */
     int dir[CGROUP_TREES];   /* the sandbox's folder */
     int tasks[CGROUP_TREES]; /* the `tasks` file in `dir`, for trees without groups */
+    uint64_t memory;         /* v1: the memory limit, bytes; 0: none */
     char id[CGROUP_NAME_MAX];
 };
 
@@ -73,6 +75,8 @@ struct cgroup_ops {
     const char *name; /* "v2", "v1", "none" */
     /* Returns the bits (enum limit_bit) of the limits that cannot be enforced here. */
     uint32_t (*limit)(struct cgroup *c, const struct cgroup_limits *limits);
+    /* A new group: sets limits that do not hold for it by inheritance. NULL: none. */
+    int (*limit_group)(const struct cgroup *c, const struct cgroup_group *g, struct err *err);
     /* g NULL: the whole sandbox. */
     void (*usage)(struct cgroup *c, const struct cgroup_group *g, struct cgroup_usage *ret);
     /* Bytes of the sandbox's memory that are cached files; NULL: not known. */
@@ -131,6 +135,8 @@ int cgroup_group_clone_fd(const struct cgroup_group *g);
 int cgroup_group_enter(const struct cgroup *c, const struct cgroup_group *g);
 /* Sends SIGKILL to all processes of the group; false: not possible (null object). */
 bool cgroup_group_kill(struct cgroup *c, const struct cgroup_group *g);
+/* The same for all groups of the sandbox whose name has this prefix. */
+void cgroup_kill_groups(struct cgroup *c, const char *prefix);
 bool cgroup_group_populated(const struct cgroup_group *g);
 /* Removes a group's folders by name; false while processes are left in it. */
 bool cgroup_group_remove(struct cgroup *c, const char *name);
@@ -149,5 +155,11 @@ bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox
 int cgroup_list(const char *parent, const char *root_id, char ***ret, struct err *err);
 /* Removes the <root id> folders when no sandbox is left in them, and <parent> when it is empty. */
 void cgroup_remove_root(const char *parent, const char *root_id);
+/*
+ * For a container of an engine: limits the memory of IP sockets in the cgroup of its process, as
+ * cgroup_limit() does for a sandbox with this memory limit. Does nothing where the memory limit
+ * contains it (v2).
+ */
+int cgroup_limit_sockets(int pid, uint64_t memory, struct err *err);
 /* The limits that cannot be enforced on this machine, and "v2", "v1" or "none". Makes no folder. */
 uint32_t cgroup_probe(const char **ret_name);

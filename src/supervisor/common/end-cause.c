@@ -1,7 +1,8 @@
 /*
  * The end of an exec: its wait status, the rest of its output, then the end record. An exit status
  * becomes a cause in supervisor_end_decide(). No cause is guessed from an exit code: `oom` needs a
- * rise of the kernel's counter of OOM kills, `timeout` and `killed` need a signal that we sent.
+ * rise of the kernel's counter of OOM kills or a signal that we sent, `timeout` and `killed` need
+ * a signal that we sent.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -8,6 +8,8 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/os/cgroup.h"
+#include "lib/os/pidfd.h"
 #include "supervisor/relay/packages-listener.h"
 #include "supervisor/relay/relay.h"
 
@@ -147,6 +149,25 @@ static int relay_find_container(struct relay *r, struct err *err)
     return 0;
 }
 
+/*
+ * On cgroup v1 the container's memory limit does not contain the queues of its IP sockets. The
+ * Engine API has a field for their limit, but runc ignores it. So we set it in the container's
+ * cgroup, if that is on this machine and ours to change.
+ */
+static void relay_limit_sockets(const struct relay *r)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_close_ int pidfd = -1;
+
+    if (!r->plan.memory || (r->plan.unenforced & LIMIT_MEMORY) ||
+        pidfd_open_pid(r->sup.pid, &pidfd, &err) < 0 ||
+        !pidfd_in_cgroup(pidfd, r->sup.pid, r->plan.container))
+        return;
+    if (cgroup_limit_sockets(r->sup.pid, r->plan.memory, &err) < 0)
+        log_warn("sandbox %s: memory of its sockets is not limited: %s", r->plan.sandbox_id,
+                 err.msg);
+}
+
 /* The plan holds the daemon's assumption about the engine's machine; the check here decides. */
 static int relay_open_near(struct relay *r, struct err *err)
 {
@@ -189,6 +210,7 @@ static int relay_bring_up(struct relay *r, struct err *err)
     n = relay_find_container(r, err);
     if (n < 0)
         return n;
+    relay_limit_sockets(r);
     relay_open_packages_listener(r);
     return watch_start(r, err);
 }

@@ -54,7 +54,7 @@ static int shim_exec_make_group(struct shim_exec *x, struct err *err)
     char name[CGROUP_NAME_MAX];
 
     x->pids_denied_before = cgroup_pids_denied(&shim_of_exec(x)->cgroup);
-    snprintf(name, sizeof(name), "x-%s", x->exec.id);
+    snprintf(name, sizeof(name), EXEC_GROUP_PREFIX "%s", x->exec.id);
     return cgroup_group_open(&shim_of_exec(x)->cgroup, name, true, &x->group, err);
 }
 
@@ -171,6 +171,7 @@ int shim_exec_launch(struct supervised_exec *base, struct err *err)
     r = shim_exec_fork_helper(x, &p, err);
     if (r < 0)
         return r;
+    kernel_memory_watch(shim_of_exec(x));
     return shim_exec_watch(x, &p, err);
 }
 
@@ -351,6 +352,7 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
         u.cpu_usec ? u.cpu_usec
                    : shim_exec_timeval_usec(&ru->ru_utime) + shim_exec_timeval_usec(&ru->ru_stime);
     rec->memory_peak = u.memory_peak ? u.memory_peak : (uint64_t)ru->ru_maxrss * 1024;
+    rec->memory_peak += x->uncharged;
     rec->memory_limit = s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory;
     rec->oom_kills = u.oom_kills;
     rec->io_read = (uint64_t)ru->ru_inblock * 512;

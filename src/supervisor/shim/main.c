@@ -95,8 +95,12 @@ static const struct supervisor_ops shim_ops = {
 
 static void shim_init(struct shim *s)
 {
-    *s = (struct shim){
-        .init.fd = -1, .init_sock = -1, .ready_pipe = -1, .meminfo_fd = -1, .listener_fd = -1};
+    *s = (struct shim){.init.fd = -1,
+                       .init_sock = -1,
+                       .ready_pipe = -1,
+                       .meminfo_fd = -1,
+                       .listener_fd = -1,
+                       .memory_check_at = DEADLINE_NEVER};
     supervisor_init(&s->sup, &shim_ops);
     s->init_group = (struct cgroup_group)CGROUP_GROUP_INIT;
     for (int i = 0; i < SHIM_NAMESPACES; i++)

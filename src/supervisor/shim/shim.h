@@ -27,6 +27,7 @@ struct shim_exec {
     struct cgroup_group group;
     int mark; /* namespace of all its processes (exec-members.h), or -1 */
     uint64_t pids_denied_before;
+    uint64_t uncharged; /* memory outside of its cgroup for which it was killed (kernel-memory.c) */
 };
 
 struct shim {
@@ -38,10 +39,11 @@ struct shim {
     int init_pid;
     int ready_pipe;                  /* see start.c; or -1 */
     int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
-    uint64_t memory_shown; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
-    int meminfo_fd;        /* the file that stands in its place, or -1 */
-    uint64_t refresh_at;   /* of that file, while an exec runs */
-    int listener_fd;       /* with network `packages`: on the registry's port inside; or -1 */
+    uint64_t memory_shown;    /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
+    int meminfo_fd;           /* the file that stands in its place, or -1 */
+    uint64_t refresh_at;      /* of that file, while an exec runs */
+    uint64_t memory_check_at; /* see kernel-memory.c; or DEADLINE_NEVER */
+    int listener_fd;          /* with network `packages`: on the registry's port inside; or -1 */
     struct cgroup cgroup;
     struct cgroup_group init_group;
     struct shim_job *jobs;
@@ -66,6 +68,7 @@ static inline struct shim *shim_of_exec(struct shim_exec *x)
 int sandbox_start(struct shim *s, struct err *err);
 
 /* exec.c: see struct supervisor_ops. */
+#define EXEC_GROUP_PREFIX "x-" /* then the exec's id */
 void shim_exec_init(struct supervised_exec *base);
 void shim_exec_done(struct supervised_exec *base);
 int shim_exec_launch(struct supervised_exec *base, struct err *err);
@@ -108,6 +111,11 @@ void jobs_end(struct shim *s);
 
 /* network.c: makes the veth pair of network `open`; does nothing for other modes. */
 int network_start(const struct shim *s, struct err *err);
+
+/* kernel-memory.c: kills the commands of a sandbox that holds much memory outside of its limit. */
+void kernel_memory_watch(struct shim *s); /* a process is about to start inside */
+uint64_t kernel_memory_check_at(const struct supervisor *sup); /* when next, or DEADLINE_NEVER */
+void kernel_memory_check(struct supervisor *sup, uint64_t now);
 
 /* proc-view-update.c: refreshes /proc/meminfo inside. */
 #define PROC_VIEW_INTERVAL USEC_PER_SEC

@@ -49,7 +49,7 @@ static void shim_stop_reap_strays(void)
 uint64_t shim_timer_at(const struct supervisor *sup)
 {
     const struct shim *s = container_of(sup, const struct shim, sup);
-    uint64_t at = proc_view_refresh_at(sup);
+    uint64_t at = MIN(proc_view_refresh_at(sup), kernel_memory_check_at(sup));
 
     return shim_stop_waits_for_init(sup) ? MIN(at, s->strays_at) : at;
 }
@@ -60,6 +60,8 @@ void shim_timer(struct supervisor *sup, uint64_t now)
 
     if (now >= proc_view_refresh_at(sup))
         proc_view_refresh(sup, now);
+    if (now >= kernel_memory_check_at(sup))
+        kernel_memory_check(sup, now);
     if (!shim_stop_waits_for_init(sup) || now < s->strays_at)
         return;
     s->strays_at = now + STRAYS_EVERY;

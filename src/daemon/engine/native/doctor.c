@@ -187,6 +187,27 @@ static void native_doctor_check_cgroup(const struct native_doctor *p)
         doctor_say(p->report, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
 }
 
+/* Words of the kernel's command line that turn a part of the accounting off. */
+static void native_doctor_check_accounting(const struct native_doctor *p)
+{
+    static const char *const words[] = {"nosocket", "nokmem"};
+    _cleanup_free_ char *line = NULL;
+    const char *off = NULL;
+
+    if (file_read(AT_FDCWD, "/proc/cmdline", KIB(64), &line, NULL, NULL) < 0)
+        return;
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        if (strstr(line, "cgroup.memory=") && strstr(line, words[i]))
+            off = words[i];
+    if (off)
+        doctor_say(p->report, "memory accounting", DOCTOR_WARN,
+                   "Boot without it: a sandbox can hold kernel memory beyond its memory limit.",
+                   "the kernel was booted with 'cgroup.memory=%s'", off);
+    else
+        doctor_say(p->report, "memory accounting", DOCTOR_OK, NULL,
+                   "the memory limit includes kernel memory");
+}
+
 static void native_doctor_check_seccomp(const struct native_doctor *p)
 {
     uint32_t action = SECCOMP_RET_KILL_PROCESS;
@@ -314,13 +335,11 @@ void native_doctor(const char *state_dir, struct doctor_report *ret)
 {
     struct native_doctor p = {.state_dir = state_dir, .report = ret};
     static void (*const checks[])(const struct native_doctor *) = {
-        native_doctor_check_kernel,     native_doctor_check_namespaces,
-        native_doctor_check_ids,        native_doctor_check_userns,
-        native_doctor_check_overlay,    native_doctor_check_proc,
-        native_doctor_check_cgroup,     native_doctor_check_seccomp,
-        native_doctor_check_landlock,   native_doctor_check_memfd,
-        native_doctor_check_protected,  native_doctor_check_firewall,
-        native_doctor_check_forwarding, native_doctor_check_resolvers,
+        native_doctor_check_kernel,   native_doctor_check_namespaces, native_doctor_check_ids,
+        native_doctor_check_userns,   native_doctor_check_overlay,    native_doctor_check_proc,
+        native_doctor_check_cgroup,   native_doctor_check_accounting, native_doctor_check_seccomp,
+        native_doctor_check_landlock, native_doctor_check_memfd,      native_doctor_check_protected,
+        native_doctor_check_firewall, native_doctor_check_forwarding, native_doctor_check_resolvers,
         native_doctor_check_disk,
     };
 
