@@ -1,6 +1,7 @@
 /* The builder's plan, its keys and its copies. Builds as a whole are tested by
  * test/integration/test_build.py, in the namespaces that they always have. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -724,8 +725,10 @@ TEST(placeholders_are_paths_that_the_layers_lack)
 
 /* Four stages: 1 and 2 need 0, and nothing needs 3. */
 struct stages_seen {
-    char order[8];
-    long failing;
+    struct daemon_conn *conn;
+    char order[8]; /* of the ends, as this process knows it */
+    long failing, dying;
+    char events[64]; /* that the daemon got: "CONNECTION:STAGE " for each */
 };
 
 static bool three_are_needed(void *arg, size_t stage)
@@ -740,76 +743,145 @@ static bool first_is_needed(void *arg, size_t stage, size_t earlier)
     return stage > 0 && earlier == 0;
 }
 
-static int stage_build(void *arg, size_t stage, struct daemon_conn *conn, json_t **ret,
-                       struct err *e)
-{
-    const struct stages_seen *t = arg;
-
-    daemon_conn_send_event(conn, json_pack("{s:s}", "step", "a step"));
-    if ((long)stage == t->failing)
-        return err_set(e, ERR_INVALID, "stage %zu has failed", stage);
-    if (t->failing >= 0 && stage) /* runs until it is killed */
-        pause();
-    *ret = json_pack("{s:s}", "seen", t->order);
-    return 0;
-}
-
-static int stage_on_result(void *arg, size_t stage, const json_t *state, struct err *e)
+static int stage_build(void *arg, size_t stage, struct err *e)
 {
     struct stages_seen *t = arg;
 
-    if (stage && strchr(json_string_value(json_object_get(state, "seen")), '0') == NULL)
+    daemon_conn_send_event(t->conn, json_pack("{s:i}", "step", (int)stage));
+    if ((long)stage == t->failing)
+        return err_set(e, ERR_INVALID, "stage %zu has failed", stage);
+    if ((long)stage == t->dying)
+        raise(SIGKILL);
+    if ((t->failing >= 0 || t->dying >= 0) && stage) /* runs until it is killed */
+        pause();
+    t->order[strlen(t->order)] = (char)('0' + stage);
+    return 0;
+}
+
+static json_t *stage_result(void *arg, size_t stage)
+{
+    (void)stage;
+    return json_pack("{s:s}", "seen", ((const struct stages_seen *)arg)->order);
+}
+
+static int stage_on_result(void *arg, size_t stage, const json_t *result, struct err *e)
+{
+    struct stages_seen *t = arg;
+
+    if (*json_string_value(json_object_get(result, "seen")) != '0')
         return err_set(e, ERR_SYSTEM, "stage %zu did not wait", stage);
     t->order[strlen(t->order)] = (char)('0' + stage);
     return 0;
 }
 
-static int run_stages(struct stages_seen *t, struct json_lines *heard)
+_noreturn_ static void serve_stage(int conn, int number, int out)
 {
-    struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(-1, -1)};
-    int in[2], out[2], r;
-    const struct stages s = {&daemon_conn,   t, 4, three_are_needed, first_is_needed, stage_build,
-                             stage_on_result};
+    struct json_lines lines = JSON_LINES_INIT(conn);
+    json_t *doc;
 
-    if (pipe(in) < 0 || pipe(out) < 0)
+    while (json_lines_next(&lines, &doc, NULL) > 0) {
+        if (json_object_get(doc, "flush"))
+            json_lines_write(&lines, json_object());
+        else
+            dprintf(out, "%d:%lld ", number, json_integer_value(json_object_get(doc, "step")));
+        json_decref(doc);
+    }
+    _exit(0);
+}
+
+/* In place of the daemon: gives connections, and reports their events in `out`. */
+_noreturn_ static void give_connections(int control, int out)
+{
+    int ends[2];
+    char byte;
+
+    for (int i = 0; read(control, &byte, 1) == 1; i++) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0)
+            _exit(1);
+        if (fork() == 0) {
+            fd_close(control);
+            fd_close(ends[1]);
+            serve_stage(ends[0], i, out);
+        }
+        fd_close(ends[0]);
+        fd_send(control, "", 1, &ends[1], 1, 0);
+        fd_close(ends[1]);
+    }
+    while (wait(NULL) > 0)
+        ;
+    _exit(0);
+}
+
+static int run_stages(struct stages_seen *t)
+{
+    struct daemon_conn conn = DAEMON_CONN_INIT(-1);
+    const struct stages s = {
+        &conn, t, 4, three_are_needed, first_is_needed, stage_build, stage_result, stage_on_result};
+    int control[2], out[2], r;
+    size_t len = 0;
+    ssize_t n;
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, control) < 0 || pipe(out) < 0)
         abort();
-    daemon_conn.lines.in = in[0];
-    daemon_conn.lines.out = out[1];
-    r = stages_run(&s, &err);
-    json_lines_done(&daemon_conn.lines);
-    fd_close(in[0]);
-    fd_close(in[1]);
+    pid = fork();
+    if (pid == 0) {
+        fd_close(control[1]);
+        give_connections(control[0], out[1]);
+    }
+    fd_close(control[0]);
     fd_close(out[1]);
-    *heard = (struct json_lines)JSON_LINES_INIT(out[0], -1);
+    t->conn = &conn;
+    conn.control = control[1];
+    r = daemon_conn_open(&conn, &err);
+    r = r < 0 ? r : stages_run(&s, &err);
+    daemon_conn_done(&conn);
+    fd_close(control[1]);
+    while ((n = read(out[0], t->events + len, sizeof(t->events) - 1 - len)) > 0)
+        len += (size_t)n;
+    fd_close(out[0]);
+    waitpid(pid, NULL, 0);
     return r;
 }
 
 TEST(stages_wait_for_the_stages_they_need)
 {
-    struct stages_seen t = {.failing = -1};
-    struct json_lines heard;
-    json_t *doc;
+    struct stages_seen t = {.failing = -1, .dying = -1};
 
-    CHECK(run_stages(&t, &heard) >= 0);
+    CHECK(run_stages(&t) >= 0);
     CHECK(strlen(t.order) == 3 && t.order[0] == '0');
-    for (int i = 1; i <= 3; i++) { /* each step has its own number */
-        CHECK(json_lines_next(&heard, &doc, &err) == 0);
-        CHECK(json_integer_value(json_object_get(doc, "id")) == i);
-        json_decref(doc);
-    }
-    CHECK(json_lines_fill(&heard, &err) == 0);
-    fd_close(heard.in);
-    json_lines_done(&heard);
+}
+
+TEST(stages_that_run_at_once_have_connections_of_their_own)
+{
+    struct stages_seen t = {.failing = -1, .dying = -1};
+
+    CHECK(run_stages(&t) >= 0);
+    CHECK(strncmp(t.events, "0:0 ", 4) == 0); /* runs alone: in this process */
+    CHECK(strlen(t.events) == 12);
+    CHECK((strstr(t.events, "1:1 ") && strstr(t.events, "2:2 ")) ||
+          (strstr(t.events, "1:2 ") && strstr(t.events, "2:1 ")));
 }
 
 TEST(a_stage_that_fails_ends_the_others)
 {
-    struct stages_seen t = {.failing = 1};
-    struct json_lines heard;
+    struct stages_seen t = {.failing = 1, .dying = -1};
 
-    CHECK(forget(run_stages(&t, &heard)) == -ERR_INVALID);
+    CHECK(run_stages(&t) == -ERR_INVALID);
+    CHECK_STR(err.msg, "stage 1 has failed");
+    forget(0);
     CHECK_STR(t.order, "0");
-    fd_close(heard.in);
-    json_lines_done(&heard);
+    CHECK(strstr(t.events, ":1 ")); /* the daemon has its events, too */
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0);
+}
+
+TEST(a_stage_whose_process_dies_ends_the_others)
+{
+    struct stages_seen t = {.failing = -1, .dying = 2};
+
+    CHECK(run_stages(&t) == -ERR_SYSTEM);
+    CHECK_STR(err.msg, "the process of a stage has ended without a result");
+    forget(0);
+    CHECK_STR(t.order, "0");
     CHECK(waitpid(-1, NULL, WNOHANG) < 0);
 }

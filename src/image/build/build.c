@@ -133,7 +133,7 @@ static int build_stage(struct builder *b, size_t i, struct err *err)
     return 0;
 }
 
-/* ---- stages in children ---- */
+/* ---- all stages ---- */
 
 /* Each stage has its own range of numbers in the workspace, so that names do not collide. */
 enum { NUMBERS_PER_STAGE = 100000 };
@@ -161,21 +161,20 @@ static bool build_waits_for(void *arg, size_t stage, size_t earlier)
     return false;
 }
 
-static int build_stage_in_child(void *arg, size_t stage, struct daemon_conn *daemon_conn,
-                                json_t **ret, struct err *err)
+static int build_numbered_stage(void *arg, size_t stage, struct err *err)
 {
     struct builder *b = arg;
-    const struct builder_state *st = &b->states[stage];
-    int r;
 
-    b->daemon_conn = daemon_conn;
     b->workspace.n = ((unsigned)stage + 1) * NUMBERS_PER_STAGE;
-    r = build_stage(b, stage, err);
-    if (r < 0)
-        return r;
-    *ret = json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
+    return build_stage(b, stage, err);
+}
+
+static json_t *build_stage_result(void *arg, size_t stage)
+{
+    const struct builder_state *st = &((const struct builder *)arg)->states[stage];
+
+    return json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
                      st->key, "created", st->created, "base", st->base, "done", st->done);
-    return 0;
 }
 
 static int build_on_stage_result(void *arg, size_t stage, const json_t *doc, struct err *err)
@@ -198,7 +197,8 @@ static int build_stages(struct builder *b, struct err *err)
                                   .n = b->plan.n_stages,
                                   .is_needed = build_is_needed,
                                   .waits_for = build_waits_for,
-                                  .build = build_stage_in_child,
+                                  .build = build_numbered_stage,
+                                  .result = build_stage_result,
                                   .on_result = build_on_stage_result};
 
     return stages_run(&stages, err);

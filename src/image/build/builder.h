@@ -1,6 +1,6 @@
 /*
  * The state of one build, shared by the parts of the builder: build.c makes an image of stages,
- * step.c a layer of a step. A stage is built in a forked child, which has its own copy.
+ * step.c a layer of a step. A stage that is built in a child (stages.h) has its own copy.
  */
 #pragma once
 

@@ -1,18 +1,27 @@
 /*
- * The connection from a build to the daemon: events, and questions that the daemon answers. They
- * are JSON lines (json-lines.h). Each has the number of its step as "id", because several steps may
- * run at once (stages.h).
+ * The connection from a process of a build to the daemon: events, and questions that the daemon
+ * answers, as JSON lines (proto/json-lines.h). Each process that builds a stage has its own
+ * connection and works on one step at a time, so that events and questions need not name their
+ * step. A process that loses the daemon exits, because nobody needs its work any more.
  */
 #pragma once
 
-#include "image/build/json-lines.h"
 #include "lib/base/err.h"
 #include "lib/base/json.h"
+#include "proto/json-lines.h"
 
 struct daemon_conn {
+    int control; /* borrowed: the daemon sends a new connection for each byte that it gets */
     struct json_lines lines;
-    unsigned step; /* the last number given to a step */
 };
+
+#define DAEMON_CONN_INIT(c)                                                                        \
+    {                                                                                              \
+        .control = (c), .lines = JSON_LINES_INIT(-1)                                               \
+    }
+/* Gets a connection from the daemon. One that this process has inherited is closed. */
+int daemon_conn_open(struct daemon_conn *c, struct err *err);
+void daemon_conn_done(struct daemon_conn *c);
 
 /*
  * Sends an event; takes the reference to the document:
@@ -32,9 +41,6 @@ int daemon_conn_pull(struct daemon_conn *c, json_t *pull, struct err *err);
 /* Downloads a file: {"url", "etag", "to"}; "to" is below the store's folder. *ret: as in
  * image/transfer/download.h. */
 int daemon_conn_fetch(struct daemon_conn *c, json_t *fetch, json_t **ret, struct err *err);
-
-/*
- * Sets the "id" of a document to *step. If the document begins a step, *step becomes a new number
- * first. For stages.c, which forwards documents of its children.
- */
-void daemon_conn_set_id(struct daemon_conn *c, unsigned *step, json_t *doc);
+/* Waits until the daemon has passed on all events so far. Events that another process sends after
+ * that come later. */
+void daemon_conn_flush(struct daemon_conn *c);

@@ -13,8 +13,9 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/json-lines.h"
 
-enum { CONTEXT_FD = 3 };
+enum { CONTEXT_FD = 3, CONTROL_FD = 4 };
 
 static int build_main_read_request(json_t *doc, struct builder_request *ret, struct err *err)
 {
@@ -57,17 +58,22 @@ static void build_main_request_done(struct builder_request *request)
 }
 
 static int build_main_build(struct images *s, const struct confined_ids *ids, const char *name,
-                            struct daemon_conn *daemon_conn, json_t **ret, struct err *err)
+                            json_t **ret, struct err *err)
 {
+    _cleanup_json_lines_ struct json_lines in = JSON_LINES_INIT(STDIN_FILENO);
+    _cleanup_(daemon_conn_done) struct daemon_conn conn = DAEMON_CONN_INIT(CONTROL_FD);
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_(build_main_request_done) struct builder_request request = {.dockerfile = "Dockerfile",
                                                                          .network = "packages"};
     int r;
 
-    r = json_lines_next(&daemon_conn->lines, &doc, err);
+    r = json_lines_next(&in, &doc, err);
+    if (r <= 0)
+        return r < 0 ? r : err_set(err, ERR_ENGINE, "the daemon sent no request");
+    r = build_main_read_request(doc, &request, err);
     if (r < 0)
         return r;
-    r = build_main_read_request(doc, &request, err);
+    r = daemon_conn_open(&conn, err);
     if (r < 0)
         return r;
     if (request.host) {
@@ -78,11 +84,10 @@ static int build_main_build(struct images *s, const struct confined_ids *ids, co
     r = images_lock(s, false, true, err);
     if (r < 0)
         return r;
-    return build_image(s, ids, name, CONTEXT_FD, &request, daemon_conn, ret, err);
+    return build_image(s, ids, name, CONTEXT_FD, &request, &conn, ret, err);
 }
 
-static int build_main_run(int argc, char **argv, struct daemon_conn *daemon_conn, json_t **ret,
-                          struct err *err)
+static int build_main_run(int argc, char **argv, json_t **ret, struct err *err)
 {
     _cleanup_images_ struct images s = IMAGES_INIT;
     struct confined_ids ids;
@@ -98,13 +103,13 @@ static int build_main_run(int argc, char **argv, struct daemon_conn *daemon_conn
     r = images_open(argv[1], &s, err);
     if (r < 0)
         return r;
-    return build_main_build(&s, &ids, argv[3], daemon_conn, ret, err);
+    return build_main_build(&s, &ids, argv[3], ret, err);
 }
 
 int build_main(int argc, char **argv)
 {
+    _cleanup_json_lines_ struct json_lines out = JSON_LINES_INIT(STDOUT_FILENO);
     _cleanup_err_ struct err err = ERR_INIT;
-    struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(STDIN_FILENO, STDOUT_FILENO)};
     json_t *done = NULL;
     int r;
 
@@ -113,9 +118,6 @@ int build_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     umask(022);
     digest_begin_quickly();
-    r = build_main_run(argc, argv, &daemon_conn, &done, &err);
-    json_lines_write_or_exit(&daemon_conn.lines,
-                             r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
-    json_lines_done(&daemon_conn.lines);
-    return r < 0;
+    r = build_main_run(argc, argv, &done, &err);
+    return !json_lines_write(&out, r < 0 ? json_from_err(&err) : done) || r < 0;
 }

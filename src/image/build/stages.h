@@ -1,12 +1,11 @@
 /*
- * Builds the stages of a build in parallel. Each stage runs in its own child process: a build has
- * no threads, because it clones helpers. A stage starts when the stages that it needs have ended,
- * and no more run at once than the machine has processors. Events and questions of the children
- * pass through here to the daemon, and its answers back.
+ * Builds the stages of a build, in parallel where they do not need each other. A stage starts when
+ * the stages that it needs have ended. Stages that run at once have a child process each, because a
+ * build clones helpers and so has no threads; no more run at once than the machine has processors.
+ * A stage that runs alone is built in this process.
  *
- * The first failure ends the build. The other children are killed; the daemon is asked to stop its
- * work for them ({"cancel": true}); its answers are awaited, so that nothing writes to the
- * workspace any more when stages_run() returns.
+ * The first failure ends the build: the other children are killed. The daemon then loses their
+ * connections and stops its work for them; it removes the workspace only after that.
  */
 #pragma once
 
@@ -18,18 +17,16 @@
 #include "lib/base/json.h"
 
 struct stages {
-    struct daemon_conn *daemon_conn; /* borrowed */
+    struct daemon_conn *daemon_conn; /* borrowed: of this process; a child opens its own in it */
     void *arg;                       /* for the functions below */
     size_t n;
     bool (*is_needed)(void *arg, size_t stage);
     /* Whether `stage` needs the earlier one. */
     bool (*waits_for)(void *arg, size_t stage, size_t earlier);
-    /*
-     * In the child: builds the stage. daemon_conn: the child's own. *ret: a result for on_result.
-     */
-    int (*build)(void *arg, size_t stage, struct daemon_conn *daemon_conn, json_t **ret,
-                 struct err *err);
-    /* In the parent, when a stage has ended: takes its result. */
+    /* Builds the stage and puts its result into `arg`. */
+    int (*build)(void *arg, size_t stage, struct err *err);
+    /* From a child to its parent: the result as a new document, and back into `arg`. */
+    json_t *(*result)(void *arg, size_t stage);
     int (*on_result)(void *arg, size_t stage, const json_t *result, struct err *err);
 };
 

@@ -1,193 +1,219 @@
 #include "daemon/engine/native/build-serve.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
+#include "daemon/engine/build.h"
 #include "lib/base/fd.h"
+#include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/json-lines.h"
 
 enum { AT_ONCE_MAX = 64 };
 
-struct build_serve_job {
-    struct build_serve *s;
-    struct build_serve_job *next;
+struct build_conn {
+    struct native_task task; /* cancel_fd: the connection */
     pthread_t thread;
-    unsigned step;
-    json_t *ask; /* owned */
+    struct json_lines lines;
+    unsigned step;  /* number of its current step; 0: between steps */
+    struct err err; /* set: an invalid message has ended the connection */
 };
 
 struct build_serve {
     struct native_task task;
-    int to;
-    pthread_mutex_t lock;          /* protects writes to `to` and the members below */
-    struct build_serve_job *ended; /* threads to join */
-    struct build_serve_job *running;
-    pthread_cond_t news; /* a thread has ended */
+    struct build_conn *conns[AT_ONCE_MAX]; /* NULL: free */
+    struct err err;                        /* the first of the connections */
 };
 
-int build_serve_new(const struct native_task *task, int to, struct build_serve **ret,
-                    struct err *err)
-{
-    struct build_serve *s = xnew0(struct build_serve);
+/* ---- events, on the connection's thread ---- */
 
-    *s = (struct build_serve){.task = *task,
-                              .to = to,
-                              .lock = PTHREAD_MUTEX_INITIALIZER,
-                              .news = PTHREAD_COND_INITIALIZER};
-    s->task.cancel_fd = eventfd(0, EFD_CLOEXEC);
-    if (s->task.cancel_fd < 0) {
-        free(s);
-        return err_sys(err, errno, "make an event descriptor");
-    }
-    *ret = s;
+static int build_serve_begin_step(struct build_conn *c, const json_t *doc, struct err *err)
+{
+    const char *stage = json_string_value(json_object_get(doc, "stage"));
+    const char *text = json_string_value(json_object_get(doc, "step"));
+    const struct build_step_info s = {
+        .stage = stage ? stage : "",
+        .n = (unsigned)json_integer_value(json_object_get(doc, "n")),
+        .of = (unsigned)json_integer_value(json_object_get(doc, "of")),
+        .text = text ? text : "",
+        .line = (unsigned)json_integer_value(json_object_get(doc, "line")),
+    };
+
+    c->step = build_step_begin(c->task.b, &s);
+    return c->step ? 0 : err_set(err, ERR_LIMIT, "the build has over %d steps", BUILD_STEPS_MAX);
+}
+
+static void build_serve_end_step(struct build_conn *c, const char *error)
+{
+    build_step_end(c->task.b, c->step, error);
+    c->step = 0;
+}
+
+/* The digests go into a line of ours unescaped, so they are checked. */
+static int build_serve_on_need(const struct build_conn *c, const json_t *list, struct err *err)
+{
+    _cleanup_strv_ char **digits = NULL;
+    int r = json_read_strv(list, "need", &digits, err);
+
+    if (r < 0)
+        return r;
+    for (char **d = digits; d && *d; d++)
+        if (strlen(*d) != 64 || strspn(*d, "0123456789abcdef") != 64)
+            return err_set(err, ERR_ENGINE, "invalid digest '%.80s'", *d);
+    build_need(c->task.b, (const char *const *)digits, strv_len(digits));
     return 0;
 }
 
-int build_serve_send(struct build_serve *s, const json_t *doc, struct err *err)
-{
-    _cleanup_free_ char *text = json_to_text(doc, false), *line = xasprintf("%s\n", text);
-    int r;
+/* ---- requests, on the connection's thread ---- */
 
-    pthread_mutex_lock(&s->lock);
-    r = fd_write_all(s->to, line, strlen(line));
-    pthread_mutex_unlock(&s->lock);
-    return r < 0 ? err_sys(err, -r, "send to ripcord-build") : 0;
+static int build_serve_flush(const struct native_task *t _unused_, unsigned step _unused_,
+                             const json_t *ask _unused_, json_t **ret, struct err *err _unused_)
+{
+    *ret = json_object(); /* the events before it have been passed on */
+    return 0;
 }
 
-/* With the lock held. */
-static void build_serve_move_to_ended(struct build_serve_job *j)
-{
-    struct build_serve_job **p = &j->s->running;
-
-    while (*p != j)
-        p = &(*p)->next;
-    *p = j->next;
-    j->next = j->s->ended;
-    j->s->ended = j;
-}
-
-struct build_request_type {
+static const struct build_request_type {
     const char *name;
     native_task_fn fn;
-};
+} request_types[] = {{"run", native_build_run},
+                     {"pull", native_build_pull},
+                     {"fetch", native_build_fetch},
+                     {"flush", build_serve_flush}};
 
-static const struct build_request_type request_types[] = {
-    {"run", native_build_run}, {"pull", native_build_pull}, {"fetch", native_build_fetch}};
-
-static const struct build_request_type *build_serve_type_of(const json_t *doc)
+static int build_serve_on_request(struct build_conn *c, const json_t *doc, struct err *err)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(request_types); i++)
-        if (json_object_get(doc, request_types[i].name))
-            return &request_types[i];
-    return NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(request_types); i++) {
+        const json_t *ask = json_object_get(doc, request_types[i].name);
+        _cleanup_err_ struct err why = ERR_INIT;
+        json_t *answer = NULL;
+
+        if (!ask)
+            continue;
+        if (request_types[i].fn(&c->task, c->step, ask, &answer, &why) < 0) {
+            json_decref(answer);
+            answer = json_from_err(&why);
+        }
+        (void)json_lines_write(&c->lines, answer); /* a lost connection is noticed by its reader */
+        return 0;
+    }
+    return err_set(err, ERR_ENGINE, "unknown message");
 }
 
-bool build_serve_is_request(const json_t *doc)
+static int build_serve_on_message(struct build_conn *c, const json_t *doc, struct err *err)
 {
-    return build_serve_type_of(doc) != NULL;
+    const json_t *value;
+
+    if (json_object_get(doc, "step"))
+        return build_serve_begin_step(c, doc, err);
+    if ((value = json_object_get(doc, "need")))
+        return build_serve_on_need(c, value, err);
+    if (json_object_get(doc, "cached"))
+        build_step_cached(c->task.b, c->step);
+    else if ((value = json_object_get(doc, "end")))
+        build_serve_end_step(c, json_string_value(value));
+    else
+        return build_serve_on_request(c, doc, err);
+    return 0;
 }
 
-static json_t *build_serve_answer_of(const struct build_serve_job *j)
-{
-    const struct build_request_type *q = build_serve_type_of(j->ask);
-    _cleanup_err_ struct err err = ERR_INIT;
-    json_t *ret = NULL;
-
-    if (q->fn(&j->s->task, j->step, json_object_get(j->ask, q->name), &ret, &err) >= 0)
-        return ret;
-    json_decref(ret);
-    return json_from_err(&err);
-}
+/* ---- connections ---- */
 
 static void *build_serve_work(void *arg)
 {
-    struct build_serve_job *j = arg;
-    struct build_serve *s = j->s;
-    _cleanup_json_ json_t *answer = build_serve_answer_of(j);
+    struct build_conn *c = arg;
+    int r = 1;
 
-    json_object_set(answer, "id", json_object_get(j->ask, "id"));
-    (void)build_serve_send(
-        s, answer, NULL); /* a failure means that ripcord-build has ended, which its reader sees */
-    pthread_mutex_lock(&s->lock);
-    build_serve_move_to_ended(j);
-    pthread_cond_signal(&s->news);
-    pthread_mutex_unlock(&s->lock);
+    while (r > 0) {
+        _cleanup_json_ json_t *doc = NULL;
+
+        r = json_lines_next(&c->lines, &doc, &c->err);
+        if (r > 0 && build_serve_on_message(c, doc, &c->err) < 0)
+            break;
+    }
+    if (c->step)
+        build_serve_end_step(c, "cancelled: the build has failed");
+    shutdown(c->lines.fd, SHUT_RDWR); /* ends a process whose message was invalid */
     return NULL;
 }
 
-static void build_serve_join(struct build_serve_job *j)
+/* Frees a connection whose thread has been joined. */
+static void build_serve_drop(struct build_serve *s, size_t i)
 {
-    for (struct build_serve_job *next; j; j = next) {
-        next = j->next;
-        pthread_join(j->thread, NULL);
-        json_decref(j->ask);
-        free(j);
+    struct build_conn *c = TAKE_PTR(s->conns[i]);
+
+    if (c->err.code != ERR_NONE && s->err.code == ERR_NONE) {
+        err_move(&s->err, &c->err);
+        err_wrap(&s->err, "ripcord-build");
     }
+    err_done(&c->err);
+    json_lines_done(&c->lines);
+    free(c);
 }
 
-static struct build_serve_job *build_serve_take_ended(struct build_serve *s, size_t *ret_running)
+/* NULL: there are AT_ONCE_MAX. */
+static struct build_conn **build_serve_find_place(struct build_serve *s)
 {
-    struct build_serve_job *ended;
-
-    *ret_running = 0;
-    pthread_mutex_lock(&s->lock);
-    ended = TAKE_PTR(s->ended);
-    for (const struct build_serve_job *j = s->running; j; j = j->next)
-        ++*ret_running;
-    pthread_mutex_unlock(&s->lock);
-    return ended;
-}
-
-int build_serve_begin(struct build_serve *s, unsigned step, json_t *ask, struct err *err)
-{
-    struct build_serve_job *j;
-    size_t running;
-    int r;
-
-    build_serve_join(build_serve_take_ended(s, &running));
-    if (running >= AT_ONCE_MAX) {
-        json_decref(ask);
-        return err_set(err, ERR_LIMIT, "ripcord-build sent over %d requests at once", AT_ONCE_MAX);
+    for (size_t i = 0; i < AT_ONCE_MAX; i++) {
+        if (s->conns[i] && pthread_tryjoin_np(s->conns[i]->thread, NULL) == 0)
+            build_serve_drop(s, i);
+        if (!s->conns[i])
+            return &s->conns[i];
     }
-    j = xnew0(struct build_serve_job);
-    *j = (struct build_serve_job){.s = s, .step = step, .ask = ask};
-    pthread_mutex_lock(&s->lock);
-    r = pthread_create(&j->thread, NULL, build_serve_work, j);
-    if (r == 0) {
-        j->next = s->running;
-        s->running = j;
+    return NULL;
+}
+
+struct build_serve *build_serve_new(const struct native_task *task)
+{
+    struct build_serve *s = xnew0(struct build_serve);
+
+    s->task = *task;
+    return s;
+}
+
+int build_serve_open(struct build_serve *s, int *ret, struct err *err)
+{
+    struct build_conn *c, **place = build_serve_find_place(s);
+    int ends[2], r;
+
+    if (!place)
+        return err_set(err, ERR_LIMIT, "ripcord-build opened over %d connections", AT_ONCE_MAX);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return err_sys(err, errno, "make a connection for ripcord-build");
+    c = xnew0(struct build_conn);
+    *c = (struct build_conn){.task = s->task, .lines = JSON_LINES_INIT(ends[0])};
+    /* A process that waits for an answer sends nothing: its connection is readable when it ends. */
+    c->task.cancel_fd = ends[0];
+    r = pthread_create(&c->thread, NULL, build_serve_work, c);
+    if (r) {
+        fd_close(ends[0]);
+        fd_close(ends[1]);
+        free(c);
+        return err_sys(err, r, "start a thread");
     }
-    pthread_mutex_unlock(&s->lock);
-    if (r == 0)
-        return 0;
-    json_decref(j->ask);
-    free(j);
-    return err_sys(err, r, "start a thread");
+    *place = c;
+    *ret = ends[1];
+    return 0;
 }
 
-void build_serve_cancel(struct build_serve *s)
+int build_serve_end(struct build_serve *s, struct err *err)
 {
-    (void)!eventfd_write(s->task.cancel_fd, 1);
-}
-
-void build_serve_free(struct build_serve *s)
-{
-    size_t running;
+    int r = 0;
 
     if (!s)
-        return;
-    build_serve_cancel(s);
-    pthread_mutex_lock(&s->lock);
-    while (s->running)
-        pthread_cond_wait(&s->news, &s->lock);
-    pthread_mutex_unlock(&s->lock);
-    build_serve_join(build_serve_take_ended(s, &running));
-    pthread_cond_destroy(&s->news);
-    pthread_mutex_destroy(&s->lock);
-    fd_close(s->task.cancel_fd);
+        return 0;
+    for (size_t i = 0; i < AT_ONCE_MAX; i++)
+        if (s->conns[i])
+            shutdown(s->conns[i]->lines.fd, SHUT_RDWR);
+    for (size_t i = 0; i < AT_ONCE_MAX; i++)
+        if (s->conns[i]) {
+            pthread_join(s->conns[i]->thread, NULL);
+            build_serve_drop(s, i);
+        }
+    if (s->err.code != ERR_NONE)
+        r = err_move(err, &s->err);
     free(s);
+    return r;
 }

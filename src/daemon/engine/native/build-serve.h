@@ -1,25 +1,21 @@
 /*
- * The requests of ripcord-build: run a command, pull an image, download a file. Each is carried out
- * on a thread of its own, several at once. The answer is a line to ripcord-build with the "id" of
- * its request.
+ * The connections of ripcord-build to the daemon (image/build/daemon-conn.h): one for each process
+ * that builds. A thread for each connection passes its events on and carries out its requests, one
+ * at a time: run a command, pull an image, download a file. The connection is at one step at a
+ * time. When it ends, its request is cancelled and its step ends with an error.
+ *
+ * All calls are made by the build's worker.
  */
 #pragma once
 
 #include "daemon/engine/native/native.h"
-#include "lib/base/json.h"
 
 struct build_serve;
 
-/* to: the pipe to ripcord-build; borrowed. The task's cancel_fd is set here. */
-int build_serve_new(const struct native_task *task, int to, struct build_serve **ret,
-                    struct err *err);
-/* Cancels the running requests and waits for their threads. NULL is fine. */
-void build_serve_free(struct build_serve *s);
-
-int build_serve_send(struct build_serve *s, const json_t *doc, struct err *err);
-/* Whether the message is a request: {"run": …}, {"pull": …} or {"fetch": …}. */
-bool build_serve_is_request(const json_t *doc);
-/* Starts the request of a step; takes `ask`. */
-int build_serve_begin(struct build_serve *s, unsigned step, json_t *ask, struct err *err);
-/* The answers are not needed any more: running requests end with an error. */
-void build_serve_cancel(struct build_serve *s);
+/* The task's cancel_fd is not used: each connection sets its own. */
+struct build_serve *build_serve_new(const struct native_task *task);
+/* Makes a connection and serves it. *ret: the end for ripcord-build; the caller closes it. */
+int build_serve_open(struct build_serve *s, int *ret, struct err *err);
+/* Ends all connections and waits for their threads. Frees `s`; NULL is fine. Fails when a
+ * connection has ended because of an invalid message. */
+int build_serve_end(struct build_serve *s, struct err *err);
