@@ -59,6 +59,62 @@ const struct cli_command *cli_find_command(const char *name)
     return NULL;
 }
 
+/* What users of other tools type, and our words for it. The first that the caller has is right. */
+static const struct {
+    const char *word, *ours;
+} other_names[] = {
+    {"build", "image build"},
+    {"connect", "shell"},
+    {"copy", "cp"},
+    {"create", "up"},
+    {"delete", "rm"},
+    {"describe", "show"},
+    {"destroy", "rm"},
+    {"enter", "shell"},
+    {"execute", "exec"},
+    {"export", "image export"},
+    {"forward", "port"},
+    {"get", "show"},
+    {"history", "show"},
+    {"images", "image ls"},
+    {"import", "image import"},
+    {"info", "doctor"},
+    {"inspect", "show"},
+    {"lint", "image lint"},
+    {"list", "ls"},
+    {"load", "import"},
+    {"load", "image import"},
+    {"new", "up"},
+    {"pull", "image pull"},
+    {"push", "image push"},
+    {"remove", "rm"},
+    {"rmi", "image rm"},
+    {"save", "export"},
+    {"save", "image export"},
+    {"serve", "daemon"},
+    {"ssh", "shell"},
+    {"start", "up"},
+    {"status", "ls"},
+    {"suspend", "pause"},
+    {"tail", "logs"},
+    {"terminate", "stop"},
+    {"top", "ps"},
+    {"unpause", "resume"},
+};
+
+const char *cli_nearest(const char *word, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(other_names); i++) {
+        const char *ours = other_names[i].ours;
+        size_t len = strcspn(ours, " ");
+
+        for (size_t k = 0; k < n && STREQ(other_names[i].word, word); k++)
+            if (strlen(names[k]) == len && memcmp(names[k], ours, len) == 0)
+                return ours;
+    }
+    return strv_nearest(word, names, n);
+}
+
 int cli_unknown_command(const char *name, struct err *err)
 {
     const char *names[COMMANDS_MAX], *near;
@@ -66,7 +122,7 @@ int cli_unknown_command(const char *name, struct err *err)
 
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         names[n++] = (*c)->name;
-    near = strv_nearest(name, names, n);
+    near = cli_nearest(name, names, n);
     err_set(err, ERR_INVALID, "unknown command '%s'", name);
     if (near)
         return err_hint(err, "Did you mean 'ripcord %s'? Run 'ripcord help' to list the commands.",

@@ -16,7 +16,8 @@ struct cli_option {
     char letter;      /* short name, or 0 */
     const char *arg;  /* placeholder of the value; NULL for a flag */
     const char *help;
-    const char *values; /* for completion: words separated by blanks, "@file", "@dir"; or NULL */
+    const char *values; /* for completion: words separated by blanks, "@file", "@dir", "@image";
+                           or NULL */
 };
 
 struct cli_group {
@@ -41,8 +42,8 @@ struct cli_command {
     const char *details;                   /* paragraphs separated by "\n\n"; may be NULL */
     const char *examples;                  /* lines "command\tcomment"; may be NULL */
     const struct cli_group *const *groups; /* NULL-terminated, without the global group */
-    const char *complete; /* kind of each positional: sandbox exec command topic path; "+" after the
-                             last kind repeats it */
+    const char *complete; /* kind of each positional: sandbox exec image command topic path word;
+                             "+" after the last kind repeats it */
     const char *words;    /* allowed values of the first positional, e.g. "ls show"; NULL: any */
     int min_args, max_args;
     int stop_after; /* options end after this many positionals; -1: never */
@@ -65,7 +66,9 @@ extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in th
 
 int cli_main(int argc, char **argv);
 const struct cli_command *cli_find_command(const char *name);
-/* Sets ERR_INVALID with the most similar command as a hint. */
+/* Our word for one that the user typed: known from other tools, or the most similar; or NULL. */
+const char *cli_nearest(const char *word, const char *const *names, size_t n);
+/* Sets ERR_INVALID with such a command as a hint. */
 int cli_unknown_command(const char *name, struct err *err);
 
 /* Returns the client, which is created on the first call. The cli owns it. */

@@ -8,7 +8,6 @@
 #include "cli/output.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
-#include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 #include "proto/spec-limits.h"
@@ -318,7 +317,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         r = args_check_action(cli->command, name, actions[i].options, args, err);
         return r < 0 ? r : actions[i].run(cli, args, err);
     }
-    near = strv_nearest(name, names, ARRAY_SIZE(names));
+    near = cli_nearest(name, names, ARRAY_SIZE(names));
     err_set(err, ERR_INVALID, "unknown action '%s'; supported: ls, show, verify, prune, rm, warm",
             name);
     return near ? err_hint(err, "Did you mean 'ripcord cache %s'?", near) : -ERR_INVALID;
@@ -342,7 +341,7 @@ static const struct cli_option warm_options[] = {
     {"requirements", 0, "FILE", "download the packages of a requirements file (pip, uv)", "@file"},
     {"package-lock", 0, "FILE", "download the packages of a package-lock.json (npm)", "@file"},
     {"engine", 0, "NAME", "fill the base for sandboxes of this engine", "native docker"},
-    {"image", 0, "IMAGE", "use the tool of this image", "host default"},
+    {"image", 0, "IMAGE", "use the tool of this image", "@image"},
     {0},
 };
 static const struct cli_group prune_group = {"Options of prune", prune_options};
@@ -390,6 +389,7 @@ const struct cli_command cmd_cache = {
         "a project",
     .groups = groups,
     .words = "ls show verify prune rm warm",
+    .complete = "word",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,

@@ -27,8 +27,10 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         strv_add(&argv, "--root");
         strv_add(&argv, cli->root);
     }
+    if (cli->json)
+        strv_add(&argv, "--log-json");
     for (int i = 0; i < args->n_words; i++)
-        strv_add(&argv, args->words[i]);
+        strv_add(&argv, STREQ(args->words[i], "--json") ? "--log-json" : args->words[i]);
     execv(program, argv);
     return err_sys(err, errno, "run '%s'", program);
 }
@@ -52,7 +54,8 @@ const struct cli_command cmd_daemon = {
     .usage = "daemon [--listen ADDR] [options of ripcordd]",
     .details =
         "Runs ripcordd in this terminal with the given options. You rarely need this: the first "
-        "command that needs the daemon starts it. 'ripcordd --help' lists all options.\n\n"
+        "command that needs the daemon starts it. 'ripcordd --help' lists all options. With --json "
+        "it logs JSON lines.\n\n"
         "With --listen (or http.listen in ripcord.yaml) the daemon also serves the API over TCP. "
         "Clients must send the token that 'ripcord token' prints: use 'ripcord --host ADDR' with "
         "RIPCORD_TOKEN, or an Authorization header. The connection is not encrypted. An address "

@@ -20,13 +20,14 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     const char *format = args_get(args, "format");
     const struct cli_command *topic = NULL;
 
-    (void)cli;
     if (args->n_words) {
         topic = cli_find_command(args->words[0]);
         if (!topic)
             return cli_unknown_command(args->words[0], err);
     }
-    if (!format || STREQ(format, "text"))
+    if (cli->json && !format)
+        show(topic, help_json_overview, help_json_command);
+    else if (!format || STREQ(format, "text"))
         show(topic, help_overview, help_command);
     else if (STREQ(format, "man"))
         show(topic, help_man_overview, help_man_command);

@@ -4,7 +4,6 @@
 #include "cli/cli.h"
 #include "cli/image.h"
 #include "cli/options.h"
-#include "lib/base/strv.h"
 
 #define BUILD_OPTIONS                                                                              \
     " file tag target build-arg secret ssh pull no-cache network engine progress platform strict "
@@ -21,7 +20,7 @@ static const struct {
     {"export", " output format ", image_export},
     {"pull", REMOTE_OPTIONS "platform ", image_pull},
     {"push", REMOTE_OPTIONS, image_push},
-    {"ls", "", image_ls},
+    {"ls", " quiet ", image_ls},
     {"show", "", image_show},
     {"rm", "", image_rm},
     {"prune", "", image_prune},
@@ -39,7 +38,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         r = args_check_action(cli->command, name, actions[i].options, args, err);
         return r < 0 ? r : actions[i].run(cli, args, err);
     }
-    near = strv_nearest(name, names, ARRAY_SIZE(names));
+    near = cli_nearest(name, names, ARRAY_SIZE(names));
     err_set(
         err, ERR_INVALID,
         "unknown action '%s'; supported: build, lint, import, export, pull, push, ls, show, rm, "
@@ -105,6 +104,10 @@ static const struct cli_option pull_options[] = {
     {"password-stdin", 0, NULL, "read the password or token from standard input", NULL},
     {0},
 };
+static const struct cli_option ls_options[] = {
+    {"quiet", 'q', NULL, "print only the names", NULL},
+    {0},
+};
 static const struct cli_option lint_options[] = {
     {"fix", 0, NULL, "fix findings in place where that is possible automatically", NULL},
     {0},
@@ -114,8 +117,9 @@ static const struct cli_group build_group = {"Options of build", build_options};
 static const struct cli_group export_group = {"Options of export", export_options};
 static const struct cli_group pull_group = {"Options of pull and push", pull_options};
 static const struct cli_group lint_group = {"Options of lint", lint_options};
-static const struct cli_group *const groups[] = {&build_group, &export_group, &pull_group,
-                                                 &lint_group,  &group,        NULL};
+static const struct cli_group ls_group = {"Options of ls", ls_options};
+static const struct cli_group *const groups[] = {
+    &build_group, &export_group, &pull_group, &lint_group, &ls_group, &group, NULL};
 
 const struct cli_command cmd_image = {
     .name = "image",
@@ -178,6 +182,7 @@ const struct cli_command cmd_image = {
         "ripcord image lint --json - <Dockerfile\tprint findings for programs",
     .groups = groups,
     .words = "build import export pull push ls show rm prune lint",
+    .complete = "word image+",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,

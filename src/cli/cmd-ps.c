@@ -7,8 +7,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-/* --json prints the same execs as the table: running ones or all. With all, it includes the
- * totals. */
+/* --json prints the same execs as the table: running ones or all. */
 static void print_json(const json_t *doc, bool all)
 {
     _cleanup_json_ json_t *kept = json_array();
@@ -22,9 +21,18 @@ static void print_json(const json_t *doc, bool all)
         if (all || !state || !STREQ(state, "ended"))
             json_array_append(kept, x);
     }
-    if (all)
-        json_object_set(out, "totals", json_object_get(doc, "totals"));
+    json_object_set(out, "totals", json_object_get(doc, "totals"));
     output_json(out);
+}
+
+static void print_ids(const json_t *list, bool all)
+{
+    const json_t *x;
+    size_t i;
+
+    json_array_foreach (list, i, x)
+        if (all || !STREQ(json_text_of(x, "state") ?: "", "ended"))
+            puts(json_text_of(x, "id") ?: "");
 }
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -44,6 +52,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return r;
     if (cli->json)
         print_json(doc, all);
+    else if (args_has(args, "quiet"))
+        print_ids(json_object_get(doc, "execs"), all);
     else if (totals)
         exec_totals(json_object_get(doc, "totals"));
     else
@@ -53,6 +63,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
 static const struct cli_option options[] = {
     {"all", 'a', NULL, "include ended execs and their resource usage", NULL},
+    {"quiet", 'q', NULL, "print only the ids", NULL},
     {"totals", 0, NULL, "print the total usage of each sandbox and label", NULL},
     {0},
 };
@@ -66,8 +77,7 @@ const struct cli_command cmd_ps = {
     .details =
         "Lists the running execs of one sandbox or of all sandboxes, newest first. With --all it "
         "includes ended execs, how they ended, and their usage: processor time, peak memory, "
-        "bytes read from and written to disk, and bytes of output. With --all, --json includes "
-        "the totals.\n\n"
+        "bytes read from and written to disk, and bytes of output. --json includes the totals.\n\n"
         "Totals count all ended execs of a sandbox or of a label, including those of throw-away "
         "and removed sandboxes. The total of a sandbox is removed with the sandbox.",
     .examples = "ripcord ps box --all\tlist every exec of a sandbox\n"

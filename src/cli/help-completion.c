@@ -1,12 +1,13 @@
 /*
- * Prints the tables as completion scripts. A script gets the names of sandboxes from `ripcord ls
- * -q` when it runs; all other words are in the script.
+ * Prints the tables as completion scripts. A script asks ripcord for the names of sandboxes, execs
+ * and images when it runs; all other words are in the script.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/help.h"
 #include "cli/options.h"
+#include "lib/base/macro.h"
 
 /* Prints s for use in single quotes of a shell. */
 static void help_completion_quoted(const char *s, const char *escape)
@@ -72,12 +73,16 @@ static void help_completion_bash_values(void)
         for (size_t i = 0; (o = cli_option_at(*c, i)); i++) {
             if (!o->values || help_completion_seen_before(c, i, o))
                 continue;
-            if (o->values[0] == '@')
-                printf("        --%s) COMPREPLY=($(compgen -%c -- \"$cur\")); return ;;\n", o->name,
+            printf("        --%s) ", o->name);
+            if (strcmp(o->values, "@image") == 0)
+                fputs("_ripcord_words \"host default $(\"${base[@]}\" image ls -q 2>/dev/null)\"",
+                      stdout);
+            else if (o->values[0] == '@')
+                printf("COMPREPLY=($(compgen -%c -- \"$cur\"))",
                        strcmp(o->values, "@dir") == 0 ? 'd' : 'f');
             else
-                printf("        --%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
-                       o->name, o->values);
+                printf("_ripcord_words '%s'", o->values);
+            fputs("; return ;;\n", stdout);
         }
 }
 
@@ -88,33 +93,66 @@ static void help_completion_bash_command(const struct cli_command *cmd)
     printf("        %s) opts='", cmd->name);
     for (size_t i = 0; (o = cli_option_at(cmd, i)); i++)
         printf("%s--%s", i ? " " : "", o->name);
-    fputs("'", stdout);
-    if (help_completion_takes(cmd, "sandbox+"))
-        fputs(" names=99", stdout);
-    else if (help_completion_takes(cmd, "sandbox"))
-        fputs(" names=1", stdout);
-    if (strcmp(cmd->name, "help") == 0)
-        fputs(" topics=1", stdout);
+    printf("' kinds=(%s)", cmd->complete ? cmd->complete : "");
     if (cmd->words)
         printf(" firsts='%s'", cmd->words);
     fputs(" ;;\n", stdout);
 }
 
+/* Bash splits words at ':', so NAME:PATH is three words: only NAME: is completed. */
+static const char bash_positionals[] =
+    "    n=${#kinds[@]}\n"
+    "    if ((words < n)); then\n"
+    "        kind=${kinds[words]}\n"
+    "    elif ((n)) && [[ ${kinds[n - 1]} == *+ ]]; then\n"
+    "        kind=${kinds[n - 1]}\n"
+    "    fi\n"
+    "    case $cur:${kind%+} in\n"
+    "    -*) _ripcord_words \"$opts\" ;;\n"
+    "    *:word) _ripcord_words \"$firsts\" ;;\n"
+    "    *:topic) _ripcord_words \"$commands\" ;;\n"
+    "    *:sandbox) _ripcord_words \"$(\"${base[@]}\" ls -q 2>/dev/null)\" ;;\n"
+    "    *:exec) _ripcord_words \"last $(\"${base[@]}\" ps \"$first\" -aq 2>/dev/null)\" ;;\n"
+    "    *:image) _ripcord_words \"$(\"${base[@]}\" image ls -q 2>/dev/null)\" ;;\n"
+    "    *:path)\n"
+    "        [[ $cur == : || $prev == : ]] && return\n"
+    "        _ripcord_words \"$(\"${base[@]}\" ls -q 2>/dev/null | sed 's/$/:/')\"\n"
+    "        ((${#COMPREPLY[@]} == 0)) || compopt -o nospace 2>/dev/null\n"
+    "        COMPREPLY+=($(compgen -f -- \"$cur\"))\n"
+    "        ;;\n"
+    "    esac\n"
+    "}\n"
+    "complete -o default -F _ripcord ripcord\n";
+
 void help_bash(void)
 {
     fputs("# bash completion for ripcord; made by 'ripcord help --format bash'\n"
+          "_ripcord_words() { COMPREPLY=($(compgen -W \"$1\" -- \"$cur\")); }\n"
           "_ripcord() {\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-          "    local cmd= opts= firsts= names=0 topics=0 words=0 i\n"
+          "    local commands='",
+          stdout);
+    help_completion_command_names();
+    fputs("'\n"
+          "    local cmd= opts= firsts= first= kind= words=0 n i\n"
+          "    local -a kinds=() base=(ripcord)\n"
           "    COMPREPLY=()\n"
           "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
           "        case ${COMP_WORDS[i]} in\n"
+          "        --root|--host) base+=(\"${COMP_WORDS[i]}\" \"${COMP_WORDS[i+1]}\"); ((i++)) ;;\n"
           "        ",
           stdout);
     help_completion_bash_valued();
     fputs(") ((i++)) ;;\n"
           "        -*) ;;\n"
-          "        *) if [[ -z $cmd ]]; then cmd=${COMP_WORDS[i]}; else ((words++)); fi ;;\n"
+          "        :) ((words--, i++)) ;;\n"
+          "        *)\n"
+          "            if [[ -z $cmd ]]; then\n"
+          "                cmd=${COMP_WORDS[i]}\n"
+          "            else\n"
+          "                ((words++ == 0)) && first=${COMP_WORDS[i]}\n"
+          "            fi\n"
+          "            ;;\n"
           "        esac\n"
           "    done\n"
           "    case $prev in\n",
@@ -122,28 +160,13 @@ void help_bash(void)
     help_completion_bash_values();
     fputs("    esac\n"
           "    case $cmd in\n"
-          "        '') COMPREPLY=($(compgen -W '",
+          "        '') _ripcord_words \"$commands --root --host --json --help --version\"; return "
+          ";;\n",
           stdout);
-    help_completion_command_names();
-    fputs(" --root --json --help --version' -- \"$cur\")); return ;;\n", stdout);
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         help_completion_bash_command(*c);
-    fputs("    esac\n"
-          "    if [[ $cur == -* ]]; then\n"
-          "        COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
-          "    elif ((words == 0)) && [[ -n $firsts ]]; then\n"
-          "        COMPREPLY=($(compgen -W \"$firsts\" -- \"$cur\"))\n"
-          "    elif ((words < names)); then\n"
-          "        COMPREPLY=($(compgen -W \"$(ripcord ls -q 2>/dev/null)\" -- \"$cur\"))\n"
-          "    elif ((words < topics)); then\n"
-          "        COMPREPLY=($(compgen -W '",
-          stdout);
-    help_completion_command_names();
-    fputs("' -- \"$cur\"))\n"
-          "    fi\n"
-          "}\n"
-          "complete -o default -F _ripcord ripcord\n",
-          stdout);
+    fputs("    esac\n", stdout);
+    fputs(bash_positionals, stdout);
 }
 
 static void help_completion_zsh_option(const struct cli_option *o)
@@ -161,7 +184,9 @@ static void help_completion_zsh_option(const struct cli_option *o)
         putchar(':');
         help_completion_quoted(o->arg, "[]:");
         putchar(':');
-        if (o->values && o->values[0] == '@')
+        if (o->values && strcmp(o->values, "@image") == 0)
+            fputs("_ripcord_images", stdout);
+        else if (o->values && o->values[0] == '@')
             fputs(strcmp(o->values, "@dir") == 0 ? "_files -/" : "_files", stdout);
         else if (o->values)
             printf("(%s)", o->values);
@@ -180,6 +205,12 @@ static void help_completion_zsh_command(const struct cli_command *cmd)
         fputs(" \\\n            '*:sandbox:_ripcord_sandboxes'", stdout);
     else if (help_completion_takes(cmd, "sandbox"))
         fputs(" \\\n            '1:sandbox:_ripcord_sandboxes'", stdout);
+    if (help_completion_takes(cmd, "exec"))
+        fputs(" \\\n            '2:exec:_ripcord_execs'", stdout);
+    if (help_completion_takes(cmd, "image+"))
+        fputs(" \\\n            '*:image:_ripcord_images'", stdout);
+    if (help_completion_takes(cmd, "path"))
+        fputs(" \\\n            '*:path:_ripcord_paths'", stdout);
     if (cmd->words)
         printf(" \\\n            '1:action:(%s)'", cmd->words);
     if (help_completion_takes(cmd, "command"))
@@ -195,6 +226,22 @@ void help_zsh(void)
           "    local -a names\n"
           "    names=(${(f)\"$(ripcord ls -q 2>/dev/null)\"})\n"
           "    compadd -a names\n"
+          "}\n"
+          "_ripcord_execs() {\n"
+          "    local -a ids\n"
+          "    ids=(last ${(f)\"$(ripcord ps ${(Q)words[2]} -aq 2>/dev/null)\"})\n"
+          "    compadd -a ids\n"
+          "}\n"
+          "_ripcord_images() {\n"
+          "    local -a names\n"
+          "    names=(host default ${(f)\"$(ripcord image ls -q 2>/dev/null)\"})\n"
+          "    compadd -a names\n"
+          "}\n"
+          "_ripcord_paths() {\n"
+          "    local -a names\n"
+          "    names=(${(f)\"$(ripcord ls -q 2>/dev/null)\"})\n"
+          "    compadd -S : -a names\n"
+          "    _files\n"
           "}\n"
           "_ripcord() {\n"
           "    local -a commands\n"
@@ -226,8 +273,10 @@ static void help_completion_fish_option(const struct cli_command *cmd, const str
         printf(" -s %c", o->letter);
     if (o->arg)
         fputs(o->values && strcmp(o->values, "@dir") == 0 ? " -r -a '(__fish_complete_directories)'"
-              : o->values && o->values[0] == '@'          ? " -r -F"
-                                                          : " -x",
+              : o->values && strcmp(o->values, "@image") == 0
+                  ? " -x -a 'host default (ripcord image ls -q 2>/dev/null)'"
+              : o->values && o->values[0] == '@' ? " -r -F"
+                                                 : " -x",
               stdout);
     if (o->values && o->values[0] != '@')
         printf(" -a '%s'", o->values);
@@ -236,6 +285,16 @@ static void help_completion_fish_option(const struct cli_command *cmd, const str
         printf("%s%c", *p == '\'' || *p == '\\' ? "\\" : "", *p);
     fputs("'\n", stdout);
 }
+
+/* fish does not count positionals: it offers the names of all kinds that a command takes. */
+static const struct {
+    const char *kind, *names, *more;
+} fish_kinds[] = {
+    {"sandbox", "ripcord ls -q 2>/dev/null", ""},
+    {"exec", "echo last; ripcord ps (commandline -opc)[3] -aq 2>/dev/null", ""},
+    {"image", "ripcord image ls -q 2>/dev/null", ""},
+    {"path", "ripcord ls -q 2>/dev/null | string replace -r \"\\$\" \":\"", " -F"},
+};
 
 void help_fish(void)
 {
@@ -254,9 +313,9 @@ void help_fish(void)
         if ((*c)->words)
             printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -a '%s'\n", (*c)->name,
                    (*c)->words);
-        if (help_completion_takes(*c, "sandbox"))
-            printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -a "
-                   "'(ripcord ls -q 2>/dev/null)'\n",
-                   (*c)->name);
+        for (size_t i = 0; i < ARRAY_SIZE(fish_kinds); i++)
+            if (help_completion_takes(*c, fish_kinds[i].kind))
+                printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -a '(%s)'%s\n",
+                       (*c)->name, fish_kinds[i].names, fish_kinds[i].more);
     }
 }

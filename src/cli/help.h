@@ -8,6 +8,8 @@
 
 void help_overview(void);
 void help_command(const struct cli_command *cmd);
+void help_json_overview(void);
+void help_json_command(const struct cli_command *cmd);
 void help_man_overview(void);
 void help_man_command(const struct cli_command *cmd);
 void help_bash(void);

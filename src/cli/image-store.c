@@ -146,6 +146,17 @@ static void image_store_add_image(struct table *t, const json_t *image)
     } while (++i < json_array_size(names));
 }
 
+static void image_store_print_names(const json_t *image)
+{
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach (json_object_get(image, "names"), i, name) {
+        output_text(stdout, json_string_value(name));
+        putchar('\n');
+    }
+}
+
 int image_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     static const char *const titles[] = {"NAME", "ID", "LAYERS", "SIZE", "OWN", "AGE"};
@@ -163,6 +174,11 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err)
         return r;
     if (cli->json) {
         output_json(doc);
+        return 0;
+    }
+    if (args_has(args, "quiet")) {
+        json_array_foreach (json_object_get(doc, "images"), i, image)
+            image_store_print_names(image);
         return 0;
     }
     t = table_new(titles, ARRAY_SIZE(titles));

@@ -11,7 +11,7 @@
 /* clang-format off */
 static const struct cli_option spec_options[] = {
     { "engine", 0, "NAME", "engine to run on: native (default) or docker (Docker and Podman)", "native docker" },
-    { "image", 0, "IMAGE", "base file system: 'host' (the programs of this machine, read-only; native only) or the name of an image", "host default" },
+    { "image", 0, "IMAGE", "base file system: 'host' (the programs of this machine, read-only; native only) or the name of an image", "@image" },
     { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is the engine's default", "default" },
     { "cache", 0, "TOOL=MODE", "cache mode of a tool: layered (default), private, shared[:GROUP], readonly or off; 'all' sets the mode of every tool without a --cache of its own; may be repeated", NULL },
     { "network", 0, "MODE", "network access: none, packages (the package cache only; default) or open", "none packages open" },
@@ -314,7 +314,7 @@ int leases_from_args(const struct cli_args *a, json_t *doc, struct err *err)
 
 int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, struct err *err)
 {
-    static const char *const engines[] = {"native", "docker", "fake"};
+    static const char *const engines[] = {"native", "docker"};
     static const char *const networks[] = {"none", "packages", "open"};
     static const char *const levels[] = {"shared", "strict"};
     _cleanup_json_ json_t *doc = json_object();

@@ -1,6 +1,7 @@
 """What every command has: help, machine-readable output, completion."""
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,38 @@ class Help(TestCase):
         page = (Path(__file__).parents[2] / "man" / "ripcord.yaml.5").read_text(encoding="utf-8")
         for key in self.root.ok("config", "--json").json()["config"]:
             self.assertRegex(page, rf'(?m)^\.BR .*\b{re.escape(key)}\b')
+
+    def test_words_of_other_tools_lead_to_ours(self):
+        for words, ours in ((["top"], "ps"), (["create"], "up"), (["list"], "ls"), (["remove"], "rm"), (["pull"], "image pull"),
+                            (["image", "list"], "image ls"), (["image", "delete"], "image rm"), (["image", "load"], "image import"),
+                            (["cache", "list"], "cache ls"), (["load"], "image import"), (["versoin"], "version")):
+            done = self.assert_exit(self.root.run(*words), 2)
+            self.assertIn(f"Did you mean 'ripcord {ours}'?", done.err.decode())
+        for word in ("lorem", "xyz", "creation"):
+            self.assertNotIn(b"Did you mean", self.root.run(word).err)
+
+    def test_engines_that_do_not_exist(self):
+        done = self.assert_exit(self.root.run("up", "a", "--engine", "fake"), 2)
+        self.assertIn("--engine: unknown value 'fake'; supported: native, docker\n", done.err.decode())
+        self.root.start()
+        reply = self.root.http("PUT", "/v1/sandboxes/a", {"engine": "fake"})
+        self.assertEqual((reply.status, reply.json()["error"]["message"]), (501, "unknown engine 'fake'; supported: native, docker"))
+
+    def test_the_daemon_logs_json(self):
+        for args in (["--json", "daemon"], ["daemon", "--json"]):
+            with self.root.popen(*args) as p:
+                line = p.stderr.readline()
+                p.terminate()
+                p.wait(20)
+            self.assertIn("serves", json.loads(line)["message"])
+
+    def test_ps_has_totals(self):
+        self.root.ok("up", "a")
+        self.root.ok("exec", "a", "--", "true")
+        doc = self.root.ok("ps", "a", "--json").json()
+        self.assertEqual(doc["execs"], [])
+        self.assertEqual(doc["totals"]["execs"], 1)
+        self.assertIn("totals", self.root.ok("ps", "--json").json())
 
     def test_no_command_is_invalid_and_shows_usage(self):
         r = self.assert_exit(self.root.run(), 2)
@@ -107,6 +140,43 @@ class Generated(TestCase):
         script = self.root.ok("help", "--format=bash").text
         for word in ("run", "exec", "--memory", "--timeout"):
             self.assertIn(word, script)
+
+    def complete(self, *words):
+        """What bash offers for the last word."""
+        script = self.root.ok("help", "--format=bash").text
+        script += f"\nCOMP_WORDS=({' '.join(shlex.quote(w) for w in ('ripcord',) + words)}) COMP_CWORD={len(words)}\n"
+        script += '_ripcord; ((${#COMPREPLY[@]} == 0)) || printf "%s\\n" "${COMPREPLY[@]}"\n'
+        env = {**self.root.env(), "RIPCORD_ROOT": str(self.root.path), "PATH": f"{Config.bin}:/usr/bin:/bin"}
+        p = subprocess.run(["bash"], input=script.encode(), env=env, cwd="/usr/lib", capture_output=True, timeout=60, check=True)
+        self.assertEqual(p.stderr, b"")
+        return p.stdout.decode().split()
+
+    def test_completion_offers_what_there_is(self):
+        self.root.ok("up", "box")
+        self.root.ok("up", "bay")
+        self.root.ok("exec", "box", "--", "true")
+        exec_id = self.root.ok("ps", "box", "-aq").text.strip()
+        self.assertEqual(self.complete("ex"), ["exec"])
+        self.assertEqual(self.complete("stop", "b"), ["bay", "box"])
+        self.assertEqual(self.complete("stop", "box", "ba"), ["bay"])
+        self.assertEqual(self.complete("exec", "box", "b"), [])
+        self.assertEqual(self.complete("logs", "box", ""), ["last", exec_id])
+        self.assertEqual(self.complete("logs", "--follow", "box", exec_id[:3]), [exec_id])
+        self.assertEqual(self.complete("cp", "bo"), ["box:"])
+        self.assertEqual(self.complete("cp", "os-"), ["os-release"])
+        self.assertEqual(self.complete("cp", "box", ":", "file", "ba"), ["bay:"])
+        self.assertEqual(self.complete("cp", "box", ":"), [])
+        self.assertEqual(self.complete("image", "pu"), ["pull", "push"])
+        self.assertIn("host", self.complete("up", "x", "--image", ""))
+        self.assertEqual(self.complete("up", "x", "--network", "p"), ["packages"])
+        self.assertEqual(self.complete("--root", str(self.root.path), "stop", "b"), ["bay", "box"])
+        self.assertEqual(self.complete("help", "doc"), ["doctor"])
+
+    def test_the_tables_as_json(self):
+        doc = self.root.ok("help", "--json").json()
+        self.assertEqual([c["name"] for c in doc["commands"]], commands(self.root))
+        one = self.root.ok("help", "exec", "--json").json()
+        self.assertIn({"name": "tty", "letter": "t"}, [{k: o[k] for k in ("name", "letter")} for o in one["options"]])
 
     def test_manual_pages_are_well_formed(self):
         if not shutil.which("mandoc"):

@@ -273,6 +273,8 @@ TEST(strv_nearest_suggests_only_what_is_near)
     CHECK_STR(strv_nearest("docter", words, n), "doctor");
     CHECK_STR(strv_nearest("stop", words, n), "stop");
     CHECK(!strv_nearest("kubernetes", words, n));
+    CHECK(!strv_nearest("create", (const char *const[]){"lease"}, 1));
+    CHECK(!strv_nearest("pull", (const char *const[]){"kill"}, 1));
     CHECK(!strv_nearest("", words, n));
     CHECK(!strv_nearest("x", words, 0));
 }

@@ -13,6 +13,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 enum key_type { KEY_STRING, KEY_SIZE, KEY_DURATION, KEY_CPUS, KEY_COUNT, KEY_BOOL, KEY_LIST };
 
@@ -116,7 +117,7 @@ static int daemon_config_set_text(void *at, enum key_type type, const char *text
     case KEY_DURATION:
         return parse_duration(text, at, err);
     case KEY_CPUS:
-        return parse_cpus(text, 1, 1024000, at, err);
+        return parse_cpus(text, SPEC_CPUS_MIN_MILLI, SPEC_CPUS_MAX_MILLI, at, err);
     case KEY_COUNT:
         return parse_u32(text, 1, 10000000, at, err);
     case KEY_BOOL:

@@ -130,7 +130,8 @@ static size_t strv_edit_distance(const char *a, const char *b)
 const char *strv_nearest(const char *word, const char *const *candidates, size_t n)
 {
     const char *best = NULL;
-    size_t best_distance = strlen(word) / 3 + 2; /* a more distant word does not help */
+    /* One mistake in three letters, at least one. A more distant word misleads. */
+    size_t best_distance = MAX(strlen(word) / 3, (size_t)1) + 1;
 
     if (strlen(word) > NEAREST_WORD_MAX)
         return NULL;

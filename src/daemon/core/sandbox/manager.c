@@ -366,19 +366,17 @@ struct sandbox *manager_find_id(struct manager *m, const char *id)
 struct engine *manager_engine(struct manager *m, const char *name, struct err *err)
 {
     const char *wanted = name ? name : m->config.default_engine, *near;
-    const char **names = xcalloc(m->config.n_engines + 1, sizeof(*names));
-    struct engine *found = NULL;
+    _cleanup_strv_ char **names = NULL;
+    _cleanup_free_ char *all = NULL;
 
     for (size_t i = 0; i < m->config.n_engines; i++) {
-        names[i] = m->config.engines[i]->ops->name;
-        if (STREQ(names[i], wanted))
-            found = m->config.engines[i];
+        if (STREQ(m->config.engines[i]->ops->name, wanted))
+            return m->config.engines[i];
+        strv_add(&names, m->config.engines[i]->ops->name);
     }
-    near = found ? NULL : strv_nearest(wanted, names, m->config.n_engines);
-    free(names);
-    if (found)
-        return found;
-    err_set(err, ERR_UNSUPPORTED, "unknown engine '%.60s'", wanted);
+    all = strv_join(names, ", ");
+    near = strv_nearest(wanted, (const char *const *)names, strv_len(names));
+    err_set(err, ERR_UNSUPPORTED, "unknown engine '%.60s'; supported: %s", wanted, all);
     if (near)
         err_hint(err, "Did you mean '%s'?", near);
     else

@@ -144,13 +144,14 @@ static int spec_apply_numbers(struct sandbox_spec *spec, const struct number_fie
 
 static int spec_apply_cpus(struct sandbox_spec *spec, const json_t *v, struct err *err)
 {
+    const double min = SPEC_CPUS_MIN_MILLI / 1000.0, max = SPEC_CPUS_MAX_MILLI / 1000.0;
     double cpus;
 
     if (!json_is_number(v))
         return err_set(err, ERR_INVALID, "field 'limits.cpus' must be a number such as 2 or 0.5");
     cpus = json_number_value(v);
-    if (!(cpus >= 0.01 && cpus <= 1024))
-        return err_set(err, ERR_INVALID, "field 'limits.cpus' must be between 0.01 and 1024");
+    if (!(cpus >= min && cpus <= max))
+        return err_set(err, ERR_INVALID, "field 'limits.cpus' must be between %g and %g", min, max);
     spec->cpu_milli = (uint32_t)lround(cpus * 1000);
     spec->asked |= LIMIT_CPUS;
     return 0;
