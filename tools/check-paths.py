@@ -12,7 +12,8 @@ import re
 import sys
 from pathlib import Path
 
-FILES = ("caches", "exec-child", "init", "mount-point", "secrets", "setup-dev", "setup-proc-view", "setup-proc", "setup-root", "user")
+FILES = ("caches", "exec-child", "init", "mount-point", "secrets", "setup-dev", "setup-proc-view", "setup-proc", "setup-root")
+OTHERS = {"user": "lib/os", "tree-file": "lib/base"}  # of src/; all others are in src/supervisor/shim
 BY_NAME = ("access|acct|chdir|chmod|chown|chroot|creat|execv|execve|fopen|lchown|link|lstat|mkdir|mkfifo|mknod|mount|open|opendir|"
            "pivot_root|readlink|realpath|rename|rmdir|stat|statfs|symlink|truncate|umount2?|unlink|utimes?")
 CALL = re.compile(rf"(?<![\w.>])(?:{BY_NAME})\s*\(\s*[^,;)]*|\bAT_FDCWD\s*,\s*[^,;)]*")
@@ -37,6 +38,10 @@ ALLOWED = {
 }
 
 
+def path_of(name):
+    return f"src/{OTHERS.get(name, 'supervisor/shim')}/{name}.c"
+
+
 def find(text):
     """(line, call) of everything that goes by name."""
     bare = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
@@ -51,9 +56,9 @@ def problems(name, text):
         if call in allowed:
             used.add(call)
         else:
-            yield f"src/supervisor/shim/{name}.c:{line}: '{call}' goes by name: use mount-point.h or openat2, or give the reason in tools/check-paths.py"
+            yield f"{path_of(name)}:{line}: '{call}' goes by name: use mount-point.h or openat2, or give the reason in tools/check-paths.py"
     for call in allowed.keys() - used:
-        yield f"tools/check-paths.py: '{call}' is no longer in src/supervisor/shim/{name}.c: remove it here"
+        yield f"tools/check-paths.py: '{call}' is no longer in {path_of(name)}: remove it here"
 
 
 def self_test():
@@ -69,8 +74,8 @@ def main():
     if sys.argv[1:] == ["--self-test"]:
         self_test()
         return 0
-    root = Path(__file__).resolve().parents[1] / "src" / "supervisor" / "shim"
-    found = [p for name in FILES for p in problems(name, (root / f"{name}.c").read_text(encoding="utf-8"))]
+    root = Path(__file__).resolve().parents[1]
+    found = [p for name in (*FILES, *OTHERS) for p in problems(name, (root / path_of(name)).read_text(encoding="utf-8"))]
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

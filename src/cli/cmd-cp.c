@@ -31,6 +31,7 @@ struct cp_side {
 /* The state of one copy. */
 struct cp {
     struct cli *cli;
+    const struct cli_args *args;
     struct client *client; /* connection for the sandbox, or for the source of two */
     struct progress progress;
     struct tree_stats stats;
@@ -69,11 +70,57 @@ static int side_parse(struct cp_side *ret, const char *arg, struct err *err)
     return 0;
 }
 
-static char *side_target(const struct cp_side *s)
+static const struct cli_option rule_options[] = {
+    {"user", 'u', "USER",
+     "read and write in the sandbox as this user: name, UID or UID:GID "
+     "(default: the sandbox's user)",
+     NULL},
+    {"owner", 0, "USER", "give what is written to this user (needs the rights of root: --user 0)",
+     NULL},
+    {"mode", 0, "MODE", "set this mode (octal) on each file written", NULL},
+    {"parents", 'p', NULL, "make the missing folders of DST", NULL},
+    {"atomic", 0, NULL, "replace each file as a whole instead of writing into it", NULL},
+    {NULL, 0, NULL, NULL, NULL},
+};
+
+static const struct cli_group rule_group = {"Files in a sandbox", rule_options};
+static const struct cli_group *const groups[] = {&rule_group, NULL};
+
+/* Without a sandbox as DST only --user has a meaning. */
+static int check_options(const struct cli_args *args, bool into, struct err *err)
+{
+    const char *owner = args_get(args, "owner"), *user = args_get(args, "user");
+    const char *mode = args_get(args, "mode");
+    uint64_t unused;
+
+    for (const struct cli_option *o = rule_options + 1; o->name && !into; o++)
+        if (args_has(args, o->name))
+            return err_set(err, ERR_INVALID, "--%s: DST is not in a sandbox", o->name);
+    if (user && parse_user(user, err) < 0)
+        return err_wrap(err, "--user");
+    if (owner && parse_user(owner, err) < 0)
+        return err_wrap(err, "--owner");
+    if (mode && parse_mode(mode, &unused, err) < 0)
+        return err_wrap(err, "--mode");
+    return 0;
+}
+
+/* The options are named as the query parameters are. */
+static char *side_target(const struct cp *cp, const struct cp_side *s, bool into)
 {
     _cleanup_free_ char *path = client_escape(s->path);
+    char *target = xasprintf("/v1/sandboxes/%s/files?path=%s", s->name, path);
 
-    return xasprintf("/v1/sandboxes/%s/files?path=%s", s->name, path);
+    for (const struct cli_option *o = rule_options; o->name; o++) {
+        _cleanup_free_ char *value = NULL, *before = NULL;
+
+        if (!args_has(cp->args, o->name) || (!into && !STREQ(o->name, "user")))
+            continue;
+        before = target;
+        value = client_escape(o->arg ? args_get(cp->args, o->name) : "1");
+        target = xasprintf("%s&%s=%s", before, o->name, value);
+    }
+    return target;
 }
 
 /* ---- out of a sandbox ---- */
@@ -103,7 +150,7 @@ static int to_local(struct cp *cp, const struct cp_side *dst, struct err *err)
 {
     char scrap[4096];
     ssize_t n;
-    int r = tree_from_tar(dst->path, read_piece, cp, &cp->stats, err);
+    int r = tree_from_tar(dst->path, NULL, read_piece, cp, &cp->stats, err);
 
     if (cp->failure.code)
         return cut_off(cp, err);
@@ -154,7 +201,7 @@ static int upload(struct cp *cp, struct client *to, const struct cp_side *src,
     int r;
 
     cp->progress.on = false; /* the sender shows the progress */
-    sender_init(&s, to, "PUT", side_target(dst), cp->cli->json);
+    sender_init(&s, to, "PUT", side_target(cp, dst, true), cp->cli->json);
     r = sender_end(&s, send_side(cp, &s, src, err), err);
     sender_done(&s);
     if (r < 0)
@@ -210,7 +257,7 @@ static int copy(struct cp *cp, const struct cp_side *src, const struct cp_side *
     int r = 0;
 
     if (src->kind == SIDE_SANDBOX) {
-        target = side_target(src);
+        target = side_target(cp, src, false);
         r = client_ask(cp->client, "GET", target, NULL, err);
     }
     if (r < 0)
@@ -237,12 +284,14 @@ static void print_copied(const struct cp *cp, const struct cp_side *dst)
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_side_ struct cp_side src = {0}, dst = {0};
-    struct cp cp = {.cli = cli};
+    struct cp cp = {.cli = cli, .args = args};
     int r;
 
     if ((r = side_parse(&src, args->words[0], err)) < 0 ||
         (r = side_parse(&dst, args->words[1], err)) < 0 ||
-        (r = check_sides(cli, &src, &dst, err)) < 0 || (r = cli_client(cli, &cp.client, err)) < 0)
+        (r = check_sides(cli, &src, &dst, err)) < 0 ||
+        (r = check_options(args, dst.kind == SIDE_SANDBOX, err)) < 0 ||
+        (r = cli_client(cli, &cp.client, err)) < 0)
         return r;
     progress_init(&cp.progress, cli->json);
     r = copy(&cp, &src, &dst, err);
@@ -256,14 +305,16 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 const struct cli_command cmd_cp = {
     .name = "cp",
     .summary = "copy files into, out of and between sandboxes",
-    .usage = "cp SRC DST",
+    .usage = "cp SRC DST [options]",
     .details =
         "SRC or DST, or both, has the form NAME:PATH. A relative PATH starts in the home folder "
         "of the sandbox. As with 'cp -r', folders are copied with their contents and symbolic "
         "links are copied as links. If DST is an existing folder, SRC is copied into it; "
         "otherwise DST is the new name. Modes and times are kept, except set-user-id and "
-        "set-group-id. In the sandbox, files are read and written as the sandbox's user and "
-        "belong to that user.\n\n"
+        "set-group-id. In the sandbox, files are read and written as a program of --user would: "
+        "an existing file is written into and keeps its owner, mode and hard links, a link at its "
+        "place is followed, and a file that this user may not write is refused. --atomic replaces "
+        "files and links instead; then a copy that fails leaves the old file.\n\n"
         "'-' as SRC reads a tar archive from standard input; '-' as DST writes one to standard "
         "output. A stopped sandbox is started. Files from a sandbox are written only below DST, "
         "even if their names or links point elsewhere.",
@@ -272,6 +323,7 @@ const struct cli_command cmd_cp = {
                 "ripcord cp box:data other:data\tcopy between sandboxes\n"
                 "tar c src | ripcord cp - box:\tunpack an archive from standard input\n"
                 "ripcord cp box:/etc - | tar t\tlist the files of a folder",
+    .groups = groups,
     .complete = "path path",
     .min_args = 2,
     .max_args = 2,

@@ -10,14 +10,17 @@
 #include "guest/guest-conn.h"
 #include "guest/modes.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
 #include "lib/base/tree.h"
 #include "lib/os/confine.h"
+#include "lib/os/user.h"
 
 struct guest_copy {
     struct guest_conn conn;
     struct guest_frame frame; /* in: the frame that is being read */
     uint32_t at;
     bool ended;
+    struct tree_rules rules;
     struct buf gathered; /* out: headers and small files are gathered into large frames */
 };
 
@@ -69,10 +72,46 @@ static int guest_copy_write_frames(void *arg, const void *data, size_t len)
     return r;
 }
 
+static int guest_copy_take_owner(const char *who, struct tree_rules *ret, struct err *err)
+{
+    struct user owner;
+    int r = user_resolve_owner(who, &owner, err);
+
+    if (r < 0)
+        return r;
+    ret->has_owner = true;
+    ret->uid = owner.uid;
+    ret->gid = owner.gid;
+    return 0;
+}
+
+static int guest_copy_take_word(const char *word, struct tree_rules *ret, struct err *err)
+{
+    uint64_t mode;
+    int r;
+
+    if (STREQ(word, "through")) {
+        ret->through = true;
+    } else if (STREQ(word, "parents")) {
+        ret->parents = true;
+    } else if (strncmp(word, "owner=", 6) == 0) {
+        return guest_copy_take_owner(word + 6, ret, err);
+    } else if (strncmp(word, "mode=", 5) == 0) {
+        r = parse_mode(word + 5, &mode, err);
+        if (r < 0)
+            return r;
+        ret->has_mode = true;
+        ret->mode = (mode_t)mode;
+    } else {
+        return err_set(err, ERR_INVALID, "copy-in: unknown word '%.40s'", word);
+    }
+    return 0;
+}
+
 static int guest_copy_unpack(struct guest_copy *c, const char *path, struct tree_stats *stats,
                              struct err *err)
 {
-    return tree_from_tar(path, guest_copy_read_frames, c, stats, err);
+    return tree_from_tar(path, &c->rules, guest_copy_read_frames, c, stats, err);
 }
 
 static int guest_copy_pack(struct guest_copy *c, const char *path, struct tree_stats *stats,
@@ -87,6 +126,17 @@ static int guest_copy_pack(struct guest_copy *c, const char *path, struct tree_s
     return 0;
 }
 
+static int guest_copy_prepare(struct guest_copy *c, char **argv, struct err *err)
+{
+    int r = 0;
+
+    if (!argv[0] || argv[0][0] != '/')
+        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
+    for (char **word = argv + 1; *word && r >= 0; word++)
+        r = guest_copy_take_word(*word, &c->rules, err);
+    return r < 0 ? r : confine_helper(err);
+}
+
 static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const char *,
                                                    struct tree_stats *, struct err *))
 {
@@ -98,10 +148,7 @@ static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const ch
 
     guest_conn_queued(&c.conn, guest_put_hello(&c.conn.out, (uint32_t)getpid()));
     guest_conn_flush(&c.conn);
-    if (!argv[0] || argv[0][0] != '/')
-        r = err_set(&err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
-    else
-        r = confine_helper(&err);
+    r = guest_copy_prepare(&c, argv, &err);
     if (r >= 0)
         r = work(&c, argv[0], &stats, &err);
     done = (struct guest_done){stats.entries, stats.bytes, stats.skipped};

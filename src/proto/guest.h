@@ -12,7 +12,8 @@
  *   guest exec           runs one command of the sandbox
  *   guest dial PORT      opens a TCP connection to 127.0.0.1 (or ::1) inside
  *   guest listen PORT    accepts connections on 127.0.0.1 inside and forwards them (guest-mux.h)
- *   guest copy-in PATH   unpacks a tar stream (lib/base/tree.h)
+ *   guest copy-in PATH   unpacks a tar stream (lib/base/tree.h). Since 1.3 words may follow the
+ *                        path: `through`, `parents`, `owner=USER`, `mode=OCTAL`
  *   guest copy-out PATH  sends a tar stream
  *   guest reap [PID]...  kills processes that have lost their guest: every process below pid 1, and
  *                        the trees of the given guests (dead, or stopped from inside). It does not
@@ -86,7 +87,8 @@
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
 
-enum { GUEST_VERSION_MAJOR = 1, GUEST_VERSION_MINOR = 2 };
+enum { GUEST_VERSION_MAJOR = 1, GUEST_VERSION_MINOR = 3 };
+enum { GUEST_MINOR_WORDS = 3 }; /* an older guest ignores the words of copy-in */
 
 enum {
     GUEST_HEAD_SIZE = 5,

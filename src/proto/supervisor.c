@@ -43,6 +43,8 @@ static const uint8_t tag_types[] = {
     [SUP_TAG_STAT]         = TAG_STR,
     [SUP_TAG_HASH]         = TAG_STR,
     [SUP_TAG_UNENFORCED]   = TAG_U64,
+    [SUP_TAG_OWNER]        = TAG_STR,
+    [SUP_TAG_MODE]         = TAG_U64,
 };
 /* clang-format on */
 
@@ -108,6 +110,18 @@ void sup_put_err(struct sup_writer *w, const struct err *err)
     sup_put_str(w, SUP_TAG_ERR_HINT, err->hint);
 }
 
+void sup_put_copy(struct sup_writer *w, const struct sup_copy *c)
+{
+    sup_put_str(w, SUP_TAG_PATH, c->path);
+    sup_put_u64(w, SUP_TAG_DIRECTION, c->into);
+    sup_put_str(w, SUP_TAG_USER, c->user);
+    sup_put_str(w, SUP_TAG_OWNER, c->owner);
+    if (c->flags & SUP_COPY_MODE)
+        sup_put_u64(w, SUP_TAG_MODE, c->mode);
+    if (c->flags)
+        sup_put_u64(w, SUP_TAG_FLAGS, c->flags);
+}
+
 int sup_finish(struct sup_writer *w, struct err *err)
 {
     uint32_t length;
@@ -119,9 +133,35 @@ int sup_finish(struct sup_writer *w, struct err *err)
     return 0;
 }
 
+enum sup_msg_type sup_type(const struct sup_writer *w)
+{
+    struct sup_msg head;
+
+    memcpy(&head, buf_data(&w->buf), sizeof(head));
+    return (enum sup_msg_type)head.type;
+}
+
 void sup_writer_done(struct sup_writer *w)
 {
     buf_done(&w->buf);
+}
+
+/* The minor version that brought a message type; 0: the first one. */
+static const uint8_t since[SUP_MSG_TYPE_MAX] = {
+    [SUP_PLAN] = 1,
+    [SUP_LISTENER] = 2,
+    [SUP_EXEC_FED] = 3,
+    [SUP_COPY_AS] = 4,
+};
+
+int sup_check_known(enum sup_msg_type type, uint32_t minor, struct err *err)
+{
+    if (type < SUP_MSG_TYPE_MAX && since[type] <= minor)
+        return 0;
+    err_set(err, ERR_UNSUPPORTED,
+            "the sandbox was started by an older version of ripcord, which "
+            "cannot do this");
+    return err_hint(err, "Stop the sandbox and start it again.");
 }
 
 int sup_read(struct sup_reader *r, const void *packet, size_t len, struct err *err)

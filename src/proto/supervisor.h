@@ -33,7 +33,10 @@
  *    RESUME
  *    STATS
  *    DIAL         port
- *    COPY         direction, path, options, + fd: tar stream
+ *    COPY         direction, path, + fd: tar stream
+ *    COPY_AS      the same [, user, owner, mode, flags]. Into the sandbox, files are written
+ *                 through, where COPY replaces them. A message type of its own, so that an older
+ *                 supervisor refuses it
  *    LISTENER
  *
  *  supervisor -> daemon
@@ -50,23 +53,25 @@
  *    STATS        memory, cpu, pids, …
  *    RESULT       error or nothing; answers every message that has no answer of its own:
  *                   DIAL: + fd: a connected TCP socket to 127.0.0.1:port inside
- *                   COPY: sent when the helper has ended
+ *                   COPY, COPY_AS: sent when the helper has ended
  *                   LISTENER: + fd: the socket on which the sandbox reaches the package cache
  *                   STOP: sent at once; then ENDED for each exec, then STOPPED
  *    STOPPED      no process is left in the sandbox; the supervisor ends
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
 
-/* The minor version rises with each new message type (1.1 PLAN, 1.2 LISTENER, 1.3 EXEC_FED), not
- * with a new field, which older readers skip. Tests build programs of other versions. */
+/* The minor version rises with each new message type (1.1 PLAN, 1.2 LISTENER, 1.3 EXEC_FED,
+ * 1.4 COPY_AS), not with a new field, which older readers skip. Tests build programs of other
+ * versions. */
 #ifndef SUP_VERSION_MAJOR
 #define SUP_VERSION_MAJOR 1
-#define SUP_VERSION_MINOR 3
+#define SUP_VERSION_MINOR 4
 #endif
 
 /* Descriptor numbers when a supervisor starts, and the name of its socket. */
@@ -103,6 +108,7 @@ enum sup_msg_type {
     SUP_PLAN,
     SUP_LISTENER,
     SUP_EXEC_FED,
+    SUP_COPY_AS,
     SUP_MSG_TYPE_MAX,
 };
 
@@ -155,6 +161,8 @@ enum sup_tag {
     SUP_TAG_INPUT,            /* bytes, in a handover: the whole stdin */
     SUP_TAG_SECRET,           /* bytes, in a handover, repeated: name, NUL, value */
     SUP_TAG_SECRET_PLACE,     /* bytes, in a handover: target of the secret before it */
+    SUP_TAG_OWNER,            /* string, as USER */
+    SUP_TAG_MODE,             /* u64, at most 0777 */
     SUP_TAG_PLAN_FIRST = 256, /* tags of the plan: proto/plan.h */
 };
 
@@ -166,6 +174,22 @@ enum sup_exec_flags {
 
 enum sup_stop_flags {
     SUP_STOP_FOR_GOOD = 1 << 0, /* the daemon removes the sandbox and its cgroups later */
+};
+
+enum sup_copy_flags {
+    SUP_COPY_ATOMIC = 1 << 0,  /* write each file beside its place and rename it */
+    SUP_COPY_PARENTS = 1 << 1, /* make the missing folders of the path */
+    SUP_COPY_MODE = 1 << 2,    /* MODE is meant */
+};
+
+/* The fields of COPY_AS. All strings are borrowed. COPY is one with ATOMIC alone. */
+struct sup_copy {
+    const char *path;
+    bool into;         /* false: out of the sandbox, and only `user` counts */
+    const char *user;  /* NULL: the sandbox's */
+    const char *owner; /* of what is written; NULL: the writer, or whoever owned it before */
+    uint64_t mode;     /* of each file, with SUP_COPY_MODE */
+    uint64_t flags;    /* enum sup_copy_flags */
 };
 
 enum sup_state { SUP_STARTING, SUP_RUNNING, SUP_PAUSED, SUP_STOPPING };
@@ -184,8 +208,13 @@ void sup_put_bytes(struct sup_writer *w, uint16_t tag, const void *p, size_t len
 /* SUP_TAG_STAT "name=value". */
 void sup_put_stat(struct sup_writer *w, const char *name, uint64_t value);
 void sup_put_err(struct sup_writer *w, const struct err *err);
+void sup_put_copy(struct sup_writer *w, const struct sup_copy *c);
 int sup_finish(struct sup_writer *w, struct err *err); /* writes the length */
+enum sup_msg_type sup_type(const struct sup_writer *w);
 void sup_writer_done(struct sup_writer *w);
+
+/* Whether a supervisor with this minor version knows the message; -ERR_UNSUPPORTED with a hint. */
+int sup_check_known(enum sup_msg_type type, uint32_t minor, struct err *err);
 
 /* Reading: sup_read() checks the whole frame, then sup_next() walks the fields. Strings contain no
  * NUL and are NUL-terminated in place by their padding. Values stay valid as long as the packet. */

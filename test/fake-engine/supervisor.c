@@ -346,7 +346,7 @@ static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
         do_stats(c, o);
     } else if (o->type == SUP_DIAL) {
         do_dial(c, o);
-    } else if (o->type == SUP_COPY) {
+    } else if (o->type == SUP_COPY || o->type == SUP_COPY_AS) {
         do_copy(c, o);
     } else if (o->type == SUP_PAUSE || o->type == SUP_RESUME) {
         s->paused = o->type == SUP_PAUSE;

@@ -57,6 +57,7 @@ CAPABILITIES = {
     "rootless": ("native",),        # an ordinary user's sandboxes
     "cgroup namespace": ("native", "docker"),  # Podman's API does not take the wish, and on cgroup v1 its default is none
     "routed network": ("native",),  # interfaces and firewall rules of our own on the host
+    "capable root": ("native",),    # root inside may change owners and pass over modes; in our containers it has no capabilities
     "own kernel objects": ("native",),  # cgroups, mounts, namespaces and processes that we make ourselves
 }
 

@@ -38,11 +38,25 @@ class Upgrade(TestCase):
         self.replace(new)
         return x
 
+    def copies(self):
+        """The old supervisor copies as it always did, and what it does not know is refused."""
+        here = Path(self.install("older")) / "f"
+        here.write_text("new")
+        self.shell("a", "echo old > ro; chmod 444 ro")
+        self.root.ok("cp", here, "a:ro")
+        self.root.ok("cp", "a:ro", here)
+        for option in (("--user", "0"), ("--owner", "1000"), ("--mode", "600"), ("--parents",)):
+            result = self.assert_exit(self.root.run("cp", *option, here, "a:other"), 7)
+            for word in ("older version", "hint:", "Stop the sandbox"):
+                self.assertIn(word, result.err.decode())
+        self.assertEqual(self.shell("a", "ls; cat ro"), "ro\nnew")
+
     def test_an_older_supervisor_goes_on(self):
         x = self.begin("older")
         self.assertEqual(self.root.sandbox("a")["state"], "running")
         wait_until(lambda: self.root.ok("logs", "a", x).out == b"before\nafter\n", 30, "its output")
         self.assertEqual(self.shell("a", "echo works"), "works\n")
+        self.copies()
         self.root.ok("kill", "a", x)
         wait_until(lambda: self.root.exec_info("a", x)["state"] == "ended", 30, "its end")
         self.assertEqual(self.root.exec_info("a", x)["end"]["cause"], "killed")

@@ -9,6 +9,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
 #include "lib/base/map.h"
+#include "lib/base/name-set.h"
 #include "lib/base/strv.h"
 #include "lib/base/text.h"
 #include "lib/base/time.h"
@@ -291,6 +292,25 @@ TEST(strv_nearest_bounds_its_work)
 }
 
 /* ---- map ---- */
+
+TEST(name_set_keeps_every_name)
+{
+    struct name_set s = NAME_SET_INIT;
+    char name[16];
+
+    CHECK(!name_set_has(&s, "n0"));
+    for (int i = 0; i < 20000; i++) {
+        snprintf(name, sizeof(name), "n%d", i / 2); /* each twice */
+        name_set_add(&s, name);
+    }
+    CHECK(s.used == 10000);
+    for (int i = 0; i < 20000; i++) {
+        snprintf(name, sizeof(name), "n%d", i);
+        CHECK(name_set_has(&s, name) == (i < 10000));
+    }
+    name_set_done(&s);
+    CHECK(!name_set_has(&s, "n0"));
+}
 
 TEST(map_add_get_remove)
 {

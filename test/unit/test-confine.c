@@ -49,7 +49,7 @@ static bool does_nothing_else(void)
 {
     static const long denied[] = {SYS_execve,  SYS_execveat, SYS_clone,     SYS_kill,
                                   SYS_ptrace,  SYS_unshare,  SYS_setns,     SYS_mount,
-                                  SYS_getppid, SYS_bind,     SYS_mknodat,   SYS_fchownat,
+                                  SYS_getppid, SYS_bind,     SYS_mknodat,   SYS_quotactl,
                                   SYS_prctl,   SYS_bpf,      SYS_pidfd_open};
 
     for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)

@@ -178,7 +178,8 @@ static void bring_up(struct bed *b, const struct sandbox_request *r)
     bed_init(b);
     if (run_create_start(b, r) != ERR_NONE)
         abort();
-    b->conn = supervisor_conn_open(b->loop, TAKE_FD(b->sandbox.supervisor_fd), &events, b);
+    b->conn = supervisor_conn_open(b->loop, TAKE_FD(b->sandbox.supervisor_fd), b->sandbox.minor,
+                                   &events, b);
 }
 
 static void send_exec(struct bed *b, const char *const *argv, bool want_stdin, uint64_t timeout)
@@ -414,7 +415,8 @@ TEST(sandboxes_outlive_the_engine)
     loop_run(b.loop);
     CHECK(b.code == ERR_NONE && b.sandbox.supervisor_fd >= 0);
     CHECK_STR(b.sandbox.hash, "cafe");
-    b.conn = supervisor_conn_open(b.loop, TAKE_FD(b.sandbox.supervisor_fd), &events, &b);
+    b.conn = supervisor_conn_open(b.loop, TAKE_FD(b.sandbox.supervisor_fd), b.sandbox.minor,
+                                  &events, &b);
     run_exec(&b, ARGV("echo", "again"), false);
     CHECK(b.rec.exit_code == 0);
     b.calls = 0;

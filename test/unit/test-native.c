@@ -272,7 +272,8 @@ static bool up(struct bed *b, const struct sandbox_request *r)
     loop_run(b->loop);
     if (b->err.code || b->sandbox.supervisor_fd < 0)
         return false;
-    b->conn = supervisor_conn_open(b->loop, TAKE_FD(b->sandbox.supervisor_fd), &events, b);
+    b->conn = supervisor_conn_open(b->loop, TAKE_FD(b->sandbox.supervisor_fd), b->sandbox.minor,
+                                   &events, b);
     return true;
 }
 
@@ -402,7 +403,8 @@ TEST(an_earlier_daemons_sandbox_is_found_and_ended)
     loop_run(b.loop);
     CHECK(!b.err.code && b.sandbox.supervisor_fd >= 0);
     CHECK_STR(b.sandbox.hash, "cafe");
-    b.conn = supervisor_conn_open(b.loop, TAKE_FD(b.sandbox.supervisor_fd), &events, &b);
+    b.conn = supervisor_conn_open(b.loop, TAKE_FD(b.sandbox.supervisor_fd), b.sandbox.minor,
+                                  &events, &b);
     text = run(&b, "echo again");
     CHECK_STR(text, "again\n");
     b.calls = 0;

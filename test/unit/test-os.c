@@ -26,7 +26,7 @@
 #include "lib/os/pty.h"
 #include "lib/os/rlimit.h"
 #include "lib/os/rmtree.h"
-#include "supervisor/shim/user.h"
+#include "lib/os/user.h"
 #include "tap.h"
 
 struct place {

@@ -142,7 +142,7 @@ static void pair_init(struct pair *p)
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
         abort();
     p->peer = fds[1];
-    p->s.conn = supervisor_conn_open(p->s.loop, fds[0], &events, &p->s);
+    p->s.conn = supervisor_conn_open(p->s.loop, fds[0], SUP_VERSION_MINOR, &events, &p->s);
 }
 
 static void pair_done(struct pair *p)
@@ -382,7 +382,7 @@ TEST(a_peer_that_never_reads_is_bounded)
     pair_init(&p);
     memset(path, 'p', 100000);
     for (int i = 0; i < 100; i++)
-        supervisor_conn_copy(p.s.conn, path, false, -1, on_stats, &p.s);
+        supervisor_conn_copy(p.s.conn, &(struct sup_copy){.path = path}, -1, on_stats, &p.s);
     CHECK(p.s.results == 0);
     loop_run(p.s.loop);
     /* the socket's own buffer and 1 MiB of queue are less than 10 MB */
@@ -402,7 +402,7 @@ TEST(queued_messages_are_sent_in_order_when_it_drains)
     pair_init(&p);
     memset(path, 'p', 40000);
     for (int i = 0; i < MESSAGES; i++)
-        supervisor_conn_copy(p.s.conn, path, false, -1, on_stats, &p.s);
+        supervisor_conn_copy(p.s.conn, &(struct sup_copy){.path = path}, -1, on_stats, &p.s);
     for (int turns = 0; n < MESSAGES - 10 && turns < 1000; turns++) {
         while (hear(&p, &seq) == SUP_COPY) {
             CHECK(seq > last);

@@ -96,13 +96,18 @@ static int out(const char *path)
     return tree_to_tar(path, put, NULL, &stats, &err);
 }
 
-static int in(const char *path)
+static int in_by(const char *path, const struct tree_rules *rules)
 {
     at = 0;
     stats = (struct tree_stats){0};
     err_done(&err);
     err = (struct err)ERR_INIT;
-    return tree_from_tar(path, get, NULL, &stats, &err);
+    return tree_from_tar(path, rules, get, NULL, &stats, &err);
+}
+
+static int in(const char *path)
+{
+    return in_by(path, NULL);
 }
 
 /* ---- made-up archives ---- */
@@ -352,6 +357,137 @@ TEST(devices_are_counted_and_left_out)
         snprintf(h + 148, 8, "%06o", sum);
     }
     CHECK(in(".") == 0 && stats.skipped == 1 && stats.entries == 0 && !exists("dev"));
+}
+
+/* ---- written through, as a program of the user would ---- */
+
+static const struct tree_rules through = {.through = true};
+
+static ino_t inode_of(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) < 0 ? 0 : st.st_ino;
+}
+
+TEST(an_existing_file_is_written_through)
+{
+    ino_t before;
+
+    start();
+    write_file("kept", "the old and longer content", 0640);
+    (void)!link("kept", "second");
+    before = inode_of("kept");
+    COMPOSE({TAR_FILE, "kept", "new", 0755}, {TAR_FILE, "fresh", "1", 0751}, );
+    CHECK(in_by(".", &through) == 0);
+    CHECK(inode_of("kept") == before && mode_of("kept") == 0640 && holds("second", "new"));
+    CHECK(mode_of("fresh") == 0751 && holds("fresh", "1") && is_clean("."));
+}
+
+TEST(a_link_is_followed_but_not_one_of_the_archive)
+{
+    start();
+    mkdir("real", 0755);
+    write_file("real/victim", "old", 0600);
+    (void)!symlink("real/victim", "nickname");
+    (void)!symlink("real/made", "dangling");
+    (void)!symlink("loop", "loop");
+    COMPOSE({TAR_FILE, "nickname", "new", 0}, {TAR_FILE, "dangling", "made", 0}, );
+    CHECK(in_by(".", &through) == 0);
+    CHECK(holds("real/victim", "new") && holds("real/made", "made"));
+    COMPOSE({TAR_SYMLINK, "mine", "real/victim", 0}, {TAR_FILE, "mine", "bad", 0}, );
+    CHECK(in_by(".", &through) == 0);
+    CHECK(holds("real/victim", "new") && holds("mine", "bad"));
+    COMPOSE({TAR_FILE, "loop", "x", 0}, );
+    CHECK(in_by(".", &through) == -ERR_DENIED && err.errnum == ELOOP);
+    (void)!symlink("real", "shortcut");
+    COMPOSE({TAR_FILE, "shortcut/f", "x", 0}, );
+    CHECK(in_by(".", &through) == -ERR_DENIED && !exists("real/f") && err.hint);
+    COMPOSE({TAR_FILE, "f", "x", 0}, );
+    CHECK(in_by("shortcut", &through) == 0 &&
+          holds("real/f", "x")); /* the path itself is followed */
+}
+
+TEST(only_regular_files_are_written_through)
+{
+    start();
+    (void)!mkfifo("pipe", 0600);
+    mkdir("taken", 0755);
+    COMPOSE({TAR_FILE, "pipe", "x", 0}, );
+    CHECK(in_by(".", &through) == -ERR_CONFLICT && strstr(err.msg, "'pipe' is not a regular file"));
+    COMPOSE({TAR_FILE, "null", "x", 0}, );
+    CHECK(in_by("/dev/null", &through) == -ERR_CONFLICT && strstr(err.msg, "'/dev/null'"));
+    COMPOSE({TAR_FILE, "taken", "x", 0}, );
+    CHECK(in_by(".", &through) == -ERR_CONFLICT && err.errnum == EISDIR);
+}
+
+TEST(a_mode_for_files_and_missing_parents)
+{
+    const struct tree_rules rules = {
+        .through = true, .parents = true, .has_mode = true, .mode = 0604};
+    struct tree_rules atomic = rules;
+
+    start();
+    write_file("present", "old", 0777);
+    COMPOSE({TAR_DIR, "d", NULL, 0711}, {TAR_FILE, "d/f", "1", 0755}, );
+    CHECK(in_by("new/and/deep/", &rules) == 0);
+    CHECK(mode_of("new/and/deep/d") == 0711 && mode_of("new/and/deep/d/f") == 0604);
+    COMPOSE({TAR_FILE, "f", "2", 0}, );
+    CHECK(in_by("present", &rules) == 0 && mode_of("present") == 0604 && holds("present", "2"));
+    atomic.through = false;
+    CHECK(in_by("other/place", &atomic) == 0 && mode_of("other/place") == 0604);
+    CHECK(in_by("present/below", &rules) == -ERR_CONFLICT && err.errnum == ENOTDIR);
+}
+
+TEST(a_missing_folder_is_told_with_its_path)
+{
+    start();
+    mkdir("top", 0755);
+    write_file("top/file", "1", 0644);
+    COMPOSE({TAR_FILE, "f", "1", 0}, );
+    CHECK(in_by("top/nix/", &through) == -ERR_NOT_FOUND && strstr(err.msg, "'top/nix/'"));
+    CHECK(err.hint && strstr(err.hint, "parents"));
+    CHECK(in_by("top/nix/g", &through) == -ERR_NOT_FOUND && strstr(err.msg, "'top/nix'"));
+    COMPOSE({TAR_FILE, "file/f", "1", 0}, );
+    CHECK(in_by("top", &through) == -ERR_CONFLICT && strstr(err.msg, "'top/file'"));
+    CHECK(!exists("top/nix"));
+}
+
+TEST(a_part_of_a_file_is_told_as_a_part)
+{
+    static const char text[] = "0123456789";
+
+    start();
+    write_file("part", "old", 0644);
+    COMPOSE({TAR_FILE, "part", text, 0}, );
+    buf_truncate(&archive, 512 + 4);
+    CHECK(in_by(".", &through) < 0 && strstr(err.msg, "'part' is incomplete ("));
+    CHECK(!holds("part", "old"));
+    write_file("whole", "old", 0644);
+    COMPOSE({TAR_FILE, "whole", text, 0}, );
+    buf_truncate(&archive, 512 + 4);
+    CHECK(in(".") < 0 && holds("whole", "old") && is_clean("."));
+}
+
+TEST(owners_are_given)
+{
+    const struct tree_rules rules = {
+        .through = true, .parents = true, .has_owner = true, .uid = 12, .gid = 34};
+    static const char *const names[] = {"own", "own/d", "own/d/f", "own/l"};
+    struct tree_rules atomic = rules;
+    struct stat st;
+
+    if (geteuid() != 0)
+        SKIP("not root");
+    start();
+    COMPOSE({TAR_DIR, "d", NULL, 0755}, {TAR_FILE, "d/f", "1", 0}, {TAR_SYMLINK, "l", "d/f", 0}, );
+    for (int i = 0; i < 2; i++) {
+        CHECK(in_by("own/", i ? &atomic : &rules) == 0);
+        for (size_t n = 0; n < ARRAY_SIZE(names); n++)
+            CHECK(lstat(names[n], &st) == 0 && st.st_uid == 12 && st.st_gid == 34);
+        atomic.through = false;
+        atomic.uid = rules.uid;
+    }
 }
 
 TEST(what_cannot_be_read)

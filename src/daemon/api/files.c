@@ -17,8 +17,10 @@
 #include "daemon/core/sandbox/copy-dial.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
+#include "proto/supervisor.h"
 
 enum {
     FILES_IN_MAX = 256 << 10, /* bytes that wait for a full pipe: more than one piece of a body */
@@ -69,22 +71,92 @@ static void files_on_gone(struct http_req *req)
 
 /* ---- query ---- */
 
-static int files_read_path(const struct api_call *call, char **ret, struct err *err)
+struct files_query {
+    struct sup_copy copy; /* its strings are those below */
+    char *path, *user, *owner;
+};
+
+static void files_query_done(struct files_query *q)
 {
-    _cleanup_free_ char *path = NULL;
-    const char *query = http_req_query(call->req);
-    int r = query ? http_query_get(query, "path", &path, err) : 0;
+    free(q->path);
+    free(q->user);
+    free(q->owner);
+}
+#define _cleanup_query_ __attribute__((cleanup(files_query_done)))
+
+static int files_read_path(const struct api_call *call, struct files_query *q, struct err *err)
+{
+    int r = call_query_text(call, "path", &q->path, err);
 
     if (r < 0)
         return r;
-    if (!path)
+    if (!q->path)
         return err_set(err, ERR_INVALID, "query parameter 'path' is missing");
-    if (path[0] != '/')
-        return err_set(err, ERR_INVALID, "query parameter 'path': '%.80s' must be absolute", path);
-    if (strlen(path) > FILES_PATH_MAX)
+    if (q->path[0] != '/')
+        return err_set(err, ERR_INVALID, "query parameter 'path': '%.80s' must be absolute",
+                       q->path);
+    if (strlen(q->path) > FILES_PATH_MAX)
         return err_set(err, ERR_INVALID, "query parameter 'path': too long (at most %d bytes)",
                        FILES_PATH_MAX);
-    *ret = TAKE_PTR(path);
+    return 0;
+}
+
+static int files_read_user(const struct api_call *call, const char *key, char **ret,
+                           struct err *err)
+{
+    int r = call_query_text(call, key, ret, err);
+
+    if (r < 0 || !*ret)
+        return r;
+    r = parse_user(*ret, err);
+    return r < 0 ? err_wrap(err, "query parameter '%s'", key) : 0;
+}
+
+static int files_read_flag(const struct api_call *call, const char *key, uint64_t flag,
+                           uint64_t *flags, struct err *err)
+{
+    bool on = false;
+    int r = call_query_bool(call, key, &on, err);
+
+    if (r >= 0 && on)
+        *flags |= flag;
+    return r;
+}
+
+static int files_read_mode(const struct api_call *call, struct sup_copy *copy, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = call_query_text(call, "mode", &text, err);
+
+    if (r < 0 || !text)
+        return r;
+    r = parse_mode(text, &copy->mode, err);
+    if (r < 0)
+        return err_wrap(err, "query parameter 'mode'");
+    copy->flags |= SUP_COPY_MODE;
+    return 0;
+}
+
+static int files_read_query(const struct api_call *call, bool into, struct files_query *ret,
+                            struct err *err)
+{
+    struct sup_copy *copy = &ret->copy;
+    int r;
+
+    if ((r = files_read_path(call, ret, err)) < 0 ||
+        (r = files_read_user(call, "user", &ret->user, err)) < 0 ||
+        (r = files_read_user(call, "owner", &ret->owner, err)) < 0 ||
+        (r = files_read_mode(call, copy, err)) < 0 ||
+        (r = files_read_flag(call, "atomic", SUP_COPY_ATOMIC, &copy->flags, err)) < 0 ||
+        (r = files_read_flag(call, "parents", SUP_COPY_PARENTS, &copy->flags, err)) < 0)
+        return r;
+    if (!into && (ret->owner || copy->flags))
+        return err_set(err, ERR_INVALID,
+                       "query parameters 'owner', 'mode', 'atomic' and 'parents' are for PUT");
+    copy->path = ret->path;
+    copy->user = ret->user;
+    copy->owner = ret->owner;
+    copy->into = into;
     return 0;
 }
 
@@ -113,15 +185,16 @@ static void files_download_ended(void *arg, const struct err *err,
 void handle_files_get(struct api_call *call)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_free_ char *path = NULL, *what = NULL, *name = xstrdup(call->params[0]);
+    _cleanup_free_ char *what = NULL, *name = xstrdup(call->params[0]);
+    _cleanup_query_ struct files_query q = {0};
     struct manager *m = call->manager;
     struct drain_config config = {.type = tar_type};
     struct file_download *d;
     struct drain *drain = NULL;
     int fd;
 
-    if (files_read_path(call, &path, &err) >= 0) {
-        config.what = what = xasprintf("sandbox %s: copy of '%s'", name, path);
+    if (files_read_query(call, false, &q, &err) >= 0) {
+        config.what = what = xasprintf("sandbox %s: copy of '%s'", name, q.path);
         drain = drain_start(call, &config, &fd, &err);
     }
     if (!drain) {
@@ -130,7 +203,7 @@ void handle_files_get(struct api_call *call)
     }
     d = xnew0(struct file_download);
     *d = (struct file_download){drain, TAKE_PTR(name)};
-    if (manager_copy(m, d->name, path, false, fd, files_download_ended, d, &err) < 0) {
+    if (manager_copy(m, d->name, &q.copy, fd, files_download_ended, d, &err) < 0) {
         drain_end(drain, &err, NULL);
         free(d->name);
         free(d);
@@ -143,11 +216,11 @@ static struct api_copy *files_upload_start(struct api_call *call, loop_watch_fn 
                                            copy_done_fn done, struct err *err)
 {
     struct loop *loop = api_settings(call->api)->loop;
-    _cleanup_free_ char *path = NULL;
+    _cleanup_query_ struct files_query q = {0};
     struct api_copy *c;
     int p[2];
 
-    if (files_read_path(call, &path, err) < 0)
+    if (files_read_query(call, true, &q, err) < 0)
         return NULL;
     if (pipe2(p, O_CLOEXEC) < 0) {
         err_sys(err, errno, "make a pipe");
@@ -162,7 +235,7 @@ static struct api_copy *files_upload_start(struct api_call *call, loop_watch_fn 
     if (!c->watch) {
         fd_close(p[0]);
         err_set(err, ERR_LIMIT, "cannot watch a pipe");
-    } else if (manager_copy(call->manager, c->name, path, true, p[0], done, c, err) >= 0) {
+    } else if (manager_copy(call->manager, c->name, &q.copy, p[0], done, c, err) >= 0) {
         c->req = call_take_request(call);
         http_req_set_user(c->req, c);
         http_req_on_gone(c->req, files_on_gone);

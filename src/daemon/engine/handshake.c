@@ -153,6 +153,7 @@ static int handshake_read_hello(const void *packet, size_t len, const char *id,
             return err_set(err, ERR_ENGINE,
                            "the supervisor of '%s' serves another sandbox: '%.32s'", id, v.data);
     }
+    ret->minor = (uint32_t)version;
     return r < 0 ? r : handshake_check_version(version, err);
 }
 

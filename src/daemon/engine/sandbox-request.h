@@ -45,6 +45,7 @@ struct engine_sandbox {
     char hash[65];       /* config hash read back from the object, "" when unknown */
     uint32_t unenforced; /* enum limit_bit bits of the limits that are not enforced here */
     int supervisor_fd; /* start, connect: the supervisor's socket, owned by the receiver; else -1 */
+    uint32_t minor;    /* start, connect: minor version of the supervisor's protocol */
     int pid;           /* the supervisor's pid, for people */
     bool first_sent;   /* start: the request's first exec was sent */
     char **warnings;   /* start, look: features that are missing here, in the engine's words;

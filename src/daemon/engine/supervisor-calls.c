@@ -161,15 +161,24 @@ void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn do
     supervisor_calls_request(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
-void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,
+/* Whether COPY says the same, or nearly the same to a supervisor that knows nothing else. */
+static bool supervisor_calls_plain_copy(const struct supervisor_conn *l, const struct sup_copy *c)
+{
+    if (c->user || c->owner || c->flags & (SUP_COPY_PARENTS | SUP_COPY_MODE))
+        return false;
+    return !c->into || c->flags & SUP_COPY_ATOMIC ||
+           sup_check_known(SUP_COPY_AS, supervisor_conn_minor(l), NULL) < 0;
+}
+
+void supervisor_conn_copy(struct supervisor_conn *l, const struct sup_copy *copy, int tar_fd,
                           supervisor_stats_fn done, void *arg)
 {
+    enum sup_msg_type type = supervisor_calls_plain_copy(l, copy) ? SUP_COPY : SUP_COPY_AS;
     struct sup_writer w;
     struct supervisor_request *q;
 
-    supervisor_conn_begin(l, &w, SUP_COPY, NULL);
-    sup_put_str(&w, SUP_TAG_PATH, path);
-    sup_put_u64(&w, SUP_TAG_DIRECTION, into);
+    supervisor_conn_begin(l, &w, type, NULL);
+    sup_put_copy(&w, copy);
     q = supervisor_conn_request(l, &w, tar_fd, 0);
     q->stats_done = done;
     q->arg = arg;

@@ -22,6 +22,9 @@ struct supervisor_request {
     struct err err; /* set: no answer will come, and the next turn reports this error */
 };
 
+/* The minor version of the supervisor. */
+uint32_t supervisor_conn_minor(const struct supervisor_conn *l);
+
 /* Starts a message with the next seq; `exec` may be NULL. */
 void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w, enum sup_msg_type type,
                            const char *exec);

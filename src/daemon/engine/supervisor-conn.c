@@ -45,6 +45,7 @@ struct outgoing {
 
 struct supervisor_conn {
     int fd;
+    uint32_t minor; /* version of the supervisor's protocol */
     const struct supervisor_events *events;
     void *arg;
     struct loop_watch *watch;
@@ -521,6 +522,8 @@ static int supervisor_conn_send(struct supervisor_conn *l, struct sup_writer *w,
         r = err_set(err, ERR_ENGINE, "the sandbox has ended");
     } else if (sup_finish(w, err) < 0) {
         r = -ERR_LIMIT;
+    } else if (sup_check_known(sup_type(w), l->minor, err) < 0) {
+        r = -ERR_UNSUPPORTED;
     } else if (l->out_bytes + w->buf.len > bound) {
         r = err_set(err, ERR_LIMIT, "the sandbox's supervisor does not read its messages");
     } else if (l->out_first || !supervisor_conn_send_now(l, buf_data(&w->buf), w->buf.len, fd)) {
@@ -560,7 +563,12 @@ void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w, enum
     sup_put_str(w, SUP_TAG_EXEC, exec);
 }
 
-struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd,
+uint32_t supervisor_conn_minor(const struct supervisor_conn *l)
+{
+    return l->minor;
+}
+
+struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd, uint32_t minor,
                                              const struct supervisor_events *events, void *arg)
 {
     struct supervisor_conn *l = xnew0(struct supervisor_conn);
@@ -569,6 +577,7 @@ struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd,
     /* A packet must fit as a whole; a machine tuned for small buffers would refuse our largest. */
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
     l->fd = fd;
+    l->minor = minor;
     l->events = events;
     l->arg = arg;
     l->out_last = &l->out_first;

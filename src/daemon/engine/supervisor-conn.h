@@ -16,6 +16,7 @@
 
 struct exec_request;
 struct loop;
+struct sup_copy;
 struct supervisor_conn;
 
 /* `arg` is the one given to supervisor_conn_open(). */
@@ -33,8 +34,8 @@ struct supervisor_events {
     void (*refused)(void *arg, const char *exec, const struct err *err);
 };
 
-/* Takes the fd. */
-struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd,
+/* Takes the fd. minor: the supervisor's version; a message that it does not know fails at once. */
+struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd, uint32_t minor,
                                              const struct supervisor_events *events, void *arg);
 /* No callback is called after this. NULL is fine. */
 void supervisor_conn_close(struct supervisor_conn *l);
@@ -69,7 +70,7 @@ void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_r
                           void *arg);
 /* fd: the listening socket on which the sandbox expects the package cache. */
 void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg);
-/* Streams a tar out of (into=false) or into the sandbox through `tar_fd` (taken). stats: entries,
- * bytes, skipped. */
-void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,
+/* Streams a tar out of or into the sandbox through `tar_fd` (taken). stats: entries, bytes,
+ * skipped. Without any option, an older supervisor copies as it always did: it replaces files. */
+void supervisor_conn_copy(struct supervisor_conn *l, const struct sup_copy *copy, int tar_fd,
                           supervisor_stats_fn done, void *arg);

@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <signal.h>
 
-enum { NAME_MAX_LEN = 63, USER_ID_MAX = 65535, USER_NAME_MAX = 32 };
+enum { NAME_MAX_LEN = 63, USER_ID_MAX = 65535, USER_NAME_MAX = 32, MODE_DIGITS_MAX = 5 };
 
 static const uint64_t usec_per_sec = 1000000;
 
@@ -281,6 +281,16 @@ int parse_user(const char *s, struct err *err)
     return err_set(err, ERR_INVALID,
                    "'%.80s' is not a user (a name, UID or UID:GID with numbers up to %d)", s,
                    USER_ID_MAX);
+}
+
+int parse_mode(const char *s, uint64_t *ret, struct err *err)
+{
+    size_t len = strspn(s, "01234567");
+
+    if (len == 0 || s[len] || len > MODE_DIGITS_MAX || strtoul(s, NULL, 8) > 0777)
+        return err_set(err, ERR_INVALID, "'%.20s' is not a mode (octal, from 0 to 0777)", s);
+    *ret = strtoul(s, NULL, 8);
+    return 0;
 }
 
 int parse_env(const char *s, struct err *err)

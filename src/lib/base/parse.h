@@ -48,6 +48,9 @@ int parse_name(const char *what, const char *s, struct err *err);
  * exists is decided later, by the passwd file of the sandbox. */
 int parse_user(const char *s, struct err *err);
 
+/* The permission bits of a file in octal, without set-id and sticky bits: "644", "0755". */
+int parse_mode(const char *s, uint64_t *ret, struct err *err);
+
 /* KEY=VALUE with KEY [A-Za-z_][A-Za-z0-9_]*. */
 int parse_env(const char *s, struct err *err);
 

@@ -6,7 +6,9 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "lib/base/err.h"
 #include "lib/base/tar.h"
@@ -24,14 +26,41 @@ int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_sta
                 struct err *err);
 
 /*
- * Works like `cp -r`. When `path` is a folder, the top entry of the archive goes into it under its
- * own name. When `path` does not exist but its parent does, the top entry gets that name. Existing
- * files are replaced atomically, existing folders keep their mode. Symlinks below `path` are not
- * followed. Set-uid and set-gid bits are dropped; files belong to the caller. An archive without
- * its end mark is an error, which is found after its entries were written.
+ * How files are placed. All zero: each file is written beside its place and renamed, which replaces
+ * a file or link of that name; it belongs to the caller and gets the mode of the archive.
  */
-int tree_from_tar(const char *path, tar_read_fn read, void *arg, struct tree_stats *stats,
-                  struct err *err);
+struct tree_rules {
+    /*
+     * As open(2) for writing does: an existing file keeps its inode, with owner, mode, hard links
+     * and open readers, and a link is followed. Only for a caller whose root folder is the
+     * sandbox's. A link of the archive itself is never followed.
+     */
+    bool through;
+    bool parents;   /* make the missing folders of `path` */
+    bool has_owner; /* of each file and link written and each folder made */
+    uid_t uid;
+    gid_t gid;
+    bool has_mode; /* of each file written, at most 0777 */
+    mode_t mode;
+};
+
+/*
+ * Works like `cp -r`. When `path` is a folder, the top entry of the archive goes into it under its
+ * own name. When `path` does not exist but its parent does, the top entry gets that name; a `path`
+ * that ends with a slash must be a folder. Existing folders keep their mode. Folders below `path`
+ * that are links are refused. Set-uid and set-gid bits are dropped. An archive without its end mark
+ * is an error, which is found after its entries were written. Errors name the whole path.
+ */
+int tree_from_tar(const char *path, const struct tree_rules *rules, tar_read_fn read, void *arg,
+                  struct tree_stats *stats, struct err *err);
+
+/*
+ * Opens a file to be written with rules->through, empty, with its owner and mode: creates it with
+ * `mode`, or truncates an existing one, whose mode stays. Only regular files; never waits for a
+ * FIFO. `shown` is the path for errors.
+ */
+int tree_file_open(int dirfd, const char *name, const char *shown, const struct tree_rules *rules,
+                   mode_t mode, int *ret, struct err *err);
 
 /* Like err_sys(), for a file that the user named: ENOENT, EACCES and ENOSPC get their own codes,
  * because they are not faults of the machine. */

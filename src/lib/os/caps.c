@@ -50,6 +50,15 @@ int caps_set(uint64_t keep, struct err *err)
     return 0;
 }
 
+bool caps_have(int cap)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {{0}};
+
+    return syscall(SYS_capget, &head, data) == 0 &&
+           data[CAP_TO_INDEX(cap)].effective & CAP_TO_MASK(cap);
+}
+
 int caps_become(uid_t uid, gid_t gid, struct err *err)
 {
     if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0)

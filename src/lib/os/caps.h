@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -16,5 +17,6 @@
 int caps_bound(uint64_t keep, struct err *err);
 /* Sets permitted = effective = keep and inheritable = 0; fails when reading back differs. */
 int caps_set(uint64_t keep, struct err *err);
+bool caps_have(int cap); /* in the effective set */
 /* Becomes another user for good, with this group only and without capabilities. */
 int caps_become(uid_t uid, gid_t gid, struct err *err);

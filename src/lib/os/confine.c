@@ -27,7 +27,8 @@ static const int helper_calls[] = {
     SYS_read, SYS_write, SYS_close, SYS_lseek, SYS_fcntl, SYS_sendmsg,
     /* trees */
     SYS_openat, SYS_openat2, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_getdents64, SYS_readlinkat, SYS_mkdirat,
-    SYS_symlinkat, SYS_linkat, SYS_unlinkat, SYS_renameat, SYS_renameat2, SYS_fchmod, SYS_utimensat,
+    SYS_symlinkat, SYS_linkat, SYS_unlinkat, SYS_renameat, SYS_renameat2, SYS_fchmod, SYS_fchown, SYS_fchownat,
+    SYS_ftruncate, SYS_utimensat,
     /* dialling */
     SYS_socket, SYS_connect, SYS_setsockopt,
     /* libc itself */

@@ -15,9 +15,9 @@ struct supervisor_request_fields {
     uint64_t seq;
     const char *exec_id;
     struct supervised_exec *exec; /* live, or NULL */
-    uint64_t signal, cause, rows, cols, grace, port, direction, flags;
-    const char *path;
-    int fd; /* descriptor that came with the message, or -1 */
+    uint64_t signal, cause, rows, cols, grace, port, flags;
+    struct sup_copy copy; /* without its flags */
+    int fd;               /* descriptor that came with the message, or -1 */
     uint64_t offsets[JOURNAL_STREAMS];
 };
 
@@ -182,13 +182,29 @@ static int commands_do_dial(const struct supervisor_request_fields *q, struct er
     return q->sup->ops->dial(q->peer, q->seq, q->port, err);
 }
 
-static int commands_do_copy(const struct supervisor_request_fields *q, struct err *err)
+static int commands_copy(const struct supervisor_request_fields *q, uint64_t flags, struct err *err)
 {
-    if (!q->path || q->path[0] != '/')
-        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", q->path ? q->path : "");
+    struct sup_copy copy = q->copy;
+
+    copy.flags = flags;
+    if (!copy.path || copy.path[0] != '/')
+        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute",
+                       copy.path ? copy.path : "");
+    if (copy.mode > 0777)
+        return err_set(err, ERR_INVALID, "invalid mode %llo", (unsigned long long)copy.mode);
     if (q->fd < 0)
         return err_set(err, ERR_INVALID, "the request has no stream");
-    return q->sup->ops->copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
+    return q->sup->ops->copy(q->peer, q->seq, &copy, q->fd, err);
+}
+
+static int commands_do_copy(const struct supervisor_request_fields *q, struct err *err)
+{
+    return commands_copy(q, SUP_COPY_ATOMIC, err);
+}
+
+static int commands_do_copy_as(const struct supervisor_request_fields *q, struct err *err)
+{
+    return commands_copy(q, q->flags, err);
 }
 
 static int commands_do_listener(const struct supervisor_request_fields *q, struct err *err)
@@ -230,6 +246,7 @@ static const command_fn commands[SUP_MSG_TYPE_MAX] = {
     [SUP_STATS]       = commands_do_stats,
     [SUP_DIAL]        = commands_do_dial,
     [SUP_COPY]        = commands_do_copy,
+    [SUP_COPY_AS]     = commands_do_copy_as,
     [SUP_LISTENER]    = commands_do_listener,
 };
 /* clang-format on */
@@ -268,10 +285,19 @@ static void commands_take_field(struct supervisor_request_fields *q, const struc
         q->port = v->u64;
         break;
     case SUP_TAG_PATH:
-        q->path = v->data;
+        q->copy.path = v->data;
         break;
     case SUP_TAG_DIRECTION:
-        q->direction = v->u64;
+        q->copy.into = v->u64;
+        break;
+    case SUP_TAG_USER:
+        q->copy.user = v->data;
+        break;
+    case SUP_TAG_OWNER:
+        q->copy.owner = v->data;
+        break;
+    case SUP_TAG_MODE:
+        q->copy.mode = v->u64;
         break;
     default: /* a field of a newer daemon */
         break;

@@ -168,8 +168,8 @@ struct supervisor_ops {
     int (*freeze)(struct supervisor_peer *p, uint64_t seq, bool on, struct err *err);
     int (*stats)(struct supervisor_peer *p, uint64_t seq, struct err *err);
     int (*dial)(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err);
-    /* fd is borrowed. */
-    int (*copy)(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+    /* fd and the strings are borrowed. */
+    int (*copy)(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *copy, int fd,
                 struct err *err);
     /* A new descriptor of the package cache's socket. NULL: unsupported. */
     int (*listener)(struct supervisor *s, struct err *err);

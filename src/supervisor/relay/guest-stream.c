@@ -150,6 +150,7 @@ static int guest_stream_greet(struct guest_stream *l, const struct guest_frame *
     if (r < 0)
         return r;
     l->guest_pid = hello.pid;
+    l->guest_minor = (uint16_t)hello.minor;
     l->greet_by = DEADLINE_NEVER;
     l->state = GUEST_STREAM_UP;
     l->ops->greeted(l);

@@ -20,6 +20,7 @@ enum {
     JOB_CHUNK = 64 << 10,
     JOB_QUEUE = 256 << 10, /* unwritten bytes in each direction: above it no source is read */
     JOB_QUEUE_MAX = JOB_QUEUE + GUEST_PAYLOAD_MAX,
+    JOB_WORDS_MAX = 6, /* of the guest's command line */
 };
 
 enum job_kind { JOB_DIAL, JOB_COPY_IN, JOB_COPY_OUT };
@@ -32,6 +33,7 @@ struct relay_job {
     uint64_t seq;
     struct loop_source local;
     int tar_fd;           /* until HELLO has arrived */
+    bool needs_words;     /* the guest must know the words after copy-in's path */
     struct buf out;       /* for the local side */
     bool local_read_done; /* its end was forwarded */
     bool guest_done;      /* the guest sends no more bytes for the local side */
@@ -187,8 +189,16 @@ static void relay_job_on_greeted(struct guest_stream *l)
 {
     struct relay_job *j = container_of(l, struct relay_job, stream);
 
-    if (j->kind != JOB_DIAL)
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (j->needs_words && l->guest_minor < GUEST_MINOR_WORDS) {
+        err_set(&err, ERR_UNSUPPORTED,
+                "the program inside the sandbox is too old for an owner, a mode or parents");
+        err_hint(&err, "Stop the sandbox and start it again.");
+        relay_job_fail(j, &err);
+    } else if (j->kind != JOB_DIAL) {
         relay_job_set_local(j, TAKE_FD(j->tar_fd));
+    }
 }
 
 static int relay_job_on_connected(struct relay_job *j, struct err *err)
@@ -272,7 +282,8 @@ static const struct guest_stream_ops job_stream_ops = {
 /* ---- starting ---- */
 
 static int relay_job_start(struct supervisor_peer *p, uint64_t seq, enum job_kind kind,
-                           const char *const *args, int fd, struct err *err)
+                           const struct sup_copy *copy, const char *const *args, int fd,
+                           struct err *err)
 {
     struct relay *r = relay_of(p->sup);
     size_t live = 0;
@@ -293,11 +304,12 @@ static int relay_job_start(struct supervisor_peer *p, uint64_t seq, enum job_kin
     j->seq = seq;
     j->local.fd = -1;
     j->tar_fd = fd;
+    j->needs_words = copy && (copy->owner || copy->flags & (SUP_COPY_PARENTS | SUP_COPY_MODE));
     j->out = (struct buf)BUF_INIT(JOB_QUEUE_MAX);
     j->next = r->jobs;
     r->jobs = j;
     guest_stream_init(&j->stream, r, &job_stream_ops);
-    guest_stream_open(&j->stream, r->plan.user, args);
+    guest_stream_open(&j->stream, copy && copy->user ? copy->user : r->plan.user, args);
     return 1;
 }
 
@@ -307,15 +319,29 @@ int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err 
     const char *const args[] = {"dial", text, NULL};
 
     snprintf(text, sizeof(text), "%u", (unsigned)port);
-    return relay_job_start(p, seq, JOB_DIAL, args, -1, err);
+    return relay_job_start(p, seq, JOB_DIAL, NULL, args, -1, err);
 }
 
-int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+int job_copy(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *copy, int fd,
              struct err *err)
 {
-    const char *const args[] = {into ? "copy-in" : "copy-out", path, NULL};
+    _cleanup_free_ char *owner = copy->owner ? xasprintf("owner=%s", copy->owner) : NULL;
+    const char *args[JOB_WORDS_MAX + 1] = {copy->into ? "copy-in" : "copy-out", copy->path};
+    char mode[24];
+    size_t n = 2;
 
-    return relay_job_start(p, seq, into ? JOB_COPY_IN : JOB_COPY_OUT, args, fd, err);
+    if (!copy->into)
+        return relay_job_start(p, seq, JOB_COPY_OUT, copy, args, fd, err);
+    if (!(copy->flags & SUP_COPY_ATOMIC))
+        args[n++] = "through";
+    if (copy->flags & SUP_COPY_PARENTS)
+        args[n++] = "parents";
+    if (owner)
+        args[n++] = owner;
+    snprintf(mode, sizeof(mode), "mode=%llo", (unsigned long long)copy->mode);
+    if (copy->flags & SUP_COPY_MODE)
+        args[n++] = mode;
+    return relay_job_start(p, seq, JOB_COPY_IN, copy, args, fd, err);
 }
 
 void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p)

@@ -106,6 +106,7 @@ struct guest_stream {
     bool held;       /* the owner wants no more frames for now */
     bool deaf;       /* writing has failed; the rest is still read */
     uint32_t guest_pid;
+    uint16_t guest_minor; /* version of its protocol */
     uint64_t greet_by;
 };
 
@@ -203,7 +204,7 @@ void loss_retry(struct relay *r);
 
 struct relay_job;
 int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err);
-int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+int job_copy(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *copy, int fd,
              struct err *err);
 void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p);
 void jobs_end(struct relay *r);

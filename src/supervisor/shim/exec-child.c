@@ -32,12 +32,12 @@
 #include "lib/os/pty.h"
 #include "lib/os/rlimit.h"
 #include "lib/os/seccomp-filter.h"
+#include "lib/os/user.h"
 #include "supervisor/shim/enter.h"
 #include "supervisor/shim/identity.h"
 #include "supervisor/shim/proc-view.h"
 #include "supervisor/shim/secrets.h"
 #include "supervisor/shim/shim.h"
-#include "supervisor/shim/user.h"
 
 enum {
     NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "lib/base/err.h"
+#include "lib/os/user.h"
 #include "proto/plan.h"
-#include "supervisor/shim/user.h"
 
 /* The part that is possible before the user is known: drops the capabilities that no user has. */
 int identity_bound(struct err *err);

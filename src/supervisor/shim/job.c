@@ -41,9 +41,9 @@ enum {
 
 struct job_spec {
     int namespaces;
-    bool as_user;
-    int fd; /* the tar stream, or -1 */
-    const char *path;
+    int fd;                      /* the tar stream, or -1 */
+    const struct sup_copy *copy; /* NULL for a dial */
+    struct tree_rules rules;     /* of a copy into the sandbox; filled inside */
     uint16_t port;
     int (*run)(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd, struct err *err);
 };
@@ -109,7 +109,7 @@ static int shim_job_run_copy_out(const struct job_spec *spec, struct tree_stats 
     int r;
 
     sink->fd = spec->fd;
-    r = tree_to_tar(spec->path, shim_job_sink_write, sink, stats, err);
+    r = tree_to_tar(spec->copy->path, shim_job_sink_write, sink, stats, err);
     if (r < 0)
         return r;
     r = shim_job_sink_flush(sink);
@@ -131,19 +131,42 @@ static int shim_job_run_copy_in(const struct job_spec *spec, struct tree_stats *
 {
     int fd = spec->fd;
 
-    return tree_from_tar(spec->path, shim_job_read_in, &fd, stats, err);
+    return tree_from_tar(spec->copy->path, &spec->rules, shim_job_read_in, &fd, stats, err);
 }
 
-static int shim_job_become_user(const struct shim *s, struct err *err)
+static int shim_job_become_user(const struct shim *s, const char *who, struct err *err)
 {
-    const char *who = GUARD("copies by the user") ? s->plan.user : "0";
     struct user user;
-    int r = user_resolve(who, &user, err);
+    int r;
 
+    if (!who)
+        who = s->plan.user;
+    r = user_resolve(GUARD("copies by the user") ? who : "0", &user, err);
     return r < 0 ? r : identity_become(&s->plan, &user, err);
 }
 
-static int shim_job_enter(const struct shim *s, const struct job_spec *spec, struct err *err)
+/* After shim_job_become_user(): what that user may not do is refused before a file is touched. */
+static int shim_job_make_rules(struct job_spec *spec, struct err *err)
+{
+    const struct sup_copy *copy = spec->copy;
+    struct user owner = {0};
+    int r = copy->owner ? user_resolve_owner(copy->owner, &owner, err) : 0;
+
+    if (r < 0)
+        return r;
+    spec->rules = (struct tree_rules){
+        .through = !(copy->flags & SUP_COPY_ATOMIC),
+        .parents = copy->flags & SUP_COPY_PARENTS,
+        .has_owner = copy->owner,
+        .uid = owner.uid,
+        .gid = owner.gid,
+        .has_mode = copy->flags & SUP_COPY_MODE,
+        .mode = (mode_t)copy->mode,
+    };
+    return 0;
+}
+
+static int shim_job_enter(const struct shim *s, struct job_spec *spec, struct err *err)
 {
     int r;
 
@@ -152,8 +175,10 @@ static int shim_job_enter(const struct shim *s, const struct job_spec *spec, str
     r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
     if (r < 0)
         return r;
-    if (spec->as_user)
-        return shim_job_become_user(s, err);
+    if (spec->copy) {
+        r = shim_job_become_user(s, spec->copy->user, err);
+        return r < 0 ? r : shim_job_make_rules(spec, err);
+    }
     r = caps_bound(CAPS_NONE, err);
     if (r < 0)
         return r;
@@ -327,15 +352,14 @@ int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err 
     return shim_job_start(p, seq, &spec, err);
 }
 
-int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+int job_copy(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *copy, int fd,
              struct err *err)
 {
     struct job_spec spec = {
         .namespaces = CLONE_NEWUSER | CLONE_NEWNS,
-        .as_user = true,
         .fd = fd,
-        .path = path,
-        .run = into ? shim_job_run_copy_in : shim_job_run_copy_out,
+        .copy = copy,
+        .run = copy->into ? shim_job_run_copy_in : shim_job_run_copy_out,
     };
 
     return shim_job_start(p, seq, &spec, err);

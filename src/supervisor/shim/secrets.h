@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lib/base/err.h"
+#include "lib/os/user.h"
 #include "proto/handover.h"
-#include "supervisor/shim/user.h"
 
 #define SECRETS_DIR "/run/secrets"
 

@@ -103,7 +103,7 @@ void stop_if_init_dies(struct shim *s); /* before the cause of a command's death
 
 /* job.c: work inside that is not a command. RESULT answers when it is done. */
 int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err);
-int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+int job_copy(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *copy, int fd,
              struct err *err);
 void jobs_forget(struct supervisor *sup,
                  const struct supervisor_peer *p); /* its jobs end unheard */

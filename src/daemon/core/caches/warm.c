@@ -20,6 +20,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
+#include "proto/supervisor.h"
 
 #define WARM_TIMEOUT (1800 * USEC_PER_SEC)
 
@@ -221,11 +222,12 @@ static int warm_open_archive(struct warm *w, int *ret, struct err *err)
 static void warm_take_cache(struct warm *w)
 {
     _cleanup_free_ char *path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
+    const struct sup_copy copy = {.path = path};
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_close_ int fd = -1;
 
     if (warm_open_archive(w, &fd, &err) < 0 ||
-        manager_copy(w->m, w->name, path, false, TAKE_FD(fd), warm_copied_out, w, &err) < 0)
+        manager_copy(w->m, w->name, &copy, TAKE_FD(fd), warm_copied_out, w, &err) < 0)
         warm_finish(w, &err);
 }
 
@@ -332,6 +334,7 @@ static int warm_check_sandbox(const struct sandbox *sb, struct err *err)
 static void warm_ensured(void *arg, const struct err *err, const struct sandbox *sb,
                          enum manager_action action)
 {
+    static const struct sup_copy copy = {.path = WARM_HOME, .into = true};
     struct warm *w = arg;
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -343,8 +346,7 @@ static void warm_ensured(void *arg, const struct err *err, const struct sandbox 
     }
     w->engine = sb->engine;
     if (warm_check_sandbox(sb, &why) < 0 ||
-        manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), warm_copied_in, w,
-                     &why) < 0)
+        manager_copy(w->m, w->name, &copy, TAKE_FD(w->plan.files), warm_copied_in, w, &why) < 0)
         warm_finish(w, &why);
 }
 

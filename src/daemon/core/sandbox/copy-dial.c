@@ -7,6 +7,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/supervisor.h"
 
 enum { TRANSFERS_MAX = 1024 };
 
@@ -14,8 +15,8 @@ enum { TRANSFERS_MAX = 1024 };
 struct copy_call {
     struct copy_call *next;
     struct sandbox *sb;
-    char *path; /* owned; NULL for a dial */
-    bool into, sent;
+    struct sup_copy copy; /* its strings are owned; path NULL: a dial */
+    bool sent;
     int tar_fd; /* owned until it is sent */
     uint16_t port;
     copy_done_fn done;
@@ -29,7 +30,9 @@ static void copy_call_free(struct copy_call *t)
     if (!t)
         return;
     fd_close(t->tar_fd);
-    free(t->path);
+    free((char *)t->copy.path);
+    free((char *)t->copy.user);
+    free((char *)t->copy.owner);
     free(t);
 }
 DEFINE_CLEANUP(struct copy_call *, copy_call_free);
@@ -106,8 +109,8 @@ static void copy_dial_launch(struct copy_call *t)
     struct supervisor_conn *conn = t->sb->conn;
 
     t->sent = true;
-    if (t->path)
-        supervisor_conn_copy(conn, t->path, t->into, TAKE_FD(t->tar_fd), copy_dial_copied, t);
+    if (t->copy.path)
+        supervisor_conn_copy(conn, &t->copy, TAKE_FD(t->tar_fd), copy_dial_copied, t);
     else
         supervisor_conn_dial(conn, t->port, copy_dial_dialled, t);
 }
@@ -163,17 +166,24 @@ static int copy_dial_start(struct manager *m, const char *name, struct copy_call
     return 0;
 }
 
-int manager_copy(struct manager *m, const char *name, const char *path, bool into, int tar_fd,
+static void copy_dial_own_strings(struct sup_copy *c)
+{
+    c->path = xstrdup(c->path);
+    c->user = c->user ? xstrdup(c->user) : NULL;
+    c->owner = c->owner ? xstrdup(c->owner) : NULL;
+}
+
+int manager_copy(struct manager *m, const char *name, const struct sup_copy *copy, int tar_fd,
                  copy_done_fn done, void *arg, struct err *err)
 {
     _cleanup_(copy_call_freep) struct copy_call *call = xnew0(struct copy_call);
     int r;
 
-    *call = (struct copy_call){
-        .path = xstrdup(path), .into = into, .tar_fd = tar_fd, .done = done, .arg = arg};
-    if (path[0] != '/')
-        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", path);
-    r = into ? disk_floor_check(m, err) : 0;
+    *call = (struct copy_call){.copy = *copy, .tar_fd = tar_fd, .done = done, .arg = arg};
+    copy_dial_own_strings(&call->copy);
+    if (copy->path[0] != '/')
+        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", copy->path);
+    r = copy->into ? disk_floor_check(m, err) : 0;
     if (r < 0)
         return r;
     return copy_dial_start(m, name, TAKE_PTR(call), err);

@@ -11,6 +11,7 @@
 #include "lib/base/err.h"
 
 struct manager;
+struct sup_copy;
 struct sandbox;
 struct copy_call;
 
@@ -23,8 +24,8 @@ struct copy_result {
 typedef void (*copy_done_fn)(void *arg, const struct err *err, const struct copy_result *result);
 
 /* Both return a failure at once when the request itself is wrong; done is not called then.
- * manager_copy() takes tar_fd, also on failure. */
-int manager_copy(struct manager *m, const char *name, const char *path, bool into, int tar_fd,
+ * manager_copy() takes tar_fd, also on failure, and copies the strings of `copy`. */
+int manager_copy(struct manager *m, const char *name, const struct sup_copy *copy, int tar_fd,
                  copy_done_fn done, void *arg, struct err *err);
 int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
                  struct err *err);

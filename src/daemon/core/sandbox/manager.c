@@ -185,8 +185,8 @@ void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info)
     sb->unenforced = info->unenforced;
     sb->unsettled = false;
     sandbox_take_warnings(sb, info);
-    sb->conn =
-        supervisor_conn_open(sb->m->loop, TAKE_FD(info->supervisor_fd), &supervisor_events, sb);
+    sb->conn = supervisor_conn_open(sb->m->loop, TAKE_FD(info->supervisor_fd), info->minor,
+                                    &supervisor_events, sb);
     sandbox_packages_linked(sb);
 }
 

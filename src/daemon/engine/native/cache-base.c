@@ -217,7 +217,7 @@ static int cache_base_unpack(const struct cache_base *b, const char *tmp, const 
     r = cache_base_make_folder(b, apart, false, err);
     if (r < 0)
         return r;
-    r = tree_from_tar(at, cache_base_read_fd, &tar_fd, &stats, err);
+    r = tree_from_tar(at, NULL, cache_base_read_fd, &tar_fd, &stats, err);
     if (r < 0)
         return r;
     r = cache_tree_open_up(b->dirfd, from, b->chown, err);

@@ -1,5 +1,5 @@
 /*
- * The user that a command runs as, from the sandbox's own /etc/passwd and /etc/group. The sandbox
+ * The user of a command or a copy, from the sandbox's own /etc/passwd and /etc/group. The sandbox
  * can write these files, so we read them with a size limit and parse them strictly. We never use
  * NSS, which would load the sandbox's libraries into our helper.
  */
@@ -25,6 +25,10 @@ struct user {
 /* `who`: a name, "UID" or "UID:GID". Reads files below the caller's root. An unknown name is
  * ERR_INVALID; there is no fallback to another user. */
 int user_resolve(const char *who, struct user *ret, struct err *err);
+
+/* The owner of files that the caller will write. ERR_DENIED unless the caller is that user or may
+ * give files away. */
+int user_resolve_owner(const char *who, struct user *ret, struct err *err);
 
 /* The parsers, for tests. They change `text`. True if an entry was found. */
 bool user_from_passwd(char *text, const char *name, uint32_t uid, struct user *ret);

@@ -1,6 +1,7 @@
-#include "supervisor/shim/user.h"
+#include "lib/os/user.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "lib/base/guard.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/caps.h"
 
 enum { USER_FILE_MAX = 1 << 20 };
 
@@ -148,4 +150,18 @@ int user_resolve(const char *who, struct user *ret, struct err *err)
     if (group)
         user_groups_from(group, ret);
     return 0;
+}
+
+int user_resolve_owner(const char *who, struct user *ret, struct err *err)
+{
+    int r = user_resolve(who, ret, err);
+
+    if (r < 0)
+        return r;
+    if (ret->uid == geteuid() || caps_have(CAP_CHOWN))
+        return 0;
+    err_set(err, ERR_DENIED, "files of user %u cannot be given to '%s'", geteuid(), who);
+    if (geteuid() == 0)
+        return err_hint(err, "Root has no capabilities on this engine. Copy as that user instead.");
+    return err_hint(err, "Copy as root, or as that user.");
 }
