@@ -172,6 +172,26 @@ class Closed(NetworkCase):
 @needs("routed network")
 @serial("network")
 class Open(NetworkCase):
+    def test_a_share_of_the_connections_that_the_machine_tracks(self):
+        """One entry for each datagram to another port, as fast as it can. A neighbour still gets its connection."""
+        count = Path("/proc/sys/net/netfilter/nf_conntrack_count")
+        with Outside():
+            self.up("a")
+            self.up("b")
+            before = int(count.read_text())
+            self.root.ok("exec", "a", "--", PYTHON, "-c", f"""
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for port in range(20000, 40000):
+    try:
+        s.sendto(b"x", ("{OUTSIDE}", port))
+    except OSError:  # "refused", of an earlier port
+        pass
+""")
+            taken = int(count.read_text()) - before
+            self.assertTrue(500 < taken < 6000, taken)
+            self.assertEqual(self.inside("b", OUTSIDE), "hello")
+
     def test_reaches_the_world_and_nothing_private(self):
         with Outside():
             for address in (OUTSIDE, *PRIVATE):

@@ -60,7 +60,7 @@ TEST(nft_rules_drop_before_they_accept)
     _cleanup_free_ char *rules = NULL;
     const char *outward;
 
-    CHECK(network_rules_nft(ROOT, resolvers, &rules, NULL) == 0);
+    CHECK(network_rules_nft(ROOT, resolvers, true, &rules, NULL) == 0);
     outward = strstr(rules, "chain outward");
     CHECK(outward != NULL);
     for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
@@ -71,6 +71,10 @@ TEST(nft_rules_drop_before_they_accept)
     CHECK(in_order(outward, "fib saddr . iif oif missing drop", "accept"));
     CHECK(in_order(outward, "{ 192.0.2.53, 10.1.2.3 } meta l4proto { tcp, udp } th dport 53 accept",
                    "10.0.0.0/8"));
+    /* Also a question to a name server takes an entry. */
+    CHECK(in_order(outward, "ct count over 4096 } drop", "dport 53 accept"));
+    CHECK(in_order(outward, "limit rate over 200/second burst 2000 packets } drop",
+                   "dport 53 accept"));
     CHECK(in_order(outward, "224.0.0.0/3 } drop", "\n    accept\n"));
     CHECK(in_order(rules, "hook input", "iifname \"rc01234567-*\" drop"));
 }
@@ -79,8 +83,9 @@ TEST(nft_rules_without_name_servers)
 {
     _cleanup_free_ char *rules = NULL;
 
-    CHECK(network_rules_nft(ROOT, NULL, &rules, NULL) == 0);
+    CHECK(network_rules_nft(ROOT, NULL, false, &rules, NULL) == 0);
     CHECK(!strstr(rules, "dport 53") && !strstr(rules, "{  }"));
+    CHECK(!strstr(rules, "ct count") && !strstr(rules, "limit rate") && !strstr(rules, "set "));
 }
 
 TEST(iptables_rules_say_the_same)
@@ -88,7 +93,7 @@ TEST(iptables_rules_say_the_same)
     char *resolvers[] = {(char *)"10.1.2.3", NULL};
     _cleanup_free_ char *rules = NULL;
 
-    CHECK(network_rules_iptables(ROOT, resolvers, &rules, NULL) == 0);
+    CHECK(network_rules_iptables(ROOT, resolvers, true, &rules, NULL) == 0);
     for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
         char line[128];
 
@@ -97,6 +102,8 @@ TEST(iptables_rules_say_the_same)
         CHECK(in_order(rules, line, "-A RIPCORD-01234567-F -i rc01234567-+ -j ACCEPT\n"));
     }
     CHECK(in_order(rules, "-d 10.1.2.3 -p udp --dport 53 -j ACCEPT", "-d 10.0.0.0/8 -j DROP"));
+    CHECK(in_order(rules, "--connlimit-above 4096", "--dport 53"));
+    CHECK(in_order(rules, "--hashlimit-above 200/second --hashlimit-burst 2000", "--dport 53"));
     CHECK(in_order(rules, "-A RIPCORD-01234567-I -i rc01234567-+ -j DROP", "COMMIT"));
 }
 

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/base/err.h"
@@ -24,8 +25,9 @@ void network_table(const char *root_id, char ret[static NETWORK_NAME_MAX]);
 void network_chain(const char *root_id, const char *which, char ret[static NETWORK_NAME_MAX]);
 
 /* For `nft -f -`, which applies all rules or none, and replaces existing ones. resolvers may be
- * NULL. */
-int network_rules_nft(const char *root_id, char *const *resolvers, char **ret, struct err *err);
+ * NULL. `limited`: with a share of the machine's table of connections for each sandbox. */
+int network_rules_nft(const char *root_id, char *const *resolvers, bool limited, char **ret,
+                      struct err *err);
 /* For `iptables-restore --noflush`. */
-int network_rules_iptables(const char *root_id, char *const *resolvers, char **ret,
+int network_rules_iptables(const char *root_id, char *const *resolvers, bool limited, char **ret,
                            struct err *err);

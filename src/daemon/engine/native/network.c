@@ -18,6 +18,7 @@
 #include "daemon/engine/native/program.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
+#include "lib/base/log.h"
 #include "lib/base/macro.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -225,7 +226,8 @@ static int native_network_remove_iptables(const struct network *n, const struct 
 
 static const struct network_tool {
     const char *program;
-    int (*text)(const char *root_id, char *const *resolvers, char **ret, struct err *err);
+    int (*text)(const char *root_id, char *const *resolvers, bool limited, char **ret,
+                struct err *err);
     bool (*present)(const struct network *n, const struct deadline *by);
     int (*apply)(const struct network *n, const char *rules, const struct deadline *by,
                  struct err *err);
@@ -262,20 +264,14 @@ static int native_network_forward_on(struct err *err)
     return file_write(AT_FDCWD, IP_FORWARD, "1", err);
 }
 
-static int native_network_ensure_rules(struct network *n, const struct deadline *by,
-                                       struct err *err)
+static int native_network_apply(struct network *n, const struct network_tool *tool, bool limited,
+                                const struct deadline *by, struct err *err)
 {
     _cleanup_strv_ char **resolvers = network_resolvers();
-    const struct network_tool *tool = native_network_find_tool();
     _cleanup_free_ char *rules = NULL;
     int r;
 
-    if (!tool) {
-        err_set(err, ERR_UNSUPPORTED,
-                "network 'open' needs nft or iptables, and neither is installed");
-        return err_hint(err, "Install the package 'nftables', or use --network none.");
-    }
-    r = tool->text(n->root_id, resolvers, &rules, err);
+    r = tool->text(n->root_id, resolvers, limited, &rules, err);
     if (r < 0)
         return r;
     if (n->applied && STREQ(n->applied, rules) && tool->present(n, by))
@@ -288,6 +284,31 @@ static int native_network_ensure_rules(struct network *n, const struct deadline 
         return r;
     free(n->applied);
     n->applied = TAKE_PTR(rules);
+    return 0;
+}
+
+/* A kernel without the modules for the shares refuses all rules. */
+static int native_network_ensure_rules(struct network *n, const struct deadline *by,
+                                       struct err *err)
+{
+    const struct network_tool *tool = native_network_find_tool();
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r;
+
+    if (!tool) {
+        err_set(err, ERR_UNSUPPORTED,
+                "network 'open' needs nft or iptables, and neither is installed");
+        return err_hint(err, "Install the package 'nftables', or use --network none.");
+    }
+    if (!n->unlimited && native_network_apply(n, tool, true, by, &why) >= 0)
+        return 0;
+    r = native_network_apply(n, tool, false, by, err);
+    if (r < 0)
+        return r;
+    if (!n->unlimited)
+        log_warn("network 'open': the number of connections of a sandbox is not limited: %s",
+                 why.msg);
+    n->unlimited = true;
     return 0;
 }
 

@@ -27,6 +27,7 @@ struct network {
     int runs;            /* borrowed: the folder that holds the runs' folders */
     pthread_mutex_t lock;
     char *applied;    /* rules that the kernel was given, or NULL */
+    bool unlimited;   /* the kernel cannot limit the connections of a sandbox */
     uint64_t checked; /* time_mono() at the begin of the last check */
 };
 
