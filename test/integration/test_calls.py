@@ -71,6 +71,16 @@ class Calls(TestCase):
         fine = {"unix": (41, 1, 1, 0), "tcp": (41, 2, 1, 0), "udp": (41, 2, 2, 17), "route": (41, 16, 3, 0)}
         self.assertEqual(self.ask(fine), dict.fromkeys(fine, "done"))
 
+    def test_filters_of_a_program_end_with_it(self):
+        """A listener would keep compiled filters, of which the machine has a limited amount, beyond the end of their process."""
+        code = """
+            program = ctypes.create_string_buffer((6).to_bytes(4, 'little') + (0x7fff0000).to_bytes(4, 'little'))
+            head = ctypes.create_string_buffer((1).to_bytes(8, 'little') + ctypes.addressof(program).to_bytes(8, 'little'))
+            libc.prctl(38, 1, 0, 0, 0)
+            print(call(317, 1, 8, head), call(317, 1, 0, head))
+            """
+        self.assertIn(self.python(textwrap.dedent(code)).split(), ([["EINVAL", "done"], ["EPERM", "done"]]))
+
     def test_a_terminal_is_not_typed_into(self):
         code = ("import os; fd = os.open('/dev/tty', os.O_RDWR); "
                 "print(*(call(16, fd, request, b'x') for request in (0x5412, 0x541c, 0x5412 | 0x123 << 32)))")

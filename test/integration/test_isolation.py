@@ -121,6 +121,16 @@ class Isolation(TestCase):
         self.assertEqual(self.root.exec_info("a")["end"]["cause"], "oom")
         self.assertEqual(self.shell("a", "echo still there"), "still there\n")
 
+    @needs("own kernel objects")
+    def test_the_oom_score_cannot_be_lowered(self):
+        """The kernel sees to it if whoever set the score had CAP_SYS_RESOURCE; where the daemon has not, doctor says so."""
+        self.assertEqual(self.shell("a", "cat /proc/self/oom_score_adj"), "300\n")
+        lowered = self.root.run("exec", "a", "--", "sh", "-c", "echo 0 > /proc/self/oom_score_adj && cat /proc/self/oom_score_adj")
+        able = int(re.search(r"CapEff:\s*(\w+)", Path("/proc/self/status").read_text())[1], 16) >> 24 & 1
+        line = next(line for line in self.root.run("doctor").text.splitlines() if "oom score:" in line)
+        self.assertEqual(lowered.code == 0, not able, lowered)
+        self.assertEqual(line.split()[0], "ok" if able else "warn", line)
+
     def test_memory_of_tmpfs_is_counted(self):
         r = self.root.run("exec", "a", "--", "sh", "-c", "head -c 400M /dev/zero > /scratch/f && echo survived")
         self.assertNotIn(b"survived", r.out)

@@ -99,6 +99,22 @@ while held < CAP:
         break
     held += n
 """
+MAPPED = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+open("/tmp/f", "w").write("x")
+for i in range(12):  # files without descriptors: RLIMIT_NOFILE does not see them
+    if os.fork():
+        continue
+    for n in range(60000):
+        fd = os.open("/tmp/f", os.O_RDONLY)
+        libc.mmap(None, ctypes.c_size_t(4096), 1, 2, fd, ctypes.c_long(0))
+        os.close(fd)
+    time.sleep(1000)
+for i in range(12):
+    os.wait()  # each is killed
+"""
 END = "print('held', held, flush=True)\n"
 
 
@@ -145,3 +161,10 @@ class KernelMemory(TestCase):
     def test_what_the_kernel_charges_itself(self):
         for probe in (UNIX, PIPES, QUEUES):
             self.bounded(probe)
+
+    @needs("own kernel objects")
+    def test_files_are_charged(self):
+        """720,000 open files would take 320 MiB of kernel memory."""
+        self.root.run("exec", "a", "--timeout", "30s", "--", "python3", "-c", PROBE + MAPPED + END)
+        self.assertGreaterEqual(self.root.exec_info("a")["end"]["oom_kills"], 1)
+        self.assertEqual(self.shell("a", "echo still there"), "still there\n")

@@ -275,6 +275,18 @@ TEST(personality_asks_and_debugs)
     CHECK(refused(verdict(SYS_personality, MMAP_PAGE_ZERO | HIGH, 0, 0), EPERM));
 }
 
+TEST(filters_end_with_their_process)
+{
+    CHECK(allowed(verdict(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, 0)));
+    CHECK(allowed(verdict(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, 0)));
+    CHECK(
+        refused(verdict(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, 0),
+                EINVAL));
+    CHECK(refused(verdict(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                          SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_LOG | HIGH, 0),
+                  EINVAL));
+}
+
 /* ---- in the kernel ---- */
 
 static int in_filter(int (*fn)(void))

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
@@ -61,6 +62,14 @@ static const struct seccomp_rule personality_rule = {
     EPERM,
     {PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 | UNAME26, ADDR_NO_RANDOMIZE, 0xffffffff},
     6};
+
+/*
+ * Programs may add filters of their own, which end with their process. A filter with a listener
+ * lives as long as the listener's descriptor: a few processes could fill the memory for compiled
+ * filters (net.core.bpf_jit_limit of the whole machine), and no sandbox could start a command.
+ */
+static const struct seccomp_rule seccomp_rule = {
+    1, CALL_NO_BITS, EINVAL, {SECCOMP_FILTER_FLAG_NEW_LISTENER}, 1};
 
 static const struct seccomp_rule socketpair_rule = {0, CALL_ONE_OF, EAFNOSUPPORT, {AF_UNIX}, 1};
 
@@ -121,7 +130,7 @@ static const struct seccomp_call calls[] = {
     ALLOW(set_robust_list), ALLOW(get_robust_list), ALLOW(rseq), ALLOW(membarrier), ALLOW(getcpu), ALLOW(restart_syscall),
     ALLOW_OLD(uretprobe), /* the kernel makes it in a process that the administrator traces */
     ALLOW(ptrace), ALLOW(process_vm_readv), ALLOW(process_vm_writev), /* debuggers; the pid namespace limits them to the sandbox */
-    ALLOW(seccomp), ALLOW(landlock_create_ruleset), ALLOW(landlock_add_rule), ALLOW(landlock_restrict_self),
+    BY(seccomp, seccomp_rule), ALLOW(landlock_create_ruleset), ALLOW(landlock_add_rule), ALLOW(landlock_restrict_self),
 
     /* signals */
     ALLOW(kill), ALLOW(tkill), ALLOW(tgkill), ALLOW(rt_sigaction), ALLOW(rt_sigprocmask), ALLOW(rt_sigpending), ALLOW(rt_sigqueueinfo),

@@ -1,6 +1,8 @@
 #include "daemon/engine/native/doctor.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -21,6 +23,9 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/cgroup.h"
+
+/* A file takes some 400 bytes of kernel memory with what holds it: this many in 4 GiB. */
+#define FILES_OF_A_SANDBOX 10000000L
 
 /* One run of all checks. */
 struct native_doctor {
@@ -208,6 +213,36 @@ static void native_doctor_check_accounting(const struct native_doctor *p)
                    "the memory limit includes kernel memory");
 }
 
+/*
+ * RLIMIT_NOFILE does not bound the files that a sandbox holds: a mapped file, or one in flight in a
+ * socket, needs no descriptor. Its memory limit does, as each file is charged. So the table of the
+ * machine must not be smaller than what fits into that memory.
+ */
+static void native_doctor_check_files(const struct native_doctor *p)
+{
+    long most = native_doctor_sysctl_read("/proc/sys/fs/file-max", LONG_MAX);
+
+    doctor_say(p->report, "open files", most < FILES_OF_A_SANDBOX ? DOCTOR_WARN : DOCTOR_OK,
+               "Run 'sysctl -w fs.file-max=9223372036854775807', as systemd does at boot: the "
+               "memory limit of a sandbox bounds its files.",
+               most < FILES_OF_A_SANDBOX
+                   ? "fs.file-max is %ld: one sandbox with 4 GiB of memory can take all of them"
+                   : "fs.file-max is %ld",
+               most);
+}
+
+/* The kernel lets a process lower its score again, unless a process with this capability set it. */
+static void native_doctor_check_oom_score(const struct native_doctor *p)
+{
+    bool able = prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1 && geteuid() == 0;
+
+    doctor_say(p->report, "oom score", able ? DOCTOR_OK : DOCTOR_WARN,
+               "Run the daemon as root with CAP_SYS_RESOURCE.", "%s",
+               able ? "when the machine is out of memory, processes in sandboxes are killed first"
+                    : "a process in a sandbox can make itself as safe from the kernel's OOM killer "
+                      "as the daemon (no CAP_SYS_RESOURCE)");
+}
+
 static void native_doctor_check_seccomp(const struct native_doctor *p)
 {
     uint32_t action = SECCOMP_RET_KILL_PROCESS;
@@ -340,7 +375,7 @@ void native_doctor(const char *state_dir, struct doctor_report *ret)
         native_doctor_check_cgroup,   native_doctor_check_accounting, native_doctor_check_seccomp,
         native_doctor_check_landlock, native_doctor_check_memfd,      native_doctor_check_protected,
         native_doctor_check_firewall, native_doctor_check_forwarding, native_doctor_check_resolvers,
-        native_doctor_check_disk,
+        native_doctor_check_disk,     native_doctor_check_files,      native_doctor_check_oom_score,
     };
 
     *ret = (struct doctor_report)DOCTOR_REPORT_INIT;
