@@ -175,15 +175,6 @@ static void agent_relay_watch(struct agent_relay *x, int listener)
     }
 }
 
-static bool agent_relay_conn_goes_on(struct agent_conn *c, const struct pollfd p[static 2])
-{
-    if (p[1].revents)
-        return false;
-    if (!p[0].revents)
-        return true;
-    return agent_conn_step(c);
-}
-
 void agent_relay(int listener, const char *agent)
 {
     struct agent_relay x = {0};
@@ -196,11 +187,14 @@ void agent_relay(int listener, const char *agent)
             break;
         }
         /* Backwards: the last connection, already handled, takes the place of one that ended. */
-        for (size_t i = x.n; i-- > 0;)
-            if (!agent_relay_conn_goes_on(&x.conns[i], &x.p[1 + 2 * i])) {
+        for (size_t i = x.n; i-- > 0;) {
+            const struct pollfd *p = &x.p[1 + 2 * i];
+
+            if (p[1].revents || (p[0].revents && !agent_conn_step(&x.conns[i]))) {
                 agent_conn_done(&x.conns[i]);
                 x.conns[i] = x.conns[--x.n];
             }
+        }
         if (x.p[0].revents & (POLLERR | POLLHUP | POLLNVAL))
             break;
         if (x.p[0].revents && agent_relay_conn_open(&x.conns[x.n], listener, agent))

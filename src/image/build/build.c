@@ -226,25 +226,18 @@ static void build_add_history(const struct builder *b, size_t stage, json_t *lis
     }
 }
 
-static char *build_config_text(const struct builder *b)
-{
-    const struct builder_state *st = &b->states[b->plan.target];
-    _cleanup_json_ json_t *history = json_array();
-
-    build_add_history(b, b->plan.target, history);
-    history_fill_times(history);
-    return config_json_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created,
-                            history);
-}
-
 static int build_finish(struct builder *b, json_t **ret, struct err *err)
 {
     const struct builder_state *st = &b->states[b->plan.target];
-    _cleanup_free_ char *config = build_config_text(b);
-    _cleanup_json_ json_t *names = json_array();
+    _cleanup_json_ json_t *history = json_array(), *names = json_array();
+    _cleanup_free_ char *config = NULL;
     char id[DIGEST_MAX];
     int r;
 
+    build_add_history(b, b->plan.target, history);
+    history_fill_times(history);
+    config =
+        config_json_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created, history);
     r = save_image(b->store, config, id, err);
     if (r < 0)
         return r;

@@ -192,14 +192,6 @@ static int content_stream_walk_folder(struct content_stream_walk *w, int fd, str
     return 0;
 }
 
-/* A source that is a file is filtered by its name. */
-static bool content_stream_is_taken(const struct filter *f, const char *path, const struct stat *st)
-{
-    if (S_ISREG(st->st_mode))
-        return filter_ask(f, sources_name(path)) == FILTER_TAKE;
-    return S_ISDIR(st->st_mode);
-}
-
 static void content_stream_walk_free(struct content_stream_walk *w)
 {
     free(w->piece);
@@ -227,7 +219,9 @@ static int content_stream_walk_path(int root, const char *path, const char *name
     w->left_out = left_out;
     tar_writer_init(&w->tar, write, arg);
     snprintf(w->entry.path, sizeof(w->entry.path), "%s", name);
-    if (content_stream_is_taken(filter, path, &st)) {
+    /* A source that is a file is filtered by its name. */
+    if (S_ISDIR(st.st_mode) ||
+        (S_ISREG(st.st_mode) && filter_ask(filter, sources_name(path)) == FILTER_TAKE)) {
         r = content_stream_put_opened(w, fd, &st, err);
         if (r < 0)
             return r;

@@ -90,12 +90,6 @@ static int build_copy_find_user(int root, const char *name, struct copy_owner *r
     return build_copy_look_up(root, "etc/passwd", name, 3, &ret->gid, err);
 }
 
-static int build_copy_find_group(int root, const char *name, uint32_t *ret, struct err *err)
-{
-    return build_copy_is_number(name) ? parse_u32(name, 0, COPY_ID_MAX, ret, err)
-                                      : build_copy_look_up(root, "etc/group", name, 2, ret, err);
-}
-
 int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(text);
@@ -104,7 +98,9 @@ int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct e
     int r = *user ? build_copy_find_user(root, user, &o, err) : 0;
 
     if (r >= 0 && group && *group)
-        r = build_copy_find_group(root, group, &o.gid, err);
+        r = build_copy_is_number(group)
+                ? parse_u32(group, 0, COPY_ID_MAX, &o.gid, err)
+                : build_copy_look_up(root, "etc/group", group, 2, &o.gid, err);
     if (r < 0)
         return err_wrap(err, "owner '%.64s'", text);
     *ret = o;
@@ -112,16 +108,6 @@ int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct e
 }
 
 /* ---- parent folders ---- */
-
-static int build_copy_make_one(int parent, const char *name, const struct copy_owner *owner,
-                               struct err *err)
-{
-    if (mkdirat(parent, name, 0755) < 0)
-        return err_sys(err, errno, "make folder '%.200s'", name);
-    if (owner->given && fchownat(parent, name, owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "set the owner of folder '%.200s'", name);
-    return 0;
-}
 
 /* Each part is resolved from the root again, because a link may lead anywhere in the tree. */
 int copy_make_folder(int root, const char *path, const struct copy_owner *owner, int *ret,
@@ -135,7 +121,7 @@ int copy_make_folder(int root, const char *path, const struct copy_owner *owner,
         return err_sys(err, -fd, "open the root");
     while ((part = strsep(&rest, "/"))) {
         char *next;
-        int at, r;
+        int at;
 
         if (!*part)
             continue;
@@ -144,9 +130,10 @@ int copy_make_folder(int root, const char *path, const struct copy_owner *owner,
         so_far = next;
         at = sources_open(root, so_far, O_PATH | O_DIRECTORY);
         if (at == -ENOENT) {
-            r = build_copy_make_one(fd, part, owner, err);
-            if (r < 0)
-                return r;
+            if (mkdirat(fd, part, 0755) < 0)
+                return err_sys(err, errno, "make folder '%.200s'", part);
+            if (owner->given && fchownat(fd, part, owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)
+                return err_sys(err, errno, "set the owner of folder '%.200s'", part);
             at = sources_open(root, so_far, O_PATH | O_DIRECTORY);
         }
         if (at < 0)
@@ -517,17 +504,6 @@ static int build_copy_place_match(struct build_copy *c, const char *match, struc
     return 0;
 }
 
-static int build_copy_several_need_folder(const struct copy_job *j, size_t n, struct err *err)
-{
-    size_t len = strlen(j->dest);
-
-    if (n <= 1 || j->dest[len - 1] == '/')
-        return 0;
-    err_set(err, ERR_INVALID, "several files match: destination '%.200s' must end with a slash",
-            j->dest);
-    return err_hint(err, "Write '%.200s/'.", j->dest);
-}
-
 struct copy_source {
     char **paths;          /* owned */
     struct filter *filter; /* owned, or NULL */
@@ -545,7 +521,11 @@ static int build_copy_find_sources(const struct copy_job *job, struct copy_sourc
             return r;
         all += strv_len(ret[i].paths);
     }
-    return job->want.parents ? 0 : build_copy_several_need_folder(job, all, err);
+    if (job->want.parents || all <= 1 || job->dest[strlen(job->dest) - 1] == '/')
+        return 0;
+    err_set(err, ERR_INVALID, "several files match: destination '%.200s' must end with a slash",
+            job->dest);
+    return err_hint(err, "Write '%.200s/'.", job->dest);
 }
 
 static int build_copy_place_sources(struct build_copy *c, const struct copy_source *sources,

@@ -47,21 +47,13 @@ static int missing_files_add_step(int context, const struct build_plan_step *s, 
     return 0;
 }
 
-static json_t *missing_files_keys(json_t *set)
-{
-    json_t *list = json_array(), *value;
-    const char *key;
-
-    json_object_foreach (set, key, value)
-        json_array_append_new(list, json_string(key));
-    return list;
-}
-
 int missing_files_check(const struct workspace *w, const struct build_stage *stage, size_t from,
                         struct daemon_conn *daemon_conn, struct err *err)
 {
     _cleanup_json_ json_t *set = json_object();
     _cleanup_close_ int context = -1;
+    json_t *digits, *value;
+    const char *key;
     int r;
 
     if (!w->digest_only)
@@ -74,7 +66,10 @@ int missing_files_check(const struct workspace *w, const struct build_stage *sta
         (void)missing_files_add_step(context, &stage->steps[i], set, NULL);
     if (!json_object_size(set))
         return 0;
-    daemon_conn_send_event(daemon_conn, json_pack("{s:o}", "need", missing_files_keys(set)));
+    digits = json_array();
+    json_object_foreach (set, key, value)
+        json_array_append_new(digits, json_string(key));
+    daemon_conn_send_event(daemon_conn, json_pack("{s:o}", "need", digits));
     err_set(err, ERR_CONFLICT, "files of the context are missing (the context is digest-only)");
     return err_hint(err, "Send the context again with the files that the event `need` lists.");
 }

@@ -238,18 +238,10 @@ static int build_mounts_prepare_tmpfs(struct workspace *w, const struct dockerfi
     return 0;
 }
 
-/* Without 'uid' and 'gid' the secret belongs to the step's user; in BuildKit it belongs to root. */
-static void build_mounts_own_secret(const struct dockerfile_mount *m, json_t *doc)
-{
-    if (m->uid || m->gid) {
-        json_object_set_new(doc, "uid", json_integer(mount_number(m->uid, 10, 0)));
-        json_object_set_new(doc, "gid", json_integer(mount_number(m->gid, 10, 0)));
-    }
-    if (m->mode)
-        json_object_set_new(doc, "mode", json_integer(mount_number(m->mode, 8, 0)));
-}
-
-/* Only names: the daemon has the values and mounts them. */
+/*
+ * Only names: the daemon has the values and mounts them. Without 'uid' and 'gid' the secret belongs
+ * to the step's user; in BuildKit it belongs to root.
+ */
 static int build_mounts_prepare_secret(const struct dockerfile_mount *m, struct mounts *ms,
                                        struct err *err)
 {
@@ -270,7 +262,12 @@ static int build_mounts_prepare_secret(const struct dockerfile_mount *m, struct 
     } else if (m->target || !m->env) {
         json_object_set_new(doc, "name", json_string(name ? name : sources_name(id)));
     }
-    build_mounts_own_secret(m, doc);
+    if (m->uid || m->gid) {
+        json_object_set_new(doc, "uid", json_integer(mount_number(m->uid, 10, 0)));
+        json_object_set_new(doc, "gid", json_integer(mount_number(m->gid, 10, 0)));
+    }
+    if (m->mode)
+        json_object_set_new(doc, "mode", json_integer(mount_number(m->mode, 8, 0)));
     json_array_append_new(ms->secrets, doc);
     return 0;
 }

@@ -80,18 +80,12 @@ static bool workspace_is_uncompressed_tar(int fd)
            memcmp(found, magic, sizeof(found)) == 0;
 }
 
-static int workspace_unpack_compressed(int dir, int fd, struct err *err)
+int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
     const struct layer_import_in in = {.range = {.fd = fd, .size = UINT64_MAX},
                                        .max = UNPACK_BYTES_MAX};
     struct layer_import_out out = {0};
-
-    return layer_import_unpack(dir, &own, &in, &out, err);
-}
-
-int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, struct err *err)
-{
     _cleanup_close_ int dir = -1;
     int r;
 
@@ -102,7 +96,7 @@ int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, stru
     if (digest_only || workspace_is_uncompressed_tar(fd))
         r = layer_import_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
     else
-        r = workspace_unpack_compressed(dir, fd, err);
+        r = layer_import_unpack(dir, &own, &in, &out, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;
 }
 
