@@ -9,8 +9,8 @@
  * The machine has one table of connections. A sandbox gets a share of it: so many at a time, and so
  * many new ones per second, because the kernel keeps a closed one for two minutes. A packet that is
  * dropped here leaves no entry. That is at most 4,096 + 2,000 + 200 * 120 = 30,096 entries, of
- * 262,144 on a machine with the kernel's default. The sets are keyed by the sandbox's address, which
- * the reverse-path check has proved.
+ * 262,144 on a machine with the kernel's default. The sets are keyed by the sandbox's address,
+ * which the reverse-path check has proved.
  *
  * Our forward chain comes before those of other firewalls (priority -10): a packet that it drops is
  * gone, whatever they accept. They may still drop a packet that it accepts; network.c handles that.
