@@ -1,6 +1,7 @@
 """The disk limit of a sandbox, and the free-space floor of the machine."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -295,6 +296,26 @@ class TestFloor(TestCase):
         self.assertEqual(self.root.sandbox("quiet")["state"], "running")
         (self.root.path / "ballast").unlink()
         self.assertGreater(int(self.shell("grower", "wc -c < big")), 600000)
+
+    @needs("files in the root")
+    def test_a_grower_of_inodes_is_stopped(self):
+        """Empty files take no space, but the file system's inodes end too."""
+        subprocess.run(["mount", "-o", "remount,size=64M,nr_inodes=40000", self.root.path], check=True)
+        for name in ("quiet", "grower"):
+            self.root.ok("up", name)
+        self.root.ok("exec", "--detach", "quiet", "--", "sleep", "60")
+        ballast = self.root.path / "many"
+        ballast.mkdir()
+        for i in range(os.statvfs(self.root.path).f_favail - 500):  # the floor is 400, a hundredth
+            (ballast / str(i)).touch()
+        self.root.ok("exec", "--detach", "grower", "--", "sh", "-c", "for i in $(seq 450); do : > f$i; sleep 0.03; done; sleep 60")
+        wait_until(lambda: self.root.sandbox("grower")["state"] == "stopped", 30, "the grower to be stopped")
+        self.assertGreater(os.statvfs(self.root.path).f_favail, 20)
+        self.assertIn("nearly full", json.dumps(self.root.sandbox("grower")))
+        self.assertEqual(self.root.sandbox("quiet")["state"], "running")
+        self.assertIn(b"inodes are free", self.root.run("up", "more").err)
+        shutil.rmtree(ballast)
+        self.root.ok("up", "more")
 
     def test_zero_turns_it_off(self):
         self.root.configure("disk.floor: 0\n")

@@ -12,7 +12,7 @@ enum { DEPTH_MAX = 128, BYTES_PER_BLOCK = 512 };
 
 struct usage_walk {
     const struct deadline *by;
-    uint64_t sum;
+    uint64_t sum, files;
     dev_t dev;
     unsigned depth;
 };
@@ -28,6 +28,7 @@ static int usage_walk_entry(struct usage_walk *w, int dirfd, const char *name, s
     if (st.st_dev != w->dev)
         return 0;
     w->sum += (uint64_t)st.st_blocks * BYTES_PER_BLOCK;
+    w->files++;
     return S_ISDIR(st.st_mode) ? usage_walk_folder(w, dirfd, name, err) : 0;
 }
 
@@ -53,17 +54,32 @@ static int usage_walk_folder(struct usage_walk *w, int dirfd, const char *name, 
     return r;
 }
 
+static int usage_walk_tree(int dirfd, const char *path, struct usage_walk *w, struct err *err)
+{
+    struct stat st;
+
+    if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "measure '%s'", path);
+    w->dev = st.st_dev;
+    return usage_walk_entry(w, dirfd, path, err) < 0 ? err_wrap(err, "measure '%s'", path) : 0;
+}
+
+int usage_weigh(int dirfd, const char *path, const struct deadline *by, uint64_t *sum,
+                struct err *err)
+{
+    struct usage_walk w = {.by = by};
+    int r = usage_walk_tree(dirfd, path, &w, err);
+
+    *sum += w.sum + w.files * USAGE_FILE_WEIGHT;
+    return r;
+}
+
 int usage_add(int dirfd, const char *path, const struct deadline *by, uint64_t *sum,
               struct err *err)
 {
     struct usage_walk w = {.by = by};
-    struct stat st;
-    int r;
+    int r = usage_walk_tree(dirfd, path, &w, err);
 
-    if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : err_sys(err, errno, "measure '%s'", path);
-    w.dev = st.st_dev;
-    r = usage_walk_entry(&w, dirfd, path, err);
     *sum += w.sum;
-    return r < 0 ? err_wrap(err, "measure '%s'", path) : 0;
+    return r;
 }

@@ -16,12 +16,13 @@
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
+#include "lib/base/usage.h"
 #include "lib/base/xalloc.h"
 
 /* On a small disk the floor is a tenth of its size. A hundredth of the inodes is kept free. */
-enum { FLOOR_DIVISOR = 10, INODES_DIVISOR = 100, LOOKS_PER_MINUTE = 30, DESCRIPTORS_KEPT = 128 };
+enum { FLOOR_DIVISOR = 10, INODES_DIVISOR = 100, LOOKS_PER_MINUTE = 120, DESCRIPTORS_KEPT = 128 };
 
-#define LOOK_INTERVAL (2 * USEC_PER_SEC)
+#define LOOK_INTERVAL (USEC_PER_SEC / 2)
 #define STOP_GRACE USEC_PER_SEC
 #define USAGE_UNKNOWN UINT64_MAX
 
@@ -103,6 +104,26 @@ int disk_floor_check(const struct manager *m, struct err *err)
 
 /* ---- the sandbox that grows fastest ---- */
 
+/*
+ * Where inodes are the scarcer thing, `free` and `floor` count them with the weight that a file has
+ * in the measurement of a sandbox. So the code below is the same for bytes and for inodes.
+ */
+static bool disk_floor_read_scarcer(const struct manager *m, struct disk_floor_state *ret)
+{
+    struct disk_floor_state s;
+    uint64_t inodes;
+
+    if (!disk_floor_read(m, &s))
+        return false;
+    inodes = (uint64_t)s.fs.f_files / INODES_DIVISOR;
+    if (s.free >= s.floor && s.fs.f_favail < inodes) {
+        s.free = (uint64_t)s.fs.f_favail * USAGE_FILE_WEIGHT;
+        s.floor = inodes * USAGE_FILE_WEIGHT;
+    }
+    *ret = s;
+    return true;
+}
+
 /* Its growth since the last measurement, or 0 when that would not fill the disk within a minute.
  * A sandbox that cannot be measured (too big, too deep) counts with the smallest growth. */
 static uint64_t disk_floor_growth(const struct sandbox *sb, uint64_t free)
@@ -170,7 +191,8 @@ static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage
     disk_floor_store_usage(w, err ? USAGE_UNKNOWN : usage);
     free(w);
     m->background_calls--;
-    if (--m->floor.pending == 0 && !m->closing && disk_floor_read(m, &s) && s.free < s.floor / 2)
+    if (--m->floor.pending == 0 && !m->closing && disk_floor_read_scarcer(m, &s) &&
+        s.free < s.floor / 2)
         disk_floor_stop_grower(m, s.free);
 }
 
@@ -196,7 +218,7 @@ void disk_floor_tick(struct manager *m)
         return;
     f->next = time_mono() + LOOK_INTERVAL;
     f->round += 1;
-    if (!disk_floor_read(m, &s) || s.free >= s.floor)
+    if (!disk_floor_read_scarcer(m, &s) || s.free >= s.floor)
         return;
     for (size_t i = 0; manager_next(m, &i, &sb);)
         if (sb->state == SANDBOX_RUNNING)

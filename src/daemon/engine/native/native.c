@@ -433,10 +433,10 @@ static int native_usage(struct engine *e, const char *id, const struct deadline 
     uint64_t sum = 0;
     int r;
 
-    r = usage_add(n->sandboxes, id, by, &sum, err);
+    r = usage_weigh(n->sandboxes, id, by, &sum, err);
     if (r < 0)
         return r;
-    r = usage_add(n->execs, id, by, &sum, err);
+    r = usage_weigh(n->execs, id, by, &sum, err);
     if (r < 0)
         return r;
     *ret = sum;
