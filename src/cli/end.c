@@ -13,18 +13,6 @@ static const char *cli_end_ms(uint64_t v, char buf[static FORMAT_MAX])
     return format_duration(v * USEC_PER_MSEC, buf);
 }
 
-static char *cli_end_oom_words(const json_t *end)
-{
-    char limit[FORMAT_MAX], peak[FORMAT_MAX];
-
-    format_size(json_number_of(end, "memory_peak"), peak);
-    if (!json_number_of(end, "memory_limit"))
-        return xasprintf("out of memory: the command was killed (peak %s)", peak);
-    format_size(json_number_of(end, "memory_limit"), limit);
-    return xasprintf("out of memory: the command was killed at its limit of %s (peak %s)", limit,
-                     peak);
-}
-
 /* The command exited by itself. The counters may show failures of its processes. */
 static char *cli_end_exit_words(const json_t *end)
 {
@@ -48,35 +36,18 @@ static char *cli_end_exit_words(const json_t *end)
 char *end_words(const json_t *end, uint64_t timeout_ms, uint64_t idle_timeout_ms)
 {
     const char *cause = json_text_of(end, "cause"), *message = json_text_of(end, "message");
-    const char *signal = json_text_of(end, "signal");
-    uint64_t wall = json_number_of(end, "wall_ms");
     char buf[FORMAT_MAX];
 
     if (!cause)
         return xstrdup("the end record has no cause");
     if (STREQ(cause, "exited"))
         return cli_end_exit_words(end);
-    if (STREQ(cause, "oom"))
-        return cli_end_oom_words(end);
-    if (STREQ(cause, "timeout"))
-        return xasprintf("timeout: the command was killed after %s",
-                         cli_end_ms(timeout_ms ? timeout_ms : wall, buf));
-    if (STREQ(cause, "idle_timeout"))
+    if (STREQ(cause, "timeout") && timeout_ms)
+        return xasprintf("timeout: the command was killed after %s", cli_end_ms(timeout_ms, buf));
+    if (STREQ(cause, "idle_timeout") && idle_timeout_ms)
         return xasprintf("idle timeout: the command was killed after %s without output",
-                         cli_end_ms(idle_timeout_ms ? idle_timeout_ms : wall, buf));
-    if (message)
-        return xstrdup(message);
-    if (STREQ(cause, "signaled"))
-        return xasprintf("the command was killed by signal %s", signal ? signal : "?");
-    if (STREQ(cause, "killed"))
-        return xstrdup("the command was killed");
-    if (STREQ(cause, "sandbox_stopped"))
-        return xstrdup("the sandbox was stopped while the command ran");
-    if (STREQ(cause, "engine_lost"))
-        return xstrdup("the engine lost the command; its exit status is unknown");
-    if (STREQ(cause, "pids_limit"))
-        return xstrdup("the command failed: process limit reached");
-    return xasprintf("the command ended: %s", cause);
+                         cli_end_ms(idle_timeout_ms, buf));
+    return message ? xstrdup(message) : xasprintf("the command ended: %s", cause);
 }
 
 char *end_stats(const json_t *end)

@@ -58,6 +58,7 @@ class Causes(TestCase):
         events = self.root.run("exec", "a", "--json", *args)
         end = json.loads(events.out.splitlines()[-1])
         self.assertEqual((end["type"], end["cause"]), ("end", cause), events)
+        self.assertTrue(cause == "exited" or end["message"], end)
         self.assertEqual((plain.code, events.code), (end["status"], end["status"]), (plain, events))
         self.root.kill_daemon()
         self.root.ok("ls")

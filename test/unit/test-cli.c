@@ -246,13 +246,10 @@ TEST(ends_as_text)
         {"{\"cause\":\"exited\",\"status\":3}", NULL, 3},
         {"{\"cause\":\"exited\",\"status\":0,\"oom_kills\":1,\"memory_limit\":1048576}",
          "1 process of the command killed (limit 1 MiB)", 0},
-        {"{\"cause\":\"oom\",\"status\":137,\"memory_limit\":1048576,\"memory_peak\":524288}",
-         "limit of 1 MiB (peak 512 KiB)", 137},
-        {"{\"cause\":\"timeout\",\"status\":137,\"wall_ms\":5003}", "after 5", 137},
-        {"{\"cause\":\"signaled\",\"signal\":\"SEGV\",\"status\":139}", "signal SEGV", 139},
+        {"{\"cause\":\"timeout\",\"status\":137,\"message\":\"after 5.003 s\"}", "after 5s", 137},
+        {"{\"cause\":\"idle_timeout\",\"status\":137,\"message\":\"idle\"}", "idle", 137},
         {"{\"cause\":\"start_failed\",\"status\":127,\"message\":\"no 'x'\"}", "no 'x'", 127},
-        {"{\"cause\":\"sandbox_stopped\",\"status\":137}", "stopped", 137},
-        {"{\"cause\":\"engine_lost\"}", "its exit status is unknown", 125},
+        {"{\"cause\":\"engine_lost\"}", "the command ended: engine_lost", 125},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

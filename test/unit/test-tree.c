@@ -490,6 +490,21 @@ TEST(owners_are_given)
     }
 }
 
+TEST(a_file_that_cannot_be_read_is_told_with_its_path)
+{
+    bool root = geteuid() == 0;
+
+    start();
+    mkdir("a", 0755);
+    mkdir("a/b", 0755);
+    mkdir("a/b/c", 0755);
+    write_file("a/b/c/f", "1", 0);
+    CHECK(!root || (chmod(".", 0755) == 0 && seteuid(65534) == 0));
+    CHECK(out("a/b") == -ERR_DENIED);
+    CHECK(!root || seteuid(0) == 0);
+    CHECK(err.msg && strstr(err.msg, "open 'a/b/c/f'"));
+}
+
 TEST(what_cannot_be_read)
 {
     start();

@@ -232,6 +232,11 @@ static void supervisor_conn_report_closed(struct supervisor_conn *l)
     l->events->closed(l->arg);
 }
 
+bool supervisor_conn_is_over(const struct supervisor_conn *l)
+{
+    return l->broken;
+}
+
 /* ---- receiving ---- */
 
 /* The fields of all messages that we read; missing ones stay empty. */

@@ -37,6 +37,8 @@ struct supervisor_events {
 /* Takes the fd. minor: the supervisor's version; a message that it does not know fails at once. */
 struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd, uint32_t minor,
                                              const struct supervisor_events *events, void *arg);
+/* Whether the supervisor has ended: requests then fail, and `closed` follows. */
+bool supervisor_conn_is_over(const struct supervisor_conn *l);
 /* No callback is called after this. NULL is fine. */
 void supervisor_conn_close(struct supervisor_conn *l);
 

@@ -18,8 +18,32 @@ struct tree_walk {
     struct tar_writer tar;
     struct tar_entry entry; /* its path is the stack of names */
     struct tree_stats *stats;
-    char *chunk; /* owned */
+    char *chunk;       /* owned */
+    const char *given; /* the path of the top entry as the caller gave it; borrowed */
+    size_t top;        /* length of the top entry's name, with which entry.path begins */
 };
+
+/* The whole path of the present entry, for messages. The caller frees it. */
+static char *tree_out_shown(const struct tree_walk *w)
+{
+    const char *rest = w->entry.path + MIN(w->top, strlen(w->entry.path));
+
+    return xasprintf("%s%s", *rest && STREQ(w->given, "/") ? "" : w->given, rest);
+}
+
+static int tree_out_err(const struct tree_walk *w, struct err *err, int errnum, const char *what)
+{
+    _cleanup_free_ char *shown = tree_out_shown(w);
+
+    return tree_err(err, errnum, "%s '%s'", what, shown);
+}
+
+static int tree_out_changed(const struct tree_walk *w, struct err *err, const char *how)
+{
+    _cleanup_free_ char *shown = tree_out_shown(w);
+
+    return err_set(err, ERR_CONFLICT, "'%s' %s while it was copied", shown, how);
+}
 
 static void tree_out_fill_entry(struct tar_entry *e, enum tar_type type, const struct stat *st)
 {
@@ -45,9 +69,10 @@ static int tree_out_put_unsized(struct tree_walk *w, int fd, struct err *err)
     int r;
 
     if (n < 0)
-        return tree_err(err, (int)-n, "read '%s'", w->entry.path);
+        return tree_out_err(w, err, (int)-n, "read");
     if (n == TREE_CHUNK)
-        return err_set(err, ERR_UNSUPPORTED, "'%s' has no size and does not end", w->entry.path);
+        return err_set(err, ERR_UNSUPPORTED, "'%s%s' has no size and does not end", w->given,
+                       w->entry.path + w->top);
     w->entry.size = (uint64_t)n;
     r = tree_out_put_entry(w, err);
     if (r == 0 && n)
@@ -65,9 +90,9 @@ static int tree_out_put_data(struct tree_walk *w, int fd, struct err *err)
         ssize_t n = read(fd, w->chunk, MIN(left, (uint64_t)TREE_CHUNK));
 
         if (n < 0)
-            return tree_err(err, errno, "read '%s'", w->entry.path);
+            return tree_out_err(w, err, errno, "read");
         if (n == 0)
-            return err_set(err, ERR_CONFLICT, "'%s' shrank while it was copied", w->entry.path);
+            return tree_out_changed(w, err, "shrank");
         r = tar_write(&w->tar, w->chunk, (size_t)n, err);
         if (r < 0)
             return r;
@@ -84,9 +109,9 @@ static int tree_out_put_file(struct tree_walk *w, int dirfd, const char *name, s
     int r;
 
     if (fd < 0 || fstat(fd, &st) < 0)
-        return tree_err(err, errno, "open '%s'", w->entry.path);
+        return tree_out_err(w, err, errno, "open");
     if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was copied", w->entry.path);
+        return tree_out_changed(w, err, "was replaced");
     tree_out_fill_entry(&w->entry, TAR_FILE, &st);
     if (w->entry.size == 0)
         return tree_out_put_unsized(w, fd, err);
@@ -102,7 +127,7 @@ static int tree_out_put_symlink(struct tree_walk *w, int dirfd, const char *name
     tree_out_fill_entry(&w->entry, TAR_SYMLINK, st);
     n = readlinkat(dirfd, name, w->entry.link, sizeof(w->entry.link) - 1);
     if (n < 0)
-        return tree_err(err, errno, "read link '%s'", w->entry.path);
+        return tree_out_err(w, err, errno, "read link");
     w->entry.link[n] = '\0';
     return tree_out_put_entry(w, err);
 }
@@ -141,7 +166,7 @@ static int tree_out_put_children(struct tree_walk *w, DIR *dir, unsigned depth, 
             return r;
         w->entry.path[len] = '\0';
     }
-    return errno ? tree_err(err, errno, "read folder '%s'", w->entry.path) : 0;
+    return errno ? tree_out_err(w, err, errno, "read folder") : 0;
 }
 
 static int tree_out_put_dir(struct tree_walk *w, int parent, const char *name, unsigned depth,
@@ -157,16 +182,16 @@ static int tree_out_put_dir(struct tree_walk *w, int parent, const char *name, u
                        TREE_DEPTH_MAX);
     fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return tree_err(err, errno, "open folder '%s'", w->entry.path);
+        return tree_out_err(w, err, errno, "open folder");
     if (fstat(fd, &st) < 0)
-        return tree_err(err, errno, "stat '%s'", w->entry.path);
+        return tree_out_err(w, err, errno, "stat");
     tree_out_fill_entry(&w->entry, TAR_DIR, &st);
     r = tree_out_put_entry(w, err);
     if (r < 0)
         return r;
     dir = fdopendir(fd);
     if (!dir)
-        return tree_err(err, errno, "open folder '%s'", w->entry.path);
+        return tree_out_err(w, err, errno, "open folder");
     TAKE_FD(fd);
     return tree_out_put_children(w, dir, depth, err);
 }
@@ -179,7 +204,7 @@ static int tree_out_put_any(struct tree_walk *w, int dirfd, const char *name, un
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno == ENOENT && depth)
             return 0; /* gone since the folder was read */
-        return tree_err(err, errno, "stat '%s'", w->entry.path);
+        return tree_out_err(w, err, errno, "stat");
     }
     if (S_ISDIR(st.st_mode))
         return tree_out_put_dir(w, dirfd, name, depth, err);
@@ -219,6 +244,8 @@ int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_sta
     w->chunk = chunk;
     tar_writer_init(&w->tar, write, arg);
     snprintf(w->entry.path, TAR_PATH_MAX, "%s", tree_out_top_name(clean));
+    w->given = clean;
+    w->top = strlen(w->entry.path);
     r = tree_out_put_any(w, AT_FDCWD, path, 0, err);
     if (r < 0)
         return r;

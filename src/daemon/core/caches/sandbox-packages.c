@@ -47,6 +47,8 @@ static void sandbox_packages_on_listener(void *arg, const struct err *err, int f
 {
     struct sandbox *sb = arg;
 
+    if (err && (!sb->conn || supervisor_conn_is_over(sb->conn)))
+        return; /* it ended by itself, perhaps at once: nothing is missing */
     if (err || fd < 0) {
         sandbox_packages_no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
         return;

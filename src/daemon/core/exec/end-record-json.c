@@ -46,6 +46,64 @@ static json_t *end_record_json_words(const char *words)
     return *words ? json_string(words) : json_null();
 }
 
+static json_t *end_record_json_oom(const struct end_record *rec)
+{
+    char limit[FORMAT_MAX], peak[FORMAT_MAX];
+
+    format_size(rec->memory_peak, peak);
+    if (!rec->memory_limit)
+        return json_sprintf("out of memory: the command was killed (peak %s)", peak);
+    format_size(rec->memory_limit, limit);
+    return json_sprintf("out of memory: the command was killed at its limit of %s (peak %s)", limit,
+                        peak);
+}
+
+static json_t *end_record_json_signaled(const struct end_record *rec)
+{
+    _cleanup_json_ json_t *name = end_record_json_signal(rec->signal);
+
+    return json_sprintf("the command was killed by signal %s",
+                        json_is_string(name) ? json_string_value(name) : "?");
+}
+
+/* Why the command did not exit by itself. Supervisors give a message only for what the cause does
+ * not say. */
+static json_t *end_record_json_message(const struct end_record *rec)
+{
+    char wall[FORMAT_MAX];
+
+    if (*rec->message)
+        return json_string(rec->message);
+    format_duration(rec->wall_usec, wall);
+    switch (rec->cause) {
+    case END_SIGNALED:
+        return end_record_json_signaled(rec);
+    case END_OOM:
+        return end_record_json_oom(rec);
+    case END_PIDS_LIMIT:
+        return json_sprintf("the command failed: process limit reached (%llu forks refused)",
+                            (unsigned long long)rec->pids_denied);
+    case END_TIMEOUT:
+        return json_sprintf("timeout: the command was killed after %s", wall);
+    case END_IDLE_TIMEOUT:
+        return json_sprintf("idle timeout: the command was killed after %s, without output at the "
+                            "end",
+                            wall);
+    case END_KILLED:
+        return json_string("the command was killed on request");
+    case END_SANDBOX_STOPPED:
+        return json_string("the sandbox was stopped while the command ran");
+    case END_ENGINE_LOST:
+        return json_string("the engine lost the command; its exit status is unknown");
+    case END_START_FAILED:
+        return json_string("the command could not be started");
+    case END_EXITED:
+    case END_CAUSE_MAX:
+        break;
+    }
+    return json_null();
+}
+
 json_t *end_record_to_json(const struct end_record *rec)
 {
     json_t *o = json_object();
@@ -57,7 +115,7 @@ json_t *end_record_to_json(const struct end_record *rec)
     json_object_set_new(o, "status", json_integer(end_record_status(rec)));
     end_record_json_put_figures(o, rec);
     json_object_set_new(o, "drained", json_boolean(rec->drained));
-    json_object_set_new(o, "message", end_record_json_words(rec->message));
+    json_object_set_new(o, "message", end_record_json_message(rec));
     json_object_set_new(o, "hint", end_record_json_words(rec->hint));
     end_record_json_put_time(o, "started_at", rec->started_wall);
     end_record_json_put_time(o, "ended_at", rec->ended_wall);
