@@ -275,6 +275,18 @@ class Resume(SessionCase):
         self.assertEqual(r.out.splitlines()[0], b'{"a":2}')
         self.assertEqual(self.root.run("session", "a", "--resume", "last").out.count(b"\n"), 3)
 
+    @ENGINE_IS_NO_MATTER
+    def test_last_is_the_last_session_not_the_last_command(self):
+        self.assert_refused(self.root.http("GET", "/v1/sandboxes/a/sessions/last"), 404, "not_found", "no session has run")
+        first = self.start("echo '{\"n\":1}'")
+        wait_until(lambda: self.root.exec_info("a", first)["state"] == "ended", 30, "the first session to end")
+        last = self.start("echo '{\"n\":2}'; sleep 1000")
+        self.root.ok("exec", "a", "--", "true")
+        self.assertEqual(self.root.get("/v1/sandboxes/a/sessions/last")["session"]["id"], last)
+        self.assertIn(last, self.root.ok("sessions", "a", "last").text)
+        self.root.ok("sessions", "a", "last", "--cancel", "--grace", "1ms")
+        self.assertIn(b'{"n":2}', self.root.run("session", "a", "--resume", "last").out)
+
 
 class Hostile(SessionCase):
     @ENGINE_IS_NO_MATTER

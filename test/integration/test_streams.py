@@ -128,6 +128,14 @@ class Budget(TestCase):
             self.assertEqual(r.out[:16], b"%015d\n" % (dropped // 16), "goes on right behind the gap")
         events = [json.loads(line) for line in self.root.ok("logs", "a", x, "--json").out.splitlines()]
         self.assertIn({"type": "gap", "stream": "stdout", "from": 0, "to": dropped}, events)
+        for asked in (0, 5, dropped, dropped + 16):
+            reply = self.root.http("GET", f"/v1/sandboxes/a/execs/last/stdout?offset={asked}")
+            start, lost = max(asked, dropped), max(0, dropped - asked)
+            self.assertEqual((reply.status, reply.headers["ripcord-offset"], reply.headers["ripcord-lost"]),
+                             (206 if lost else 200, str(start), str(lost)), reply)
+            self.assertEqual((len(reply.body), reply.body[:16]), (self.TOTAL - start, b"%015d\n" % (start // 16)))
+        self.assertEqual(self.root.exec_info("a")["output"],
+                         {"stdout": {"offset": dropped, "lost": dropped}, "stderr": {"offset": 0, "lost": 0}})
         used = sum(f.stat().st_size for f in files_below(self.root.path, "out.*"))
         self.assertLessEqual(used, self.BUDGET + (16 << 20))
 

@@ -76,17 +76,25 @@ static void api_download_on_news(void *arg)
     api_download_pump(arg);
 }
 
-/* Dropped bytes are reported before the response starts, while it can still have a status. */
-static int api_download_check_gap(struct output_stream *s, enum journal_stream which,
-                                  const struct output_stream_config *c, struct err *err)
+/*
+ * The response starts at the first byte that is kept. Its head says where that is, and how many of
+ * the requested bytes are lost. When none is left, the response is an error.
+ */
+static int api_download_skip_lost(struct output_stream *s, enum journal_stream which,
+                                  struct output_stream_config *c, uint64_t *ret_lost,
+                                  struct err *err)
 {
-    uint64_t first = output_stream_first(s, which);
+    uint64_t first = output_stream_first(s, which), asked = c->offsets[which];
 
-    if (first <= c->offsets[which])
+    if (first <= asked)
         return 0;
-    err_set(err, ERR_NOT_FOUND, "bytes %llu to %llu of this stream are no longer stored",
-            (unsigned long long)c->offsets[which], (unsigned long long)first);
-    return err_hint(err, "Use offset=%llu or larger.", (unsigned long long)first);
+    if (!output_stream_skip(s, which, first))
+        return err_set(err, ERR_NOT_FOUND,
+                       "bytes %llu to %llu of this stream are no longer stored, and no later ones",
+                       (unsigned long long)asked, (unsigned long long)first);
+    c->offsets[which] = first;
+    *ret_lost = first - asked;
+    return 0;
 }
 
 int download_start(struct api_call *c, struct sandbox *sb, const char *id,
@@ -94,7 +102,9 @@ int download_start(struct api_call *c, struct sandbox *sb, const char *id,
 {
     enum journal_stream which = stream->want[JOURNAL_STDOUT] ? JOURNAL_STDOUT : JOURNAL_STDERR;
     _cleanup_(api_download_freep) struct api_download *d = xnew0(struct api_download);
+    _cleanup_free_ char *extra = NULL;
     struct http_req *req;
+    uint64_t lost = 0;
     int r;
 
     stream->notify = api_download_on_news;
@@ -103,7 +113,7 @@ int download_start(struct api_call *c, struct sandbox *sb, const char *id,
     r = output_stream_new(c->manager, sb, id, stream, &d->stream, err);
     if (r < 0)
         return r;
-    r = api_download_check_gap(d->stream, which, stream, err);
+    r = api_download_skip_lost(d->stream, which, stream, &lost, err);
     if (r < 0)
         return r;
     req = d->req = call_take_request(c);
@@ -111,7 +121,13 @@ int download_start(struct api_call *c, struct sandbox *sb, const char *id,
         return 0;
     http_req_set_user(req, d);
     http_req_on_gone(req, api_download_on_gone);
-    http_stream_start(req, 200, "application/octet-stream", api_download_on_drain);
+    extra = xasprintf("Ripcord-Offset: %llu\r\nRipcord-Lost: %llu\r\n",
+                      (unsigned long long)stream->offsets[which], (unsigned long long)lost);
+    http_stream_start_with(req,
+                           &(struct http_answer){.status = lost ? 206 : 200,
+                                                 .content_type = "application/octet-stream",
+                                                 .extra = extra},
+                           api_download_on_drain);
     api_download_pump(TAKE_PTR(d));
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "daemon/api/exec-wire.h"
 #include "daemon/api/starting.h"
 #include "daemon/core/exec/exec.h"
+#include "daemon/core/exec/output-stream.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
@@ -39,15 +40,38 @@ void handle_exec_list_all(struct api_call *c)
         call_reply(c, 200, json_pack("{s:O, s:O}", "execs", list, "totals", totals));
 }
 
+/* Which bytes of both streams are still stored. */
+static json_t *execs_output_kept(struct manager *m, struct sandbox *sb, const char *id)
+{
+    static const char *const names[JOURNAL_STREAMS] = {"stdout", "stderr"};
+    const struct output_stream_config config = {.want = {true, true}};
+    struct output_stream *s = NULL;
+    json_t *o = json_object();
+
+    if (output_stream_new(m, sb, id, &config, &s, NULL) < 0)
+        return o;
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        json_int_t first = (json_int_t)output_stream_first(s, (enum journal_stream)i);
+
+        json_object_set_new(o, names[i], json_pack("{s:I, s:I}", "offset", first, "lost", first));
+    }
+    output_stream_free(s);
+    return o;
+}
+
 static void execs_reply_exec(struct api_call *c, struct sandbox *sb, const char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *doc;
 
-    if (exec_get_json(c->manager, sb, id, &doc, &err) < 0)
+    if (exec_get_json(c->manager, sb, id, &doc, &err) < 0) {
         call_reply_err(c, &err);
-    else
-        call_reply(c, 200, json_pack("{s:o}", "exec", doc));
+        return;
+    }
+    json_object_set_new(
+        doc, "output",
+        execs_output_kept(c->manager, sb, json_string_value(json_object_get(doc, "id"))));
+    call_reply(c, 200, json_pack("{s:o}", "exec", doc));
 }
 
 void handle_exec_get(struct api_call *c)

@@ -8,10 +8,9 @@ static void api_reconcile_reply(struct api_call *c, int status, uint64_t run, bo
     json_t *report = reconcile_report(c->manager, run);
 
     if (!report && run) {
-        err_set(
-            &err, ERR_NOT_FOUND,
-            "the report of reconcile run %llu is no longer stored (a later run has replaced it)",
-            (unsigned long long)run);
+        err_set(&err, ERR_NOT_FOUND,
+                "reconcile run %llu: no such run, or a later one has replaced its report",
+                (unsigned long long)run);
         call_reply_err(c, &err);
         return;
     }

@@ -139,21 +139,6 @@ void handle_session_list(struct api_call *c)
     call_reply(c, 200, json_pack("{s:o}", "sessions", list));
 }
 
-static int sessions_get_session(struct api_call *c, struct sandbox *sb, json_t **ret,
-                                struct err *err)
-{
-    _cleanup_json_ json_t *doc = NULL;
-    int r = exec_get_json(c->manager, sb, c->params[1], &doc, err);
-
-    if (r < 0)
-        return r;
-    if (!sessions_is_session(doc))
-        return err_set(err, ERR_NOT_FOUND, "exec '%s' of sandbox '%s' is not a session",
-                       c->params[1], sb->name);
-    *ret = TAKE_PTR(doc);
-    return 0;
-}
-
 void handle_session_get(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -162,7 +147,7 @@ void handle_session_get(struct api_call *c)
 
     if (!sb)
         return;
-    if (sessions_get_session(c, sb, &doc, &err) < 0)
+    if (session_get_json(c->manager, sb, c->params[1], &doc, &err) < 0)
         call_reply_err(c, &err);
     else
         call_reply(c, 200, json_pack("{s:o}", "session", doc));
@@ -206,7 +191,7 @@ static int sessions_find_live(struct api_call *c, struct sandbox *sb, struct exe
                               struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int r = sessions_get_session(c, sb, &doc, err);
+    int r = session_get_json(c->manager, sb, c->params[1], &doc, err);
 
     if (r < 0)
         return r;

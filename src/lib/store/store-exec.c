@@ -160,6 +160,25 @@ int store_exec_get(struct store *s, const char *sandbox_id, const char *id, stor
     return MIN(r, 0);
 }
 
+/* Options are JSON without blanks, and a quote inside a value has a backslash before it. */
+int store_exec_last_session(struct store *s, const char *sandbox_id, store_exec_fn fn, void *arg,
+                            struct err *err)
+{
+    sqlite3_stmt *st = store_prepare(s, STMT_EXEC_LAST_SESSION,
+                                     SELECT "AND instr(options, '\"session\":true') > 0 "
+                                            "ORDER BY seq DESC LIMIT 1",
+                                     err);
+    int r;
+
+    if (!st)
+        return -ERR_SYSTEM;
+    store_bind_text(st, 1, sandbox_id);
+    r = store_exec_each_row(s, st, fn, arg, err);
+    if (r == 0)
+        return err_set(err, ERR_NOT_FOUND, "no session has run in this sandbox yet");
+    return MIN(r, 0);
+}
+
 static int store_exec_one_number(struct store *s, sqlite3_stmt *st, const char *sandbox_id,
                                  uint64_t *ret, struct err *err)
 {

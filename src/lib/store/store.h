@@ -95,6 +95,9 @@ int store_exec_each_open(struct store *s, const char *sandbox_id, store_exec_fn 
 /* id "last" is the newest. -ERR_NOT_FOUND: no such exec. fn is called at most once. */
 int store_exec_get(struct store *s, const char *sandbox_id, const char *id, store_exec_fn fn,
                    void *arg, struct err *err);
+/* The newest one that is a session. */
+int store_exec_last_session(struct store *s, const char *sandbox_id, store_exec_fn fn, void *arg,
+                            struct err *err);
 /* Ended execs that still have journals: oldest end first, at most `limit`. */
 int store_exec_each_kept(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
                          void *arg, struct err *err);

@@ -305,3 +305,12 @@ uint64_t output_stream_first(struct output_stream *s, enum journal_stream which)
         return 0;
     return start;
 }
+
+bool output_stream_skip(struct output_stream *s, enum journal_stream which, uint64_t offset)
+{
+    struct output_side *side = &s->sides[which];
+
+    side->offset = offset;
+    s->watch.acked[which] = offset;
+    return !s->end || offset < side->total;
+}

@@ -52,3 +52,6 @@ output_stream_exec(const struct output_stream *s); /* NULL when it was not live 
 size_t output_stream_available(const struct output_stream *s);
 /* The lowest offset that is still kept. */
 uint64_t output_stream_first(struct output_stream *s, enum journal_stream which);
+/* Continues at a higher offset, before the first read. False: the exec has ended, and no byte is
+ * left there. */
+bool output_stream_skip(struct output_stream *s, enum journal_stream which, uint64_t offset);

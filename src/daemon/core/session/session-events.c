@@ -485,13 +485,10 @@ static int session_events_check_session(struct manager *m, struct sandbox *sb,
                                         struct session_reader *r, const char *id, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int n = exec_get_json(m, sb, id, &doc, err);
+    int n = session_get_json(m, sb, id, &doc, err);
 
     if (n < 0)
         return n;
-    if (!json_is_true(json_object_get(doc, "session")))
-        return err_set(err, ERR_NOT_FOUND, "exec '%s' of sandbox '%s' is not a session", id,
-                       sb->name);
     snprintf(r->id, sizeof(r->id), "%s", json_string_value(json_object_get(doc, "id")));
     return 0;
 }

@@ -20,6 +20,34 @@ int session_check_free(const struct sandbox *sb, struct err *err)
     return 0;
 }
 
+static void session_take_id(void *arg, const struct store_exec *row)
+{
+    snprintf(arg, EXEC_ID_LEN + 1, "%s", row->id);
+}
+
+int session_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t **ret,
+                     struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    char last[EXEC_ID_LEN + 1] = "";
+    int r;
+
+    if (STREQ(id, "last")) {
+        r = store_exec_last_session(m->store, sb->id, session_take_id, last, err);
+        if (r < 0)
+            return err_wrap(err, "sandbox '%s'", sb->name);
+        id = last;
+    }
+    r = exec_get_json(m, sb, id, &doc, err);
+    if (r < 0)
+        return r;
+    if (!json_is_true(json_object_get(doc, "session")))
+        return err_set(err, ERR_NOT_FOUND, "exec '%s' of sandbox '%s' is not a session", id,
+                       sb->name);
+    *ret = TAKE_PTR(doc);
+    return 0;
+}
+
 static void session_grace_over(void *arg)
 {
     exec_kill(arg, NULL, NULL, NULL);

@@ -12,6 +12,11 @@
 /* ERR_CONFLICT, with its id, when a session is active. */
 int session_check_free(const struct sandbox *sb, struct err *err);
 
+/* The document of session `id`; "last" is the newest session. ERR_NOT_FOUND also for an exec that
+ * is not a session. *ret is a new reference. */
+int session_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t **ret,
+                     struct err *err);
+
 /* Sends SIGTERM now, and kills the whole cgroup if it still runs after the grace (usec). */
 int session_cancel(struct exec *x, uint64_t grace, exec_result_fn done, void *arg, struct err *err);
 

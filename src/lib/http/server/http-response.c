@@ -168,6 +168,12 @@ void http_reply_err(struct http_req *r, const char *extra, const struct err *err
 void http_stream_start(struct http_req *r, int status, const char *content_type,
                        http_drain_fn on_drain)
 {
+    http_stream_start_with(r, &(struct http_answer){.status = status, .content_type = content_type},
+                           on_drain);
+}
+
+void http_stream_start_with(struct http_req *r, const struct http_answer *a, http_drain_fn on_drain)
+{
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
     struct http_conn *c = http_response_begin_response(r);
 
@@ -177,10 +183,8 @@ void http_stream_start(struct http_req *r, int status, const char *content_type,
     c->state = CONN_STREAM;
     /* HTTP/1.0 has no chunks: the end of the connection is the end of the body. */
     r->chunked = r->head.minor == 1;
-    r->no_body = http_response_has_no_body(r, status);
-    if (http_response_append_head(
-            &head, &(struct http_answer){.status = status, .content_type = content_type},
-            c->close_after) >= 0 &&
+    r->no_body = http_response_has_no_body(r, a->status);
+    if (http_response_append_head(&head, a, c->close_after) >= 0 &&
         buf_append_str(&head, r->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n") >= 0)
         conn_write(c, &(struct iovec){buf_data(&head), head.len}, 1);
     conn_update(c);

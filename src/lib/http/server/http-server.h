@@ -112,6 +112,9 @@ void http_reply_take(struct http_req *r, const struct http_answer *a, char *owne
 typedef void (*http_drain_fn)(struct http_req *r);
 void http_stream_start(struct http_req *r, int status, const char *content_type,
                        http_drain_fn on_drain);
+/* The same with header lines of the caller. */
+void http_stream_start_with(struct http_req *r, const struct http_answer *a,
+                            http_drain_fn on_drain);
 /* A stream of declared length: exactly `length` bytes must follow, or http_stream_abort(). */
 void http_stream_start_length(struct http_req *r, const struct http_answer *a, uint64_t length,
                               http_drain_fn on_drain);
