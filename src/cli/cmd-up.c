@@ -6,6 +6,23 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
+static int add_clear(const struct cli_args *args, json_t *spec, struct err *err)
+{
+    _cleanup_json_ json_t *list = json_array();
+    const char *v;
+
+    for (size_t i = 0; (v = args_next(args, "clear", &i));) {
+        json_t *text = json_string(v);
+
+        if (!text)
+            return err_set(err, ERR_INVALID, "--clear: the value is not valid UTF-8");
+        json_array_append_new(list, text);
+    }
+    if (json_array_size(list))
+        json_object_set(spec, "clear", list);
+    return 0;
+}
+
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *spec = NULL, *doc = NULL;
@@ -16,7 +33,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     int r;
 
     if ((r = parse_name("sandbox name", name, err)) < 0 ||
-        (r = spec_from_args(args, true, &spec, err)) < 0)
+        (r = spec_from_args(args, true, &spec, err)) < 0 || (r = add_clear(args, spec, err)) < 0)
         return r;
     target = xasprintf("/v1/sandboxes/%s", name);
     r = cli_call(cli, "PUT", target, spec, &doc, err);
@@ -33,8 +50,16 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     return 0;
 }
 
-static const struct cli_group *const groups[] = {&spec_group, &limits_group, &lease_group,
-                                                 &place_group, NULL};
+static const struct cli_option clear_options[] = {
+    {"clear", 0, "LIST[=KEY]",
+     "remove stored entries before the given ones are added: all of env, labels, mounts or caches, "
+     "or the one with that key, e.g. mounts=/data; may be repeated",
+     "env labels mounts caches"},
+    {0},
+};
+static const struct cli_group clear_group = {"Lists", clear_options};
+static const struct cli_group *const groups[] = {&spec_group,  &limits_group, &lease_group,
+                                                 &place_group, &clear_group,  NULL};
 
 const struct cli_command cmd_up = {
     .name = "up",
@@ -43,10 +68,14 @@ const struct cli_command cmd_up = {
     .details =
         "Makes sure that the sandbox NAME exists and runs. For an existing sandbox, options that "
         "are not given keep their values. A changed option re-creates the sandbox when it is "
-        "idle; only /home/agent is kept. Leases change at once.",
+        "idle; only /home/agent is kept. If the new sandbox cannot start, the old one is put back "
+        "and started again. Leases and labels change at once, also while commands run.\n\n"
+        "Each --env, --label, --mount and --cache adds an entry, or replaces the stored entry with "
+        "the same name, target or tool; other stored entries stay. --clear removes entries.",
     .examples = "ripcord up box\tuse the defaults\n"
                 "ripcord up box --memory 1G --cpus 1 --network none\tset limits\n"
-                "ripcord up box --mount ~/src:/src:ro\tmount a folder of this machine",
+                "ripcord up box --mount ~/src:/src:ro\tmount a folder of this machine\n"
+                "ripcord up box --clear mounts --clear env=DEBUG\tremove all mounts and a variable",
     .groups = groups,
     .complete = "sandbox",
     .min_args = 1,

@@ -27,6 +27,7 @@ struct fake_sandbox {
     char *state_dir; /* of its root: an engine does not see those of other roots */
     char id[33], name[64], hash[65];
     char *spec;
+    char kept[65]; /* hash of the state before a re-creation; "": none is kept */
     struct fake_supervisor *supervisor;
     enum fake_outside outside;
 };
@@ -151,6 +152,8 @@ static int fake_create(struct engine *e, const struct sandbox_request *req,
         (*p)->state_dir = xstrdup(f->state_dir);
         snprintf((*p)->id, sizeof((*p)->id), "%s", req->id);
     }
+    if (req->keep && !STREQ((*p)->hash, req->hash))
+        memcpy((*p)->kept, (*p)->hash, sizeof((*p)->kept));
     snprintf((*p)->name, sizeof((*p)->name), "%s", req->name);
     snprintf((*p)->hash, sizeof((*p)->hash), "%s", req->hash);
     free((*p)->spec);
@@ -283,6 +286,35 @@ static int fake_remove(struct engine *e, const char *id, const struct deadline *
     return r < 0 ? r : rmtree(execs, id, err);
 }
 
+static int fake_settle(struct engine *e, const struct sandbox_request *req,
+                       const struct deadline *by, struct engine_sandbox *ret, struct err *err)
+{
+    struct fake_sandbox *b;
+    int r = fault(e, FAKE_SETTLE, by, err);
+
+    if (r < 0)
+        return r;
+    FAKE_LOCKED();
+    b = *find(((struct fake_engine *)e)->state_dir, req->id);
+    if (!b)
+        return 0;
+    if (*b->kept && STREQ(b->kept, req->hash))
+        memcpy(b->hash, b->kept, sizeof(b->hash));
+    b->kept[0] = '\0';
+    if (STREQ(b->hash, req->hash))
+        memcpy(ret->hash, b->hash, sizeof(ret->hash));
+    free(b->spec);
+    b->spec = req->spec_text ? xstrdup(req->spec_text) : NULL;
+    return 0;
+}
+
+static int fake_verify(struct engine *e, const struct sandbox_request *req,
+                       const struct deadline *by, struct err *err)
+{
+    (void)req;
+    return fault(e, FAKE_VERIFY, by, err);
+}
+
 static bool fake_end(struct engine *e, const char *id, const struct deadline *by)
 {
     return fake_cleanup(e, id, by, NULL) >= 0;
@@ -290,6 +322,7 @@ static bool fake_end(struct engine *e, const char *id, const struct deadline *by
 
 static void describe(const struct fake_sandbox *b, bool specs, struct engine_object *o)
 {
+    o->kept = *b->kept;
     o->whole = b->outside != FAKE_OUTSIDE_REMOVED;
     o->up = b->supervisor && fake_supervisor_alive(b->supervisor);
     o->name = xstrdup(b->name);
@@ -320,7 +353,9 @@ const struct engine_ops engine_fake_ops = {
     .open = fake_open,
     .close = fake_close,
     .check = fake_check,
+    .verify = fake_verify,
     .create = fake_create,
+    .settle = fake_settle,
     .start = fake_start,
     .connect = fake_connect,
     .cleanup = fake_cleanup,
@@ -391,7 +426,9 @@ const struct engine_ops engine_fake_remote_ops = {
     .open = remote_open,
     .close = fake_close,
     .resolve = remote_resolve,
+    .verify = fake_verify,
     .create = fake_create,
+    .settle = fake_settle,
     .start = fake_start,
     .connect = fake_connect,
     .look = remote_look,

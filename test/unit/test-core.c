@@ -284,17 +284,83 @@ TEST(a_failed_start_keeps_the_sandbox_and_its_files)
     bed_end(&b);
 }
 
-TEST(a_failed_recreation_is_tried_again)
+static bool is_old(struct bed *b, const char *hash)
 {
-    const struct fake_fault fault = {.code = ERR_SYSTEM, .times = 1};
+    const struct sandbox *sb = manager_find(b->m, "a", NULL);
+
+    return sb->spec.pids == 300 && STREQ(sb->hash, hash) && fake_count() == 1;
+}
+
+TEST(a_failed_recreation_returns_to_the_old_sandbox)
+{
+    static const enum fake_op steps[] = {FAKE_VERIFY, FAKE_CREATE, FAKE_START};
+    const struct fake_fault fault = {.code = ERR_DENIED, .times = 1};
+    char hash[65];
     struct bed b;
 
     bed_new(&b);
     CHECK(ensure(&b, "a", "{}"));
-    fake_set_fault(b.engine, FAKE_CREATE, &fault);
-    CHECK(!ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.state == SANDBOX_FAILED);
-    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_RECREATED);
-    CHECK(manager_find(b.m, "a", NULL)->spec.pids == 50);
+    snprintf(hash, sizeof(hash), "%s", manager_find(b.m, "a", NULL)->hash);
+    for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+        fake_set_fault(b.engine, steps[i], &fault);
+        CHECK(!ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.code == ERR_DENIED);
+        CHECK(b.state == SANDBOX_RUNNING && fake_running() == 1 && is_old(&b, hash));
+    }
+    CHECK(stop(&b, "a"));
+    fake_set_fault(b.engine, FAKE_START, &fault);
+    CHECK(!ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.state == SANDBOX_STOPPED);
+    CHECK(is_old(&b, hash));
+    bed_down(&b);
+    bed_up(&b); /* the store has the old spec too */
+    CHECK(is_old(&b, hash) && ensure(&b, "a", "{}") && b.action == ACTION_STARTED);
+    CHECK(ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.action == ACTION_RECREATED);
+    bed_end(&b);
+}
+
+TEST(a_spec_that_cannot_be_stored_returns_to_the_old_sandbox)
+{
+    char hash[65];
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    snprintf(hash, sizeof(hash), "%s", manager_find(b.m, "a", NULL)->hash);
+    let_files_grow(false);
+    CHECK(!ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.code == ERR_SYSTEM);
+    CHECK(b.state == SANDBOX_RUNNING && fake_running() == 1 && is_old(&b, hash));
+    let_files_grow(true);
+    CHECK(ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.action == ACTION_RECREATED);
+    bed_end(&b);
+}
+
+TEST(a_return_that_fails_is_reported_and_ended_by_the_next_request)
+{
+    const struct fake_fault fault = {.code = ERR_DENIED, .times = 1};
+    const struct fake_fault stuck = {.code = ERR_TIMEOUT, .times = 1};
+    char hash[65];
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    snprintf(hash, sizeof(hash), "%s", manager_find(b.m, "a", NULL)->hash);
+    fake_set_fault(b.engine, FAKE_START, &fault);
+    fake_set_fault(b.engine, FAKE_SETTLE, &stuck);
+    CHECK(!ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.code == ERR_DENIED);
+    CHECK(b.state == SANDBOX_FAILED && is_old(&b, hash));
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_STARTED && is_old(&b, hash));
+    bed_end(&b);
+}
+
+TEST(labels_and_leases_change_without_a_recreation)
+{
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{\"labels\":{\"x\":\"1\"}}"));
+    CHECK(ensure(&b, "a", "{\"labels\":{\"y\":\"2\"}}") && b.action == ACTION_UNCHANGED);
+    CHECK(strv_len(manager_find(b.m, "a", NULL)->spec.labels) == 2);
+    CHECK(ensure(&b, "a", "{\"clear\":[\"labels\"]}") && b.action == ACTION_UNCHANGED);
+    CHECK(strv_len(manager_find(b.m, "a", NULL)->spec.labels) == 0);
     bed_end(&b);
 }
 

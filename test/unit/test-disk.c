@@ -69,12 +69,37 @@ TEST(another_spec_renews_the_root_only)
     CHECK(there("root/upper/cache") && !there("root.next")); /* what tools keep there stays */
     CHECK(mkdirat(fd, "root/upper/old", 0700) == 0);
     CHECK(disk_renew(fd, "aaaa", NULL) == 0 && there("root/upper/old"));
-    CHECK(disk_renew(fd, "bbbb", NULL) == 0 && !there("root/upper/old"));
+    CHECK(disk_renew(fd, "bbbb", NULL) == 1 && !there("root/upper/old"));
     CHECK(there("home") && there("root/upper/cache"));
+    CHECK(disk_drop_old(fd, NULL) == 0 && !there("root.old") && !there("spec.old"));
     CHECK(mkdirat(fd, "root/upper/old", 0700) == 0);
-    CHECK(disk_renew(fd, "", NULL) == 0 && !there("root/upper/old"));
+    CHECK(disk_renew(fd, "", NULL) == 1 && !there("root/upper/old"));
     CHECK(mkdirat(fd, "root/upper/old", 0700) == 0);
-    CHECK(disk_renew(fd, "", NULL) == 0 && there("root/upper/old"));
+    CHECK(disk_renew(fd, "", NULL) == 1 && there("root/upper/old"));
+    CHECK(disk_drop_old(fd, NULL) == 0 && disk_renew(fd, "", NULL) == 0);
+    CHECK(rmtree(AT_FDCWD, dir, NULL) == 0);
+}
+
+TEST(a_root_returns_when_the_new_spec_does_not_start)
+{
+    _cleanup_close_ int fd = -1;
+
+    CHECK(mkdir(dir, 0700) == 0 && dir_open(AT_FDCWD, dir, &fd, NULL) == 0);
+    CHECK(mkdirat(fd, "root", 0700) == 0 && mkdirat(fd, "root/upper", 0700) == 0);
+    CHECK(disk_renew(fd, "aaaa", NULL) == 0);
+    CHECK(mkdirat(fd, "root/upper/mine", 0700) == 0 && mkdirat(fd, "root/upper/cache", 0700) == 0);
+    CHECK(disk_renew(fd, "bbbb", NULL) == 1 && !there("root/upper/mine"));
+    CHECK(there("root/upper/cache"));
+    CHECK(disk_renew(fd, "aaaa", NULL) == 0); /* bbbb was never dropped: aaaa comes back whole */
+    CHECK(there("root/upper/mine") && there("root/upper/cache"));
+    CHECK(!there("root.old") && !there("spec.old") && !there("root.next"));
+    /* interrupted between the two renames */
+    CHECK(symlinkat("aaaa", fd, "spec.old") == 0 && renameat(fd, "root", fd, "root.old") == 0);
+    CHECK(disk_renew(fd, "aaaa", NULL) == 0 && there("root/upper/mine") && !there("spec.old"));
+    CHECK(symlinkat("aaaa", fd, "spec.old") == 0 && renameat(fd, "root", fd, "root.old") == 0);
+    CHECK(disk_renew(fd, "bbbb", NULL) == 1 && there("root.old/upper/mine"));
+    CHECK(!there("root/upper/mine") && there("root/upper/cache"));
+    CHECK(disk_drop_old(fd, NULL) == 0 && !there("root.old"));
     CHECK(rmtree(AT_FDCWD, dir, NULL) == 0);
 }
 

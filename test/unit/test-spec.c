@@ -244,3 +244,72 @@ TEST(hash_depends_on_values_only)
     sandbox_spec_done(&b);
     sandbox_spec_done(&c);
 }
+
+/* The first hash was read from a sandbox of a version that hashed labels. */
+TEST(sandboxes_of_older_versions_keep_their_hash)
+{
+    struct sandbox_spec old, again;
+    _cleanup_free_ char *text = NULL;
+    char plain[65], labelled[65], now[65];
+
+    CHECK(apply(&old, "{\"user\":\"nope\",\"image\":\"host\"}", NULL) == 0);
+    old.image_digest = xstrdup("host-1");
+    spec_hash(&old, "native", plain);
+    CHECK_STR(plain, "3a6b0c1c3bb6f2670532275d02afbc9a959fb579db972fd354abdcba5ea72cb7");
+    strv_add(&old.labels, "team=x");
+    spec_hash(&old, "native", now);
+    CHECK_STR(now, plain); /* labels do not count */
+    spec_match_hash(&old, "native", plain);
+    CHECK(!old.hashed_labels);
+
+    old.hashed_labels = strv_copy(old.labels); /* as an older version hashed it */
+    spec_hash(&old, "native", labelled);
+    CHECK(strcmp(labelled, plain) != 0);
+    strv_free(TAKE_PTR(old.hashed_labels));
+    spec_match_hash(&old, "native", labelled);
+    spec_hash(&old, "native", now);
+    CHECK_STR(now, labelled);
+
+    strv_env_set(&old.labels, "team", "y"); /* a later change does not count */
+    text = spec_to_text(&old);
+    CHECK(spec_from_text(text, &again, NULL) == 0);
+    spec_match_hash(&again, "native", labelled);
+    spec_hash(&again, "native", now);
+    CHECK_STR(now, labelled);
+    spec_match_hash(&again, "native", "something else");
+    sandbox_spec_done(&old);
+    sandbox_spec_done(&again);
+}
+
+TEST(lists_are_merged_by_key_and_cleared)
+{
+    struct sandbox_spec s;
+    const char *engine = NULL;
+    _cleanup_json_ json_t *more = NULL, *less = NULL, *wrong = NULL;
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    CHECK(apply(&s,
+                "{\"env\":{\"A\":\"1\",\"AB\":\"1\"},\"labels\":{\"x\":\"1\"},"
+                "\"caches\":{\"pip\":\"off\",\"all\":\"private\"},"
+                "\"mounts\":[{\"source\":\"/srv/a\",\"target\":\"/a\"}]}",
+                NULL) == 0);
+    more = json_loads("{\"env\":{\"A\":\"2\"},\"labels\":{\"y\":\"2\"},"
+                      "\"caches\":{\"npm\":\"off\",\"pip\":\"private\"},\"mounts\":["
+                      "{\"source\":\"/srv/b\",\"target\":\"/b\"},"
+                      "{\"source\":\"/srv/c\",\"target\":\"/a\"}]}",
+                      0, NULL);
+    CHECK(spec_apply(&s, &engine, more, roots, NULL) == 0);
+    CHECK(strv_len(s.env) == 2 && strv_contains(s.env, "A=2") && strv_contains(s.env, "AB=1"));
+    CHECK(strv_len(s.labels) == 2 && s.n_caches == 2 && s.cache_mode == CACHE_PRIVATE);
+    CHECK(s.n_mounts == 2);
+    CHECK_STR(s.mounts[1].source, "/srv/c");
+    less =
+        json_pack("{s:[s,s,s,s,s]}", "clear", "env=A", "labels", "mounts=/b", "caches", "env=no");
+    CHECK(spec_apply(&s, &engine, less, roots, NULL) == 0);
+    CHECK(strv_len(s.env) == 1 && strv_contains(s.env, "AB=1") && strv_len(s.labels) == 0);
+    CHECK(s.n_mounts == 1 && s.n_caches == 0 && s.cache_mode == CACHE_LAYERED);
+    CHECK_STR(s.mounts[0].target, "/a");
+    wrong = json_pack("{s:[s]}", "clear", "mount");
+    CHECK(spec_apply(&s, &engine, wrong, roots, &err) == -ERR_INVALID && s.n_mounts == 1);
+    sandbox_spec_done(&s);
+}

@@ -86,3 +86,17 @@ int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, s
 
     return r < 0 || !e->ops->check ? r : e->ops->check(e, spec, err);
 }
+
+#define PROVIDED_USER "agent" /* as in daemon/core/sandbox/spec.c */
+
+bool engine_check_needs_account(const struct sandbox_spec *spec)
+{
+    return !STREQ(spec->user, PROVIDED_USER) && !(*spec->user >= '0' && *spec->user <= '9');
+}
+
+int engine_check_no_account(const struct sandbox_spec *spec, struct err *err)
+{
+    err_set(err, ERR_INVALID, "user '%s' is not in the /etc/passwd of image '%s'", spec->user,
+            spec->image);
+    return err_hint(err, "Use a name of that file, or a number such as --user 1000.");
+}

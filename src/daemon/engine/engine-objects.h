@@ -22,6 +22,7 @@ struct engine_object {
     char *spec;    /* sandbox_request.spec_text, when it was asked for and was kept; else NULL */
     bool whole;    /* the main part exists, not only leftovers around it */
     bool up;       /* it runs, or a part of a run is left */
+    bool kept;     /* the state before a re-creation is still there */
 };
 
 struct engine_objects {

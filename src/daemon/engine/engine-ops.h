@@ -86,7 +86,13 @@ struct engine_ops {
     int (*build)(struct engine *e, const struct build_request *req, struct build *b,
                  const struct deadline *by, char **ret, struct err *err);
 
-    /* Makes the sandbox's files; idempotent for one id. On failure nothing new is left. */
+    /* Whether a sandbox of this request could start now, as far as that can be found out without a
+     * change: mount sources, the user, names that the backend knows. NULL: `check` is enough. */
+    int (*verify)(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                  struct err *err);
+    /* Makes the sandbox's files; idempotent for one id. On failure nothing new is left. For an
+     * existing sandbox of another hash: makes all but its home new; with req->keep the state before
+     * stays beside it until `settle`. */
     int (*create)(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err);
     /* Brings the sandbox up; ret->supervisor_fd is connected and has sent READY. On failure nothing
@@ -106,6 +112,12 @@ struct engine_ops {
     int (*cleanup)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
     /* Removes the whole sandbox in any state; fine when there is nothing. */
     int (*remove)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+    /* Ends a re-creation: of the present state and of the one that was kept, the one with req->hash
+     * stays (without such a one, the present if it is whole), and the other is removed. The sandbox
+     * does not run, or is the one that stays. ret->hash: req->hash if that is there and whole. Fine
+     * when nothing was kept. */
+    int (*settle)(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                  struct engine_sandbox *ret, struct err *err);
     /* Replaces the spec_text of an existing sandbox. NULL: the backend keeps no spec_text. */
     int (*note)(struct engine *e, const char *id, const char *spec_text, struct err *err);
     /* Bytes that the sandbox takes on the disk, journals included. NULL: cannot be measured. */

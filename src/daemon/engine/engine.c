@@ -129,6 +129,18 @@ static int engine_run_start(struct engine_call *c)
     return r;
 }
 
+static int engine_run_verify(struct engine_call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->verify ? ops->verify(c->engine, &c->req, &c->by, &c->err) : 0;
+}
+
+static int engine_run_settle(struct engine_call *c)
+{
+    return c->engine->ops->settle(c->engine, &c->req, &c->by, &c->answer.sandbox, &c->err);
+}
+
 static int engine_run_cleanup(struct engine_call *c)
 {
     return c->engine->ops->cleanup(c->engine, c->req.id, &c->by, &c->err);
@@ -344,6 +356,8 @@ static int engine_run_create_start(struct engine_call *c)
 static const struct call_type call_create       = {"create",   60 * USEC_PER_SEC, engine_run_create,       ANSWER_SANDBOX, CALL_ID | CALL_SPEC};
 static const struct call_type call_start        = {"start",    30 * USEC_PER_SEC, engine_run_start,        ANSWER_SANDBOX, CALL_ID | CALL_SPEC};
 static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC, engine_run_create_start, ANSWER_SANDBOX, CALL_ID | CALL_SPEC};
+static const struct call_type call_verify       = {"check",    30 * USEC_PER_SEC, engine_run_verify,       ANSWER_SANDBOX, CALL_ID | CALL_SPEC};
+static const struct call_type call_settle       = {"settle",   60 * USEC_PER_SEC, engine_run_settle,       ANSWER_SANDBOX, CALL_ID};
 static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, engine_run_connect,      ANSWER_SANDBOX, CALL_ID};
 static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC, engine_run_look,         ANSWER_SANDBOX, CALL_ID};
 static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, engine_run_cleanup,      ANSWER_SANDBOX, CALL_ID};
@@ -521,6 +535,18 @@ void engine_create_start(struct engine *e, const struct sandbox_request *req, en
                          void *arg)
 {
     engine_submit_request(e, &call_create_start, req, done, arg);
+}
+
+void engine_verify(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                   void *arg)
+{
+    engine_submit_request(e, &call_verify, req, done, arg);
+}
+
+void engine_settle(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                   void *arg)
+{
+    engine_submit_request(e, &call_settle, req, done, arg);
 }
 
 void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg)

@@ -46,6 +46,9 @@ void engine_listen(struct engine *e, engine_news_fn fn, void *arg);
  * and start check it too; this call is for callers that must know before they change anything. */
 int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err);
 
+/* Also asks the backend; changes nothing. */
+void engine_verify(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                   void *arg);
 void engine_create(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
                    void *arg);
 void engine_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
@@ -53,6 +56,10 @@ void engine_start(struct engine *e, const struct sandbox_request *req, engine_do
 /* create, then start, in one trip to the worker; on failure nothing is left. */
 void engine_create_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
                          void *arg);
+/* Ends a re-creation (engine_ops.settle). The answer's hash is that of the request if the engine
+ * has a whole sandbox with it, else "". */
+void engine_settle(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                   void *arg);
 void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg);
 void engine_look(struct engine *e, const char *id, engine_done_fn done, void *arg);
 void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void *arg);

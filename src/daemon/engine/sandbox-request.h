@@ -23,6 +23,7 @@ struct sandbox_request {
     char hash[65];
     bool ephemeral; /* removed by itself when its first exec ends */
     bool fresh;     /* nothing of the sandbox exists yet: a create that fails leaves nothing */
+    bool keep;      /* create: keeps the state of another hash beside the new one until `settle` */
     struct sandbox_spec spec;
     char *spec_text;            /* opaque; kept in a private file for `list`; NULL: not kept */
     char *spec_label;           /* the same without secrets: may be put on the backend's objects */

@@ -27,6 +27,7 @@ void sandbox_spec_done(struct sandbox_spec *spec)
     free(spec->workdir);
     strv_free(spec->env);
     strv_free(spec->labels);
+    strv_free(spec->hashed_labels);
     for (size_t i = 0; i < spec->n_mounts; i++) {
         free(spec->mounts[i].source);
         free(spec->mounts[i].target);
@@ -50,6 +51,7 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
     dst->workdir = sandbox_spec_copy_str(src->workdir);
     dst->env = sandbox_spec_copy_strv(src->env);
     dst->labels = sandbox_spec_copy_strv(src->labels);
+    dst->hashed_labels = sandbox_spec_copy_strv(src->hashed_labels);
     dst->mounts = src->n_mounts ? xcalloc(src->n_mounts, sizeof(*dst->mounts)) : NULL;
     for (size_t i = 0; i < src->n_mounts; i++) {
         dst->mounts[i].source = sandbox_spec_copy_str(src->mounts[i].source);

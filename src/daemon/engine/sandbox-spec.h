@@ -50,6 +50,7 @@ struct sandbox_spec {
     char *workdir;                             /* "/home/agent" */
     char **env;                                /* K=V */
     char **labels;                             /* K=V */
+    char **hashed_labels; /* labels in the hash of a sandbox of an older version; else NULL */
     struct spec_mount *mounts;
     size_t n_mounts;
     enum spec_cache_mode cache_mode; /* for tools that are not named in `caches` */

@@ -49,6 +49,18 @@ char **strv_copy(char *const *v)
     return copy;
 }
 
+bool strv_equal(char *const *a, char *const *b)
+{
+    size_t n = strv_len(a);
+
+    if (n != strv_len(b))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!STREQ(a[i], b[i]))
+            return false;
+    return true;
+}
+
 bool strv_contains(char *const *v, const char *s)
 {
     for (; v && *v; v++)

@@ -15,6 +15,7 @@ void strv_push(char ***v, char *owned);
 void strv_pop(char **v); /* frees the last string, if any */
 void strv_add(char ***v, const char *s);
 bool strv_contains(char *const *v, const char *s);
+bool strv_equal(char *const *a, char *const *b);
 char *strv_join(char *const *v, const char *sep);
 
 /* Sets K=V in an environment array: replaces an entry of the same key or adds one. */

@@ -33,29 +33,72 @@ int overlay_mount(const struct overlay *o, int *ret, struct err *err)
     return mount_new("overlay", options, MOUNT_SAFE | (o->upper ? 0 : MOUNT_RDONLY), ret, err);
 }
 
+/* Moves a folder from one upper layer to another. One that is not there, that cannot be moved
+ * because of its owner, or whose target exists, stays where it is. */
+static int overlay_move(int dirfd, const char *from_root, const char *to_root, const char *name,
+                        struct err *err)
+{
+    char from[NAME_MAX + 32], to[NAME_MAX + 32];
+
+    snprintf(from, sizeof(from), "%s/upper/%s", from_root, name);
+    snprintf(to, sizeof(to), "%s/upper/%s", to_root, name);
+    if (renameat2(dirfd, from, dirfd, to, RENAME_NOREPLACE) == 0 || errno == ENOENT ||
+        errno == EACCES || errno == EPERM || errno == EEXIST)
+        return 0;
+    return err_sys(err, errno, "keep '%s' of the sandbox", from);
+}
+
+static int overlay_rename(int dirfd, const char *from, const char *to, struct err *err)
+{
+    return renameat(dirfd, from, dirfd, to) < 0
+               ? err_sys(err, errno, "rename '%s' of the sandbox to '%s'", from, to)
+               : 0;
+}
+
 int overlay_renew_begin(int dirfd, const char *keep, struct err *err)
 {
     static const struct {
         const char *path;
         mode_t mode;
-    } folders[] = {{"root.next", 0700}, {"root.next/upper", 0755}, {"root.next/work", 0700}};
-    char from[NAME_MAX + 32], to[NAME_MAX + 32];
+    } folders[] = {{OVERLAY_ROOT_NEXT, 0700},
+                   {OVERLAY_ROOT_NEXT "/upper", 0755},
+                   {OVERLAY_ROOT_NEXT "/work", 0700}};
 
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
         if ((mkdirat(dirfd, folders[i].path, 0700) < 0 && errno != EEXIST) ||
             fchmodat(dirfd, folders[i].path, folders[i].mode, 0) < 0)
             return err_sys(err, errno, "make folder '%s' of the sandbox", folders[i].path);
-    snprintf(from, sizeof(from), "root/upper/%s", keep);
-    snprintf(to, sizeof(to), "root.next/upper/%s", keep);
-    if (renameat(dirfd, from, dirfd, to) < 0 && errno != ENOENT && errno != EACCES &&
-        errno != EPERM)
-        return err_sys(err, errno, "keep '%s' of the sandbox", from);
-    return 0;
+    return overlay_move(dirfd, "root", OVERLAY_ROOT_NEXT, keep, err);
 }
 
 int overlay_renew_end(int dirfd, struct err *err)
 {
-    return renameat(dirfd, "root.next", dirfd, "root") < 0
-               ? err_sys(err, errno, "rename 'root.next' of the sandbox")
-               : 0;
+    return overlay_rename(dirfd, OVERLAY_ROOT_NEXT, "root", err);
+}
+
+int overlay_keep(int dirfd, struct err *err)
+{
+    struct stat st;
+
+    if (fstatat(dirfd, "root", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return 0; /* it was moved before a crash, or never existed */
+    return overlay_rename(dirfd, "root", OVERLAY_ROOT_OLD, err);
+}
+
+int overlay_keep_undo_begin(int dirfd, const char *keep, struct err *err)
+{
+    struct stat st;
+    bool moved = fstatat(dirfd, OVERLAY_ROOT_OLD, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    const char *old = moved ? OVERLAY_ROOT_OLD : "root";
+    int r = moved ? overlay_move(dirfd, "root", old, keep, err) : 0;
+
+    if (r < 0)
+        return r;
+    r = overlay_move(dirfd, OVERLAY_ROOT_NEXT, old, keep, err);
+    return r < 0 ? r : moved;
+}
+
+int overlay_keep_undo_end(int dirfd, struct err *err)
+{
+    return overlay_rename(dirfd, OVERLAY_ROOT_OLD, "root", err);
 }

@@ -27,3 +27,16 @@ int overlay_mount(const struct overlay *o, int *ret, struct err *err);
  */
 int overlay_renew_begin(int dirfd, const char *keep, struct err *err);
 int overlay_renew_end(int dirfd, struct err *err);
+
+#define OVERLAY_ROOT_NEXT "root.next"
+#define OVERLAY_ROOT_OLD "root.old"
+
+/*
+ * To be able to go back to the old root: overlay_keep(), between _begin and _end, renames root to
+ * root.old instead of removing it. To go back after any of these steps: call _undo_begin, which
+ * returns 1 if the old root is in root.old; then remove root and call _undo_end. Then remove
+ * root.next. All of it can be started again after a crash.
+ */
+int overlay_keep(int dirfd, struct err *err);
+int overlay_keep_undo_begin(int dirfd, const char *keep, struct err *err);
+int overlay_keep_undo_end(int dirfd, struct err *err);

@@ -22,6 +22,7 @@
 
 #define LOCK_TIMEOUT (10 * USEC_PER_SEC)
 #define HASH_NAME "spec" /* a symlink: one system call writes it whole */
+#define HASH_OLD "spec.old"
 
 static int shim_disk_lock_image(int fd, const char *image, struct err *err)
 {
@@ -69,21 +70,99 @@ int disk_mount(const char *image, bool ephemeral, int *ret, struct err *err)
     return 0;
 }
 
-int disk_renew(int dirfd, const char *hash, struct err *err)
-{
-    const char *want = *hash ? hash : "-";
-    char have[128];
-    ssize_t n = readlinkat(dirfd, HASH_NAME, have, sizeof(have) - 1);
+/* ---- the root of another spec ---- */
 
-    have[n > 0 ? n : 0] = '\0';
-    if (n > 0 && STREQ(have, want))
-        return 0;
-    /* The hash comes last: a run that is interrupted here does all of it again. */
-    if (overlay_renew_begin(dirfd, "cache", err) < 0 || rmtree(dirfd, "root", err) < 0 ||
-        overlay_renew_end(dirfd, err) < 0)
-        return err_wrap(err, "create the sandbox's root again");
-    if ((unlinkat(dirfd, HASH_NAME, 0) < 0 && errno != ENOENT) ||
-        symlinkat(want, dirfd, HASH_NAME) < 0)
+struct disk_hash {
+    char text[128]; /* "": none */
+};
+
+static struct disk_hash shim_disk_read_hash(int dirfd, const char *name)
+{
+    struct disk_hash h;
+    ssize_t n = readlinkat(dirfd, name, h.text, sizeof(h.text) - 1);
+
+    h.text[n > 0 ? n : 0] = '\0';
+    return h;
+}
+
+static int shim_disk_write_hash(int dirfd, const char *name, const char *hash, struct err *err)
+{
+    if ((unlinkat(dirfd, name, 0) < 0 && errno != ENOENT) || symlinkat(hash, dirfd, name) < 0)
         return err_sys(err, errno, "record the spec on the sandbox's disk");
     return 0;
+}
+
+int disk_drop_old(int dirfd, struct err *err)
+{
+    int r = rmtree(dirfd, OVERLAY_ROOT_OLD, err);
+
+    if (r < 0)
+        return r;
+    if (unlinkat(dirfd, HASH_OLD, 0) < 0 && errno != ENOENT)
+        return err_sys(err, errno, "forget the spec before on the sandbox's disk");
+    return 0;
+}
+
+static int shim_disk_put_back(int dirfd, struct err *err)
+{
+    int r = overlay_keep_undo_begin(dirfd, "cache", err);
+
+    if (r < 0)
+        return r;
+    if (r > 0 &&
+        ((r = rmtree(dirfd, "root", err)) < 0 || (r = overlay_keep_undo_end(dirfd, err)) < 0))
+        return r;
+    r = rmtree(dirfd, OVERLAY_ROOT_NEXT, err);
+    if (r < 0)
+        return r;
+    return renameat(dirfd, HASH_OLD, dirfd, HASH_NAME) < 0
+               ? err_sys(err, errno, "return to the spec before on the sandbox's disk")
+               : 0;
+}
+
+/* A root whose spec is not known is removed, not kept. */
+static int shim_disk_keep(int dirfd, const char *hash, struct err *err)
+{
+    int r = disk_drop_old(dirfd, err);
+
+    if (r < 0 || !*hash)
+        return r;
+    r = shim_disk_write_hash(dirfd, HASH_OLD, hash, err);
+    if (r < 0)
+        return r;
+    r = overlay_renew_begin(dirfd, "cache", err);
+    return r < 0 ? r : overlay_keep(dirfd, err);
+}
+
+/* The hash comes last: a run that is interrupted here returns to the old root, or does all of it
+ * again. */
+static int shim_disk_make_root(int dirfd, const char *have, const char *want, struct err *err)
+{
+    int r;
+
+    if ((r = shim_disk_keep(dirfd, have, err)) < 0 ||
+        (r = overlay_renew_begin(dirfd, "cache", err)) < 0 ||
+        (r = rmtree(dirfd, "root", err)) < 0 || (r = overlay_renew_end(dirfd, err)) < 0)
+        return err_wrap(err, "create the sandbox's root again");
+    return shim_disk_write_hash(dirfd, HASH_NAME, want, err);
+}
+
+int disk_renew(int dirfd, const char *hash, struct err *err)
+{
+    struct disk_hash have = shim_disk_read_hash(dirfd, HASH_NAME);
+    struct disk_hash old = shim_disk_read_hash(dirfd, HASH_OLD);
+    const char *want = *hash ? hash : "-";
+    int r;
+
+    if (*old.text && (STREQ(old.text, want) || STREQ(old.text, have.text))) {
+        r = shim_disk_put_back(dirfd, err);
+        if (r < 0)
+            return r;
+        have = old;
+        old.text[0] = '\0';
+    }
+    if (STREQ(have.text, want))
+        return *old.text != '\0';
+    r = shim_disk_make_root(dirfd, have.text, want, err);
+    return r < 0 ? r : *have.text != '\0';
 }

@@ -88,7 +88,9 @@ static int shim_start_write_maps(struct shim *s, struct err *err)
     return r < 0 ? err_wrap(err, "map the sandbox's ids") : 0;
 }
 
-static int shim_start_open_data(const struct plan *p, int *ret_disk, struct err *err)
+/* *ret_renewed: a second descriptor of the disk if it has the root of an older spec; else -1. */
+static int shim_start_open_data(const struct plan *p, int *ret_disk, int *ret_renewed,
+                                struct err *err)
 {
     int r;
 
@@ -99,8 +101,19 @@ static int shim_start_open_data(const struct plan *p, int *ret_disk, struct err 
         r = disk_renew(*ret_disk, p->hash ? p->hash : "", err);
         if (r < 0)
             return r;
+        if (r > 0)
+            *ret_renewed = fcntl(*ret_disk, F_DUPFD_CLOEXEC, 3);
     }
     return layers_prepare(p, *ret_disk, err);
+}
+
+/* The sandbox is up. A failure costs only space on its disk, until the next start. */
+static void shim_start_drop_old_root(const struct shim *s, int disk)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (disk >= 0 && disk_drop_old(disk, &err) < 0)
+        log_warn("sandbox %s: %s", s->plan.sandbox_id, err.msg);
 }
 
 /* Takes the disk, so that afterwards only the sandbox holds it. */
@@ -348,7 +361,7 @@ static void shim_start_undo(struct shim *s)
 
 static int shim_start_build(struct shim *s, struct err *err)
 {
-    _cleanup_close_ int disk = -1;
+    _cleanup_close_ int disk = -1, renewed = -1;
     int r;
 
     r = seccomp_filter_possible(err);
@@ -357,7 +370,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     r = shim_start_make_cgroups(s, err);
     if (r < 0)
         return r;
-    r = shim_start_open_data(&s->plan, &disk, err);
+    r = shim_start_open_data(&s->plan, &disk, &renewed, err);
     if (r < 0)
         return r;
     s->memory_shown = proc_view_memory(s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory);
@@ -380,7 +393,11 @@ static int shim_start_build(struct shim *s, struct err *err)
     if (r < 0)
         return r;
     s->ready_pipe = fd_close(s->ready_pipe); /* later commands need not wait */
-    return network_start(s, err);
+    r = network_start(s, err);
+    if (r < 0)
+        return r;
+    shim_start_drop_old_root(s, renewed);
+    return 0;
 }
 
 int sandbox_start(struct shim *s, struct err *err)

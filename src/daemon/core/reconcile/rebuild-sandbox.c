@@ -109,13 +109,19 @@ static int rebuild_sandbox_add_execs(struct sandbox *sb, struct err *err)
 static int rebuild_sandbox_take_spec(struct sandbox *sb, const struct recon_item *item,
                                      struct err *err)
 {
+    int r;
+
     if (!item->spec) {
         sandbox_spec_copy(&sb->spec, &sb->m->config.defaults);
         sb->spec.image = xstrdup(sb->engine->ops->default_image);
         return 0;
     }
     memcpy(sb->hash, item->hash, sizeof(sb->hash));
-    return spec_from_text(item->spec, &sb->spec, err);
+    r = spec_from_text(item->spec, &sb->spec, err);
+    if (r < 0)
+        return r;
+    spec_match_hash(&sb->spec, sb->engine->ops->name, sb->hash);
+    return 0;
 }
 
 static int rebuild_sandbox_fill(struct sandbox *sb, const struct recon_item *item, struct err *err)

@@ -34,6 +34,8 @@ struct recon_item {
     enum recon_result result;
     enum object_kind kind;
     bool adopts;             /* adopt: gets a row in the store */
+    bool has_row;            /* is a sandbox of the store */
+    bool kept;               /* as in struct engine_object */
     bool running;            /* its action is in progress */
     bool ended;              /* its processes were ended before its removal */
     char id[33];             /* of the sandbox; "" for legacy */

@@ -28,6 +28,8 @@ enum reconcile_case {
     CASE_STALE,     /* its configuration hash differs from the one that this version computes */
     CASE_GONE,      /* the engine does not have it, or has only leftovers around it */
     CASE_LEFTOVERS, /* it is down, but parts of a run are left */
+    CASE_KEPT,      /* the state before a re-creation is still there */
+    CASE_FAILED,    /* its last start or removal failed, and only a request tries again */
     CASE_CORRECT,   /* all others */
 };
 
@@ -54,6 +56,10 @@ static const struct {
     [CASE_GONE]           = {RECON_MARK,     RECON_WAITING,  SANDBOX_GONE, NULL},
     [CASE_LEFTOVERS]      = {RECON_CLEAN,    RECON_WAITING,
                              "leftovers of a run have no supervisor", NULL},
+    [CASE_KEPT]           = {RECON_CLEAN,    RECON_WAITING,
+                             "its state before a re-creation is still there", NULL},
+    [CASE_FAILED]         = {RECON_ADOPT,    RECON_FAILED,   NULL,
+                             "Correct the reason, then run 'ripcord up' or 'ripcord rm'."},
     [CASE_CORRECT]        = {RECON_ADOPT,    RECON_DONE,     NULL, NULL},
 };
 /* clang-format on */
@@ -127,12 +133,18 @@ static enum reconcile_case reconcile_plan_case_of_sandbox(const struct reconcile
         return CASE_STALE;
     if (sb->ops)
         return CASE_CHANGING;
-    if (!o)
+    if (o && o->kept)
+        return CASE_KEPT;
+    if (!o && sb->state != SANDBOX_FAILED)
         return reconcile_plan_is_marked(sb) ? CASE_CORRECT : CASE_GONE;
+    if (!o)
+        return CASE_FAILED;
     /* With a live supervisor the engine is asked once more (daemon/core/sandbox/engine-watch.c). */
     if (!o->whole && !reconcile_plan_is_marked(sb) && (!sb->conn || sb->engine->ops->look))
         return CASE_GONE;
-    return o->up && !sb->conn ? CASE_LEFTOVERS : CASE_CORRECT;
+    if (o->up && !sb->conn)
+        return CASE_LEFTOVERS;
+    return sb->state == SANDBOX_FAILED ? CASE_FAILED : CASE_CORRECT;
 }
 
 /* ---- the items ---- */
@@ -174,7 +186,9 @@ static void reconcile_plan_add_sandbox(struct reconcile_plan *p, struct sandbox 
 
     snprintf(item->id, sizeof(item->id), "%s", sb->id);
     item->name = xstrdup(sb->name);
-    if (!o && !item->reason && sb->reason)
+    item->has_row = true;
+    item->kept = o && o->kept;
+    if ((!o || sb->state == SANDBOX_FAILED) && !item->reason && sb->reason)
         item->reason = xstrdup(sb->reason);
 }
 
@@ -207,7 +221,7 @@ bool recon_is_settled(const struct recon_lane *lane)
     for (size_t i = 0; i < lane->n; i++) {
         const struct recon_item *item = lane->items[i];
 
-        if (item->kind == OBJECT_SANDBOX && item->action == RECON_ADOPT &&
+        if (item->kind == OBJECT_SANDBOX && item->action == RECON_ADOPT && !item->has_row &&
             item->result != RECON_DONE)
             return false;
     }

@@ -165,6 +165,8 @@ static void reconcile_operate(struct recon_item *item, struct sandbox *sb)
 
     if (item->action == RECON_RECREATE) {
         op = op_push(sb, &op_renew);
+    } else if (item->kept && !sb->torn) {
+        op = op_push(sb, &op_settle);
     } else if (item->action == RECON_CLEAN && sb->state == SANDBOX_FAILED) {
         op = recovery_add(sb); /* its supervisor may still live: connect again */
     } else if (item->action == RECON_CLEAN) {

@@ -16,6 +16,7 @@
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/sandbox/spec.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -131,7 +132,7 @@ void recovery_tick(struct recovery *r)
 
 bool sandbox_is_unsure(const struct sandbox *sb)
 {
-    return sb->ops && sb->ops->type == &op_recover;
+    return (sb->ops && sb->ops->type == &op_recover) || (sb->torn && sb->unsettled);
 }
 
 static void recovery_start_next(struct recovery *r)
@@ -240,6 +241,15 @@ static const char *recovery_why_stopped(const struct sandbox *sb)
                                        : "not running when the daemon started";
 }
 
+static void recovery_settled(void *arg, const struct err *err, struct engine_sandbox *info)
+{
+    struct op *op = arg;
+    const char *why;
+    enum sandbox_state state = sandbox_settled_state(op->sb, err, info, &why);
+
+    recovery_finish(op, state, why);
+}
+
 static void recovery_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
@@ -249,14 +259,23 @@ static void recovery_cleaned(void *arg, const struct err *err, struct engine_san
     recovery_settle_execs(sb);
     if (recovery_removes(op))
         return;
-    if (err) {
+    sb->torn |= sb->state == SANDBOX_CREATING;
+    if (err)
         recovery_finish(op, SANDBOX_FAILED, err->msg);
-    } else if (sb->state == SANDBOX_CREATING) {
-        sandbox_forget_hash(sb);
-        recovery_finish(op, SANDBOX_FAILED, "the daemon ended during the creation");
-    } else {
+    else if (sb->torn && engine_is_open(sb->engine))
+        op_settle_with(op, recovery_settled);
+    else if (sb->torn)
+        recovery_finish(op, SANDBOX_FAILED, ENDED_IN_CREATION);
+    else
         recovery_finish(op, SANDBOX_STOPPED, recovery_why_stopped(sb));
-    }
+}
+
+/* Whether the last daemon ended after it had started the sandbox with a new spec, and before it had
+ * stored that spec: the stored one counts. */
+static bool recovery_is_unstored(const struct sandbox *sb, const struct engine_sandbox *info)
+{
+    return sb->state == SANDBOX_CREATING && *info->hash && *sb->hash &&
+           !STREQ(info->hash, sb->hash);
 }
 
 static void recovery_connected(void *arg, const struct err *err, struct engine_sandbox *info)
@@ -273,6 +292,11 @@ static void recovery_connected(void *arg, const struct err *err, struct engine_s
          * daemon/core/sandbox/engine-watch.c does the rest. */
         sb->unsettled = true;
         recovery_cleaned(op, NULL, NULL);
+        return;
+    }
+    if (!err && recovery_is_unstored(sb, info)) {
+        info->supervisor_fd = fd_close(info->supervisor_fd);
+        engine_cleanup(sb->engine, sb->id, recovery_cleaned, op);
         return;
     }
     if (!err) {
@@ -331,6 +355,7 @@ static void recovery_load_row(void *arg, const struct store_sandbox *row)
     snprintf(sb->hash, sizeof(sb->hash), "%s", row->hash);
     sb->engine = engine;
     sb->spec = spec;
+    spec_match_hash(&sb->spec, engine->ops->name, sb->hash);
     sb->ephemeral = row->ephemeral;
     sb->stored = true;
     sb->want_running = STREQ(row->wanted, "running");

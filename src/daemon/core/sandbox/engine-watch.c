@@ -24,12 +24,28 @@ static void engine_watch_finish(struct op *op)
         sandbox_expire(sb);
 }
 
+/* The engine was out of reach when the daemon started. */
+static void engine_watch_settled(void *arg, const struct err *err, struct engine_sandbox *info)
+{
+    struct op *op = arg;
+    const char *why;
+    enum sandbox_state state = sandbox_settled_state(op->sb, err, info, &why);
+
+    op->sb->unsettled = err != NULL;
+    sandbox_set_state(op->sb, state, why, NULL);
+    engine_watch_finish(op);
+}
+
 static void engine_watch_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
     (void)info;
+    if (!err && sb->torn) {
+        op_settle_with(op, engine_watch_settled);
+        return;
+    }
     sb->unsettled = err != NULL;
     if (err)
         sandbox_set_state(sb, SANDBOX_FAILED, err->msg, NULL);

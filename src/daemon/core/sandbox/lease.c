@@ -55,69 +55,9 @@ void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t d
     sb->down_at = down_at ? down_at : now;
 }
 
-bool lease_equal(const struct sandbox_spec *a, const struct sandbox_spec *b)
-{
-    return a->idle_stop == b->idle_stop && a->max_life == b->max_life && a->rm_after == b->rm_after;
-}
-
-void lease_copy(struct sandbox_spec *to, const struct sandbox_spec *from)
-{
-    to->idle_stop = from->idle_stop;
-    to->max_life = from->max_life;
-    to->rm_after = from->rm_after;
-}
-
 static json_t *lease_ms(uint64_t usec)
 {
     return json_integer((json_int_t)(usec / USEC_PER_MSEC));
-}
-
-static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
-{
-    struct sandbox_spec before = sb->spec; /* only for its numbers */
-    int r;
-
-    lease_copy(&sb->spec, from);
-    r = sandbox_save(sb, err);
-    if (r < 0) {
-        lease_copy(&sb->spec, &before);
-        return r;
-    }
-    events_emit(sb->m->config.events, "sandbox.changed", sb, NULL,
-                json_pack("{s:o, s:o, s:o}", "idle_stop_ms", lease_ms(from->idle_stop),
-                          "max_life_ms", lease_ms(from->max_life), "rm_after_ms",
-                          lease_ms(from->rm_after)));
-    return 0;
-}
-
-/* A failure is only a warning: the store has the leases. The copy beside the sandbox matters
- * when the store is lost. */
-static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *info)
-{
-    struct op *op = arg;
-
-    (void)info;
-    if (err)
-        manager_warn(op->sb->m, "sandbox %s: the engine cannot save its leases: %s", op->sb->name,
-                     err->msg);
-    TAKE_PTR(op->then)(op);
-}
-
-void lease_apply(struct op *op, op_step_fn then)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_free_ char *text = NULL;
-    struct sandbox *sb = op->sb;
-
-    if (lease_equal(&sb->spec, &op->want)) {
-        then(op);
-    } else if (lease_change(sb, &op->want, &err) < 0) {
-        op_fail(op, &err);
-    } else {
-        op->then = then;
-        text = spec_to_text(&sb->spec);
-        engine_note(sb->engine, sb->id, text, lease_noted, op);
-    }
 }
 
 /* ---- what is due ---- */

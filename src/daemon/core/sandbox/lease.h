@@ -22,13 +22,6 @@ void lease_touch(struct sandbox *sb);
 /* Readings of a stored row. 0 (an older version did not save it): starts now. */
 void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t down_at);
 
-/* Compares and copies the leases of specs. */
-bool lease_equal(const struct sandbox_spec *a, const struct sandbox_spec *b);
-void lease_copy(struct sandbox_spec *to, const struct sandbox_spec *from);
-/* Saves the leases of op->want in the store and beside the sandbox on the engine, if they
- * changed. Then calls `then`, or fails the operation. */
-void lease_apply(struct op *op, op_step_fn then);
-
 /* The next automatic action: {"at","in_ms","action":"stop|remove","by":"idle_stop|…"}, or null.
  * New reference. */
 json_t *lease_to_json(const struct sandbox *sb);

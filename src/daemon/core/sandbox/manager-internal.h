@@ -66,6 +66,13 @@ int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 /* Begins the reason of a sandbox that its engine does not have any more. Stored. */
 #define SANDBOX_GONE "gone: removed outside ripcord"
 
+/* Takes the answer of engine_settle(). True: the engine has a whole sandbox of the stored spec.
+ * Else the hash is forgotten, and the next start creates it again. */
+bool sandbox_settled(struct sandbox *sb, const struct engine_sandbox *info);
+/* The same after a crash of the daemon: the state that the sandbox has now, and its reason. */
+#define ENDED_IN_CREATION "the daemon ended during the creation"
+enum sandbox_state sandbox_settled_state(struct sandbox *sb, const struct err *err,
+                                         const struct engine_sandbox *info, const char **ret_why);
 /* Takes the engine's warnings over, and reports new ones to the hook. */
 void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *info);
 /* Takes the supervisor's socket from info and connects to it. */

@@ -4,10 +4,9 @@
  *
  *   absent           create and start in one engine call      created    (failure: nothing is left)
  *   stopped, same    start                                    started
- *   stopped, other   create (new root, /home stays), start    recreated
  *   running, same    nothing                                  unchanged
- *   running, other   down, clean up, create, start            recreated  (conflict with live execs)
  *   paused, same     resume                                   started
+ *   any, other       re-create (op-recreate.c)                recreated  (conflict with live execs)
  */
 #include "daemon/core/caches/sandbox-packages.h"
 #include "daemon/core/exec/exec-internal.h"
@@ -16,24 +15,26 @@
 #include "daemon/core/sandbox/spec.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
+#include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 /* The spec for the engine to save beside the sandbox. A throw-away sandbox needs none. */
-static void op_ensure_note_spec(struct op *op)
+static void op_note_spec(struct op *op, const struct sandbox_spec *spec)
 {
-    struct sandbox_spec open = op->sb->spec; /* shallow copy */
+    struct sandbox_spec open = *spec; /* shallow copy */
 
     if (op->sb->ephemeral)
         return;
     free(op->spec_text);
     free(op->spec_label);
-    op->spec_text = spec_to_text(&op->sb->spec);
+    op->spec_text = spec_to_text(spec);
     open.env = NULL;
     op->spec_label = spec_to_text(&open);
 }
 
-static void op_ensure_fill_request(struct op *op, struct sandbox_request *req)
+void op_fill_request(struct op *op, const struct sandbox_spec *spec, const char *hash,
+                     struct sandbox_request *req)
 {
     const struct sandbox *sb = op->sb;
 
@@ -41,9 +42,9 @@ static void op_ensure_fill_request(struct op *op, struct sandbox_request *req)
         (struct sandbox_request){.ephemeral = sb->ephemeral, .fresh = op->action == ACTION_CREATED};
     snprintf(req->id, sizeof(req->id), "%s", sb->id);
     snprintf(req->name, sizeof(req->name), "%s", sb->name);
-    snprintf(req->hash, sizeof(req->hash), "%s", sb->hash);
-    req->spec = sb->spec; /* shallow copy: the engine copies it before it returns */
-    op_ensure_note_spec(op);
+    snprintf(req->hash, sizeof(req->hash), "%s", hash);
+    req->spec = *spec; /* shallow copy: the engine copies it before it returns */
+    op_note_spec(op, spec);
     req->spec_text = op->spec_text;
     req->spec_label = op->spec_label;
     req->first = exec_first_request(op->sb);
@@ -54,9 +55,6 @@ static void op_ensure_start_failed(struct op *op, const struct err *err)
 {
     struct sandbox *sb = op->sb;
 
-    /* The next try must not take a half re-created root for one of this spec. */
-    if (op->action == ACTION_RECREATED)
-        sandbox_forget_hash(sb);
     if (op->action != ACTION_CREATED || sandbox_set_state(sb, SANDBOX_ABSENT, err->msg, NULL) < 0)
         sandbox_set_state(sb, SANDBOX_FAILED, err->msg, NULL);
     op_fail(op, err);
@@ -77,26 +75,6 @@ static void op_ensure_started(void *arg, const struct err *err, struct engine_sa
         exec_first_sent(sb);
     sandbox_set_state(sb, SANDBOX_RUNNING, NULL, NULL);
     op_done(op, op->action);
-}
-
-static void op_ensure_recreated(void *arg, const struct err *err, struct engine_sandbox *info)
-{
-    struct op *op = arg;
-    struct sandbox_request req;
-
-    if (err) {
-        op_ensure_start_failed(op, err);
-        return;
-    }
-    (void)info;
-    if (op->down) {
-        sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was out of date",
-                          NULL);
-        op_done(op, ACTION_RECREATED);
-        return;
-    }
-    op_ensure_fill_request(op, &req);
-    engine_start(op->sb->engine, &req, op_ensure_started, op);
 }
 
 /* The wanted spec becomes the sandbox's, in memory and in the store, before the engine gets it. */
@@ -126,23 +104,8 @@ static void op_ensure_create_new(struct op *op)
         op_fail(op, &err);
         return;
     }
-    op_ensure_fill_request(op, &req);
+    op_fill_request(op, &op->sb->spec, op->sb->hash, &req);
     engine_create_start(sb->engine, &req, op_ensure_started, op);
-}
-
-static void op_ensure_create_again(struct op *op)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    struct sandbox_request req;
-
-    op->action = ACTION_RECREATED;
-    if (op_ensure_take_spec(op, &err) < 0) {
-        op_fail(op, &err);
-        return;
-    }
-    op_ensure_fill_request(op, &req);
-    /* Not create_start: on failure that would remove /home/agent as well. */
-    engine_create(op->sb->engine, &req, op_ensure_recreated, op);
 }
 
 static void op_ensure_start_again(struct op *op)
@@ -150,43 +113,8 @@ static void op_ensure_start_again(struct op *op)
     struct sandbox_request req;
 
     op->action = ACTION_STARTED;
-    op_ensure_fill_request(op, &req);
+    op_fill_request(op, &op->sb->spec, op->sb->hash, &req);
     engine_start(op->sb->engine, &req, op_ensure_started, op);
-}
-
-static void op_ensure_replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
-{
-    struct op *op = arg;
-
-    (void)info;
-    if (err) {
-        sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
-        op_fail(op, err);
-        return;
-    }
-    sandbox_set_state(op->sb, SANDBOX_STOPPED, "to be re-created", NULL);
-    op_ensure_create_again(op);
-}
-
-static void op_ensure_replace_down(struct op *op)
-{
-    engine_cleanup(op->sb->engine, op->sb->id, op_ensure_replace_cleaned, op);
-}
-
-static void op_ensure_replace_running(struct op *op)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    struct sandbox *sb = op->sb;
-
-    if (sb->n_execs) {
-        err_set(&err, ERR_CONFLICT, "sandbox '%s': cannot change the spec while %u exec(s) run",
-                sb->name, sb->n_execs);
-        err_hint(&err, "Wait until they end, or stop the sandbox first.");
-        op_fail(op, &err);
-        return;
-    }
-    sandbox_set_state(sb, SANDBOX_STOPPING, "to be re-created", NULL);
-    op_down(op, sb->m->config.stop_grace, op_ensure_replace_down);
 }
 
 static void op_ensure_resumed(void *arg, const struct err *err, int fd)
@@ -292,7 +220,7 @@ static void op_ensure_same(struct op *op)
         op_ensure_keep_asked(op, &err) < 0)
         op_fail(op, &err);
     else
-        lease_apply(op, op_ensure_up);
+        op_change_apply(op, op_ensure_up);
 }
 
 static void op_ensure_checked(struct op *op)
@@ -303,10 +231,20 @@ static void op_ensure_checked(struct op *op)
         op_ensure_create_new(op);
     else if (STREQ(sb->hash, op->want_hash) && sb->state != SANDBOX_CREATING)
         op_ensure_same(op);
-    else if (sb->conn)
-        op_ensure_replace_running(op);
     else
-        op_ensure_create_again(op);
+        op_recreate(op);
+}
+
+/* Labels that older versions hashed count only as long as nothing else changes. */
+static void op_ensure_hash(struct op *op)
+{
+    struct sandbox *sb = op->sb;
+
+    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
+    if (!op->want.hashed_labels || STREQ(sb->hash, op->want_hash))
+        return;
+    strv_free(TAKE_PTR(op->want.hashed_labels));
+    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
 }
 
 /* The engine is open and the image is known. All checks come before the old sandbox is given up. */
@@ -315,7 +253,7 @@ static void op_ensure_go(struct op *op)
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
+    op_ensure_hash(op);
     if (engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
     else if (sb->conn && STREQ(sb->hash, op->want_hash))
@@ -355,7 +293,7 @@ static bool op_ensure_must_resolve(const struct op *op)
     return !op->existing || !op->want.image_digest;
 }
 
-static void op_ensure_run(struct op *op)
+static void op_ensure_begin(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct engine *e;
@@ -376,6 +314,26 @@ static void op_ensure_run(struct op *op)
         op_ensure_go(op);
     else
         engine_prepare(e, op_ensure_prepared, op);
+}
+
+static void op_ensure_settled(void *arg, const struct err *err, struct engine_sandbox *info)
+{
+    struct op *op = arg;
+
+    if (err) {
+        op_fail(op, err);
+        return;
+    }
+    (void)sandbox_settled(op->sb, info);
+    op_ensure_begin(op);
+}
+
+static void op_ensure_run(struct op *op)
+{
+    if (op->sb->torn)
+        op_settle_with(op, op_ensure_settled);
+    else
+        op_ensure_begin(op);
 }
 
 const struct op_type op_ensure = {"ensure", op_ensure_run};
@@ -402,11 +360,9 @@ static void op_renew_go(struct op *op)
     if (op_renew_check(sb, &err) < 0) { /* a command came while the package cache was asked */
         sb->stale = true;
         op_fail(op, &err);
-    } else if (sb->conn) {
-        op_ensure_replace_running(op);
     } else {
-        op->down = true;
-        op_ensure_create_again(op);
+        op->down = !sb->conn;
+        op_recreate(op);
     }
 }
 
@@ -426,6 +382,7 @@ static void op_renew_run(struct op *op)
         return;
     }
     sandbox_spec_copy(&op->want, &sb->spec);
+    strv_free(TAKE_PTR(op->want.hashed_labels));
     spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
     if (engine_is_open(sb->engine) && engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);

@@ -239,11 +239,11 @@ static void op_lease_run(struct op *op)
 
     if (op_failed_absent(op))
         return;
-    lease_copy(&op->want, &sb->spec);
+    sandbox_spec_copy(&op->want, &sb->spec);
     if (spec_apply_leases(&op->want, op->patch, &err) < 0)
         op_fail(op, &err);
     else
-        lease_apply(op, op_lease_done);
+        op_change_apply(op, op_lease_done);
 }
 
 const struct op_type op_lease = {"lease", op_lease_run};

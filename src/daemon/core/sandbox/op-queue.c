@@ -39,6 +39,8 @@ static void op_free(struct op *op)
     free(op->why);
     free(op->spec_text);
     free(op->spec_label);
+    free(op->was_why);
+    err_done(&op->failure);
     sandbox_spec_done(&op->want);
     free(op);
 }
@@ -147,8 +149,10 @@ static void op_finish(struct op *op, const struct err *err)
 
     sb->ops = op->next;
     sb->kicked = true; /* keeps the object while the waiters are called */
-    for (struct op_waiter *w = op->waiters; w; w = w->next)
+    for (struct op_waiter *w = op->waiters; w; w = w->next) {
         w->done(w->arg, err, sb->state == SANDBOX_ABSENT ? NULL : sb, op->action);
+        op->action = ACTION_UNCHANGED; /* those that joined came to what the first one has done */
+    }
     op_free(op);
     sb->kicked = pending;
     op_kick(sb);

@@ -50,11 +50,29 @@ struct op {
     struct loop_timer *again; /* remove: retries the removal from the store; or NULL */
     unsigned tries;
     enum manager_action action;
+
+    /* re-creation: what the sandbox was, and the failure of the new spec */
+    enum sandbox_state was;
+    bool was_up;
+    char *was_why; /* owned, or NULL */
+    struct err failure;
 };
 
-extern const struct op_type op_ensure, op_stop, op_remove, op_pause, op_lease, op_reclaim, op_renew;
+extern const struct op_type op_ensure, op_stop, op_remove, op_pause, op_lease, op_reclaim, op_renew,
+    op_settle;
 /* ERR_CONFLICT with the reason when the sandbox cannot be re-created now. */
 int op_renew_check(const struct sandbox *sb, struct err *err);
+
+/* A request to the engine. It borrows the spec, and texts of op. */
+void op_fill_request(struct op *op, const struct sandbox_spec *spec, const char *hash,
+                     struct sandbox_request *req);
+/* Re-creates the sandbox for op->want, and ends the operation. */
+void op_recreate(struct op *op);
+/* Makes the engine's objects those of the stored spec (engine_settle()). done() gets op. */
+void op_settle_with(struct op *op, engine_done_fn done);
+/* Saves the leases and labels of op->want in the store and beside the sandbox on the engine, if
+ * they changed. Then calls `then`, or fails the operation. */
+void op_change_apply(struct op *op, op_step_fn then);
 
 /* Appends an operation, or inserts it before all that have not begun. It runs soon. */
 struct op *op_push(struct sandbox *sb, const struct op_type *type);

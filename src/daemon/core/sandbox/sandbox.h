@@ -64,6 +64,7 @@ struct sandbox {
     uint32_t unenforced; /* enum limit_bit bits */
     char **warnings;     /* of this run, from the engine */
     bool unsettled;      /* the engine could not clean up after it: to be tried again */
+    bool torn;           /* the daemon ended while it was created: the engine must settle first */
     struct supervisor_conn *conn; /* NULL without a live supervisor */
     enum packages_route
         packages_route; /* set by daemon/core/caches/sandbox-packages.c while it is served */

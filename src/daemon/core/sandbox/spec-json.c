@@ -139,6 +139,8 @@ char *spec_to_text(const struct sandbox_spec *spec)
 
     json_object_set_new(o, "asked", spec_limit_names(spec->asked));
     json_object_set_new(o, "image_digest", spec_json_text_or_null(spec->image_digest));
+    if (spec->hashed_labels)
+        json_object_set_new(o, "hashed_labels", spec_json_pairs_to_json(spec->hashed_labels));
     return json_to_text(o, true);
 }
 
@@ -161,6 +163,7 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
     char *all[] = {(char *)"", NULL};
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *digest = NULL;
+    _cleanup_strv_ char **hashed = NULL;
     struct sandbox_spec spec;
     const char *engine = NULL;
     uint32_t asked;
@@ -174,6 +177,10 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
     if (json_is_string(json_object_get(o, "image_digest")))
         digest = xstrdup(json_string_value(json_object_get(o, "image_digest")));
     json_object_del(o, "image_digest");
+    r = spec_labels_read(json_object_get(o, "hashed_labels"), &hashed, err);
+    if (r < 0)
+        return err_wrap(err, "stored spec");
+    json_object_del(o, "hashed_labels");
     spec_defaults(&spec);
     r = spec_apply(&spec, &engine, o, all, err);
     if (r < 0) {
@@ -182,17 +189,20 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
     }
     spec.asked = asked;
     spec.image_digest = TAKE_PTR(digest);
+    spec.hashed_labels = TAKE_PTR(hashed);
     *ret = spec;
     return 0;
 }
 
-/* Leases are not part of the hash. idle_stop_ms is hashed as 0, its usual value, because older
- * versions hashed it: existing sandboxes keep their hash. */
+/* Leases and labels are not part of the hash. idle_stop_ms is hashed as 0 and labels as those of
+ * the creation, usually none, because older versions hashed them: existing sandboxes keep their
+ * hash. */
 static char *spec_json_hashed_text(const struct sandbox_spec *spec, const char *engine)
 {
     _cleanup_json_ json_t *o = spec_to_json(spec, engine);
 
     json_object_set_new(o, "idle_stop_ms", spec_json_number(0));
+    json_object_set_new(o, "labels", spec_json_pairs_to_json(spec->hashed_labels));
     json_object_del(o, "max_life_ms");
     json_object_del(o, "rm_after_ms");
     return json_to_text(o, true);
@@ -209,4 +219,19 @@ void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[sta
     SHA256((const unsigned char *)text, strlen(text), digest);
     for (size_t i = 0; i < sizeof(digest); i++)
         snprintf(ret + 2 * i, 3, "%02x", digest[i]);
+}
+
+void spec_match_hash(struct sandbox_spec *spec, const char *engine, const char *hash)
+{
+    char now[SPEC_HASH_LEN + 1];
+
+    if (!spec->labels || !spec->labels[0] || spec->hashed_labels)
+        return;
+    spec_hash(spec, engine, now);
+    if (STREQ(now, hash))
+        return;
+    spec->hashed_labels = strv_copy(spec->labels);
+    spec_hash(spec, engine, now);
+    if (!STREQ(now, hash))
+        strv_free(TAKE_PTR(spec->hashed_labels));
 }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "daemon/engine/caches.h"
+#include "daemon/core/sandbox/spec-lists.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
@@ -16,11 +16,6 @@
 #include "proto/spec-limits.h"
 
 enum {
-    SPEC_ENV_MAX = 256,
-    SPEC_ENV_BYTES_MAX = 96 << 10, /* an exec message of the shim holds 192 KiB, argv included */
-    SPEC_LABELS_MAX = 64,
-    SPEC_LABEL_MAX = 1024,
-    SPEC_MOUNTS_MAX = 32,
     SPEC_PATH_MAX = 4095,
     SPEC_IMAGE_MAX = 255,
     SPEC_RUNTIME_MAX = 64,
@@ -110,13 +105,6 @@ static const struct number_field tmpfs_fields[] = {
 /* clang-format on */
 
 #define NUMBER_ABSENT UINT64_MAX
-
-#define SPEC_SWAP(a, b)                                                                            \
-    do {                                                                                           \
-        __typeof__(a) swapped = (a);                                                               \
-        (a) = (b);                                                                                 \
-        (b) = swapped;                                                                             \
-    } while (0)
 
 static int spec_apply_numbers(struct sandbox_spec *spec, const struct number_field *fields,
                               const uint64_t *values, size_t n, struct err *err)
@@ -274,283 +262,11 @@ static int spec_apply_strings(struct sandbox_spec *spec, const char *image, cons
     return 0;
 }
 
-/* ---- env and labels: objects of strings ---- */
-
-static int spec_env_entry(const char *key, const char *value, char **ret, struct err *err)
-{
-    _cleanup_free_ char *entry = xasprintf("%s=%s", key, value);
-    int r = parse_env(entry, err);
-
-    if (r < 0)
-        return r;
-    if (strchr(key, '='))
-        return err_set(err, ERR_INVALID, "invalid variable name '%s'", key);
-    *ret = TAKE_PTR(entry);
-    return 0;
-}
-
-static int spec_label_entry(const char *key, const char *value, char **ret, struct err *err)
-{
-    static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
-
-    if (!*key || strlen(key) > 128 || strspn(key, ok) != strlen(key))
-        return err_set(err, ERR_INVALID,
-                       "invalid label name '%.140s' (letters, digits and . _ / -, at most 128)",
-                       key);
-    if (strlen(value) > SPEC_LABEL_MAX)
-        return err_set(err, ERR_INVALID, "label '%s' is longer than %d bytes", key, SPEC_LABEL_MAX);
-    *ret = xasprintf("%s=%s", key, value);
-    return 0;
-}
-
-typedef int (*entry_fn)(const char *key, const char *value, char **ret, struct err *err);
-
-static int spec_read_pairs(const json_t *obj, const char *field, size_t max, entry_fn make,
-                           char ***ret, struct err *err)
-{
-    _cleanup_strv_ char **v = xcalloc(json_object_size(obj) + 1, sizeof(char *));
-    size_t n = 0, bytes = 0;
-    const char *key;
-    json_t *value;
-
-    if (json_object_size(obj) > max)
-        return err_set(err, ERR_INVALID, "field '%s' has %zu entries, at most %zu are allowed",
-                       field, json_object_size(obj), max);
-    json_object_foreach ((json_t *)obj, key, value) {
-        if (!json_is_string(value))
-            return err_set(err, ERR_INVALID, "field '%s.%.100s' must be a string", field, key);
-        if (make(key, json_string_value(value), &v[n], err) < 0)
-            return err_wrap(err, "field '%s'", field);
-        bytes += strlen(v[n++]) + 1;
-    }
-    if (bytes > SPEC_ENV_BYTES_MAX)
-        return err_set(err, ERR_INVALID,
-                       "field '%s' has %zu bytes in total, at most %d are allowed", field, bytes,
-                       SPEC_ENV_BYTES_MAX);
-    *ret = TAKE_PTR(v);
-    return 0;
-}
-
-int spec_env_read(const json_t *obj, char ***ret, struct err *err)
-{
-    return spec_read_pairs(obj, "env", SPEC_ENV_MAX, spec_env_entry, ret, err);
-}
-
-static int spec_apply_env(struct sandbox_spec *spec, const json_t *obj, struct err *err)
-{
-    char **v = NULL;
-    int r = spec_env_read(obj, &v, err);
-
-    if (r < 0)
-        return r;
-    strv_free(spec->env);
-    spec->env = v;
-    return 0;
-}
-
-static int spec_apply_labels(struct sandbox_spec *spec, const json_t *obj, struct err *err)
-{
-    char **v = NULL;
-    int r = spec_read_pairs(obj, "labels", SPEC_LABELS_MAX, spec_label_entry, &v, err);
-
-    if (r < 0)
-        return r;
-    strv_free(spec->labels);
-    spec->labels = v;
-    return 0;
-}
-
-/* ---- caches ---- */
-
-/* "private", or "shared:GROUP". */
-static int spec_read_mode(const char *text, struct spec_cache *ret, struct err *err)
-{
-    const char *colon = strchr(text, ':');
-    _cleanup_free_ char *mode = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
-    int r = cache_mode_parse(mode, &ret->mode, err);
-
-    if (r < 0 || !colon)
-        return r;
-    if (ret->mode != CACHE_SHARED)
-        return err_set(err, ERR_INVALID, "'%.80s': only mode 'shared' takes a group", text);
-    if (!name_is_valid(colon + 1)) {
-        err_set(err, ERR_INVALID, "invalid group '%.80s'", colon + 1);
-        return err_hint(err, "Use lower-case letters, digits and dashes, as in sandbox names.");
-    }
-    ret->group = xstrdup(colon + 1);
-    return 0;
-}
-
-static int spec_read_cache(const char *tool, const json_t *mode, struct spec_cache *ret,
-                           struct err *err)
-{
-    bool all = STREQ(tool, CACHE_ALL);
-    const struct cache_tool *t;
-
-    if (!json_is_string(mode))
-        return err_set(err, ERR_INVALID, "field 'caches.%.100s' must be a string", tool);
-    if (!all && cache_tool_find(tool, &t, err) < 0)
-        return err_wrap(err, "field 'caches'");
-    if (spec_read_mode(json_string_value(mode), ret, err) < 0)
-        return err_wrap(err, "field 'caches'");
-    if (all && ret->mode == CACHE_SHARED)
-        return err_set(err, ERR_INVALID,
-                       "field 'caches': mode 'shared' must be set for each tool by name");
-    ret->tool = xstrdup(tool);
-    return 0;
-}
-
-/* An entry for all tools sets the mode and is not kept in the list. */
-static void spec_take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
-{
-    struct spec_cache *last = &tmp->caches[tmp->n_caches - 1];
-
-    if (!STREQ(last->tool, CACHE_ALL))
-        return;
-    *mode = last->mode;
-    free(TAKE_PTR(last->tool)); /* the next entry reuses the slot */
-    tmp->n_caches--;
-}
-
-static int spec_apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *err)
-{
-    /* Only its caches are used: the cleanup frees the new list on failure, else the old one. */
-    _cleanup_(sandbox_spec_done) struct sandbox_spec tmp = {0};
-    enum spec_cache_mode all = spec->cache_mode;
-    const char *tool;
-    json_t *mode;
-
-    tmp.caches = xcalloc(json_object_size(obj) + 1, sizeof(*tmp.caches));
-    json_object_foreach ((json_t *)obj, tool, mode) {
-        int r = spec_read_cache(tool, mode, &tmp.caches[tmp.n_caches++], err);
-
-        if (r < 0)
-            return r;
-        spec_take_all(&tmp, &all);
-    }
-    spec->cache_mode = all;
-    SPEC_SWAP(spec->caches, tmp.caches);
-    SPEC_SWAP(spec->n_caches, tmp.n_caches);
-    return 0;
-}
-
-static int spec_refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
-{
-    err_set(err, ERR_INVALID, "isolation 'strict' does not allow cache '%s' in mode '%s'", tool,
-            cache_mode_name(mode));
-    return err_hint(err, "Use mode 'private' or 'off': other sandboxes share the files of "
-                         "that cache.");
-}
-
-/* A strict sandbox shares no cache. The default mode becomes private; a requested shared mode is
- * refused. */
-static int spec_apply_strict(struct sandbox_spec *spec, const json_t *caches, struct err *err)
-{
-    const uint32_t own = 1U << CACHE_PRIVATE | 1U << CACHE_OFF;
-
-    if (spec->isolation != SPEC_ISOLATION_STRICT)
-        return 0;
-    if (spec->cache_mode == CACHE_LAYERED && !json_object_get(caches, CACHE_ALL))
-        spec->cache_mode = CACHE_PRIVATE;
-    if (!(own & 1U << spec->cache_mode))
-        return spec_refuse_cache(CACHE_ALL, spec->cache_mode, err);
-    for (size_t i = 0; i < spec->n_caches; i++)
-        if (!(own & 1U << spec->caches[i].mode))
-            return spec_refuse_cache(spec->caches[i].tool, spec->caches[i].mode, err);
-    return 0;
-}
-
-/* ---- mounts ---- */
-
-static bool spec_path_below(const char *path, const char *root)
-{
-    size_t len = strlen(root);
-
-    return strncmp(path, root, len) == 0 && (path[len] == '/' || path[len] == '\0');
-}
-
-/* The sandbox has file systems of its own there; a mount would break or expose them. */
-static const char *const reserved_targets[] = {
-    "/proc", "/sys", "/dev", "/run/ripcord", "/.ripcord", "/cache",
-    "/usr",  "/etc", "/bin", "/lib",         "/lib64",    "/sbin",
-};
-
-static int spec_check_mount(const struct spec_mount *m, char *const *roots, size_t i,
-                            struct err *err)
-{
-    bool allowed = false;
-
-    for (char *const *p = roots; p && *p && !allowed; p++)
-        allowed = spec_path_below(m->source, *p);
-    if (!allowed) {
-        err_set(err, ERR_DENIED,
-                "field 'mounts[%zu].source': '%s' is outside the allowed mount roots", i,
-                m->source);
-        return err_hint(err, "Add a folder to 'mounts.roots' in ripcord.yaml to allow it.");
-    }
-    for (size_t k = 0; k < ARRAY_SIZE(reserved_targets); k++)
-        if (spec_path_below(m->target, reserved_targets[k]) || STREQ(m->target, "/"))
-            return err_set(err, ERR_INVALID, "field 'mounts[%zu].target': '%s' is a reserved path",
-                           i, m->target);
-    return 0;
-}
-
-static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, struct spec_mount *ret,
-                           struct err *err)
-{
-    const char *source = NULL, *target = NULL;
-    bool read_only = false;
-    const struct json_field fields[] = {
-        {"source", JSON_FIELD_STRING, &source},
-        {"target", JSON_FIELD_STRING, &target},
-        {"read_only", JSON_FIELD_BOOL, &read_only},
-    };
-    int r;
-
-    r = json_read(obj, "mounts[]", fields, ARRAY_SIZE(fields), err);
-    if (r < 0)
-        return r;
-    if (!source || !target)
-        return err_set(err, ERR_INVALID, "field 'mounts[%zu]' needs a source and a target", i);
-    r = spec_check_path("mounts[].source", source, err);
-    if (r < 0)
-        return r;
-    r = spec_check_path("mounts[].target", target, err);
-    if (r < 0)
-        return r;
-    /* Filled before the check, so that the caller frees it also on failure. */
-    *ret = (struct spec_mount){xstrdup(source), xstrdup(target), read_only};
-    return spec_check_mount(ret, roots, i, err);
-}
-
-static int spec_apply_mounts(struct sandbox_spec *spec, const json_t *array, char *const *roots,
-                             struct err *err)
-{
-    /* Only its mounts are used: the cleanup frees the new list on failure, else the old one. */
-    _cleanup_(sandbox_spec_done) struct sandbox_spec tmp = {0};
-    size_t n = json_array_size(array);
-
-    if (n > SPEC_MOUNTS_MAX)
-        return err_set(err, ERR_INVALID, "field 'mounts' has %zu entries, at most %d are allowed",
-                       n, SPEC_MOUNTS_MAX);
-    tmp.mounts = n ? xcalloc(n, sizeof(*tmp.mounts)) : NULL;
-    tmp.n_mounts = n;
-    for (size_t i = 0; i < n; i++) {
-        int r = spec_read_mount(json_array_get(array, i), roots, i, &tmp.mounts[i], err);
-
-        if (r < 0)
-            return r;
-    }
-    SPEC_SWAP(spec->mounts, tmp.mounts);
-    SPEC_SWAP(spec->n_mounts, tmp.n_mounts);
-    return 0;
-}
-
 /* ---- the whole document ---- */
 
 struct spec_doc {
     const char *engine, *image, *runtime, *network, *isolation, *user, *workdir;
-    const json_t *limits, *tmpfs, *env, *labels, *mounts, *caches;
+    const json_t *limits, *tmpfs, *env, *labels, *mounts, *caches, *clear;
     uint64_t idle_stop_ms, max_life_ms, rm_after_ms;
 };
 
@@ -575,6 +291,7 @@ static int spec_read_doc(const json_t *patch, struct spec_doc *d, struct err *er
         {"env", JSON_FIELD_OBJECT, &d->env},
         {"labels", JSON_FIELD_OBJECT, &d->labels},
         {"mounts", JSON_FIELD_ARRAY, &d->mounts},
+        {"clear", JSON_FIELD_ARRAY, &d->clear},
         {"idle_stop_ms", JSON_FIELD_U64, &d->idle_stop_ms},
         {"max_life_ms", JSON_FIELD_U64, &d->max_life_ms},
         {"rm_after_ms", JSON_FIELD_U64, &d->rm_after_ms},
@@ -637,6 +354,9 @@ static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, c
     if (r < 0)
         return r;
     r = d->isolation ? spec_apply_isolation(spec, d->isolation, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->clear ? spec_clear_lists(spec, d->clear, err) : 0;
     if (r < 0)
         return r;
     r = d->caches ? spec_apply_caches(spec, d->caches, err) : 0;

@@ -40,12 +40,17 @@ json_t *spec_limit_names(uint32_t bits);
 char *spec_to_text(const struct sandbox_spec *spec);
 int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err);
 
-/* SHA-256 in hex over the canonical spec without leases, the engine, the image digest
+/* SHA-256 in hex over the canonical spec without leases and labels, the engine, the image digest
  * (spec->image_digest) and the hardening version. */
 void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65]);
+/* For a spec that was stored with `hash`: older versions hashed the labels too. Sets hashed_labels
+ * if that explains the hash, so that such a sandbox is not re-created. */
+void spec_match_hash(struct sandbox_spec *spec, const char *engine, const char *hash);
 
 /* Converts an "env" object to K=V strings; also for execs. */
 int spec_env_read(const json_t *obj, char ***ret, struct err *err);
+/* The same for labels; obj NULL: none. */
+int spec_labels_read(const json_t *obj, char ***ret, struct err *err);
 int spec_check_path(const char *field, const char *p, struct err *err);
 
 const char *spec_cache_mode_name(enum spec_cache_mode m);

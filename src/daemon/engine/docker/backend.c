@@ -6,6 +6,7 @@
 #include "daemon/engine/docker/build.h"
 #include "daemon/engine/docker/layers.h"
 #include "daemon/engine/docker/profile.h"
+#include "daemon/engine/docker/recreate.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -463,7 +464,7 @@ static int backend_add_container(struct docker_engine *d, const char *id, const 
     return 0;
 }
 
-static int backend_note(struct engine *e, const char *id, const char *spec_text, struct err *err)
+int docker_note(struct engine *e, const char *id, const char *spec_text, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, id);
 
@@ -502,13 +503,15 @@ const struct engine_ops engine_docker_ops = {
     .check = backend_check,
     .resolve = backend_resolve,
     .build = docker_build,
+    .verify = docker_verify,
     .create = docker_create,
     .start = docker_start,
     .connect = backend_connect,
     .look = docker_look,
     .cleanup = docker_cleanup,
     .remove = docker_remove,
-    .note = backend_note,
+    .settle = docker_settle,
+    .note = docker_note,
     .usage = backend_usage,
     .cache_publish = docker_cache_publish,
     .cache_list = docker_cache_list,

@@ -95,6 +95,8 @@ int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct 
 /* Whether a runtime uses namespaces. Others (gVisor, Kata) have their own network stack inside, and
  * nothing is assumed about unknown ones. */
 bool docker_runtime_is_plain(const char *name);
+/* engine_ops.note */
+int docker_note(struct engine *e, const char *id, const char *spec_text, struct err *err);
 /* Opens our own folders. Works without the engine. */
 int docker_folders(struct docker_engine *d, struct err *err);
 
@@ -119,6 +121,14 @@ int container_remove(struct docker_engine *d, const char *container, const struc
                      struct err *err);
 int docker_look(struct engine *e, const char *id, const struct deadline *by,
                 struct engine_sandbox *ret, struct err *err);
+
+/* verify.c */
+int docker_verify(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                  struct err *err);
+/* The part that does not ask the engine. */
+int docker_verify_spec(struct docker_engine *d, const struct sandbox_spec *spec, struct err *err);
+/* The hard limit of a resource (RLIMIT_…), at most `most`. */
+uint64_t docker_hard_limit(int resource, uint64_t most);
 
 /* launch.c */
 int docker_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,

@@ -15,7 +15,7 @@
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/body.h"
 #include "daemon/engine/docker/layers.h"
-#include "daemon/engine/mounts.h"
+#include "daemon/engine/docker/recreate.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -94,7 +94,7 @@ int container_find(struct docker_engine *d, const char *id, const struct deadlin
     if (r < 0)
         return r;
     json_array_foreach (reply.json, i, item) {
-        if (!docker_owns(d, id, json_object_get(item, "Labels")))
+        if (!docker_owns(d, id, json_object_get(item, "Labels")) || container_is_kept(item))
             continue;
         *ret = xstrdup(docker_text(item, "Id"));
         container_remember(d, id, *ret);
@@ -399,39 +399,12 @@ static int container_add_home(struct container_making *m, const struct deadline 
     return 0;
 }
 
-static int container_check_mounts(const struct container_making *m, struct err *err)
-{
-    const struct docker *c = docker_client(m->d);
-    const struct sandbox_spec *spec = &m->req->spec;
-    const char *own[] = {m->d->state_dir, m->d->run_dir, NULL, NULL, NULL};
-    size_t n = 2;
-
-    if (spec->n_mounts == 0)
-        return 0;
-    if (c->endpoint.transport != DOCKER_UNIX) {
-        err_set(err, ERR_UNSUPPORTED,
-                "mounts: the engine at '%s' cannot mount folders of this machine", c->where);
-        return err_hint(err, "Use 'ripcord cp' to copy files into the sandbox.");
-    }
-    own[n++] = c->endpoint.path;
-    if (m->d->data_dir)
-        own[n] = m->d->data_dir;
-    for (size_t i = 0; i < spec->n_mounts; i++) {
-        struct mount_source src;
-        int r = mount_source_check(spec->mounts[i].source, own, &src, err);
-
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
 static int container_ensure_parts(struct container_making *m, const struct deadline *by,
                                   struct err *err)
 {
     int r;
 
-    r = container_check_mounts(m, err);
+    r = docker_verify_spec(m->d, &m->req->spec, err); /* also before each start */
     if (r < 0)
         return r;
     r = container_add_home(m, by, err);
@@ -452,25 +425,6 @@ static int container_ensure_parts(struct container_making *m, const struct deadl
 }
 
 /* ---- creating ---- */
-
-/* The daemon's own limit stands for that of the engine, which runs on the same machine. */
-static uint64_t container_hard_limit(int resource, uint64_t most)
-{
-    struct rlimit rl;
-
-    if (getrlimit(resource, &rl) < 0 || rl.rlim_max == RLIM_INFINITY)
-        return most;
-    return MIN((uint64_t)rl.rlim_max, most);
-}
-
-static int container_check_nofile(const struct sandbox_request *req, uint64_t most, struct err *err)
-{
-    if (!(req->spec.asked & LIMIT_NOFILE) || req->spec.nofile <= most)
-        return 0;
-    err_set(err, ERR_UNSUPPORTED, "nofile: %u open files requested, but this machine allows %llu",
-            req->spec.nofile, (unsigned long long)most);
-    return err_hint(err, "Request fewer with 'nofile', or raise the hard limit of the engine.");
-}
 
 static int container_put_archive(const struct container_making *m, const struct body_parts *p,
                                  const char *container, const struct deadline *by, struct err *err)
@@ -568,14 +522,11 @@ static int container_make(const struct container_making *m, const struct deadlin
         .podman = docker_client(d)->flavour == DOCKER_FLAVOUR_PODMAN,
         .caps = d->engine.caps,
         .cpus = d->cpus,
-        .nofile_max = container_hard_limit(RLIMIT_NOFILE, UINT32_MAX),
-        .nproc_max = container_hard_limit(RLIMIT_NPROC, NPROC_MAX),
+        .nofile_max = docker_hard_limit(RLIMIT_NOFILE, UINT32_MAX),
+        .nproc_max = docker_hard_limit(RLIMIT_NPROC, NPROC_MAX),
     };
     int r;
 
-    r = container_check_nofile(m->req, p.nofile_max, err);
-    if (r < 0)
-        return r;
     r = container_give_profile(m, &p, &file, err);
     if (r < 0)
         return r;
@@ -591,7 +542,8 @@ static int container_make(const struct container_making *m, const struct deadlin
     return 0;
 }
 
-/* Removes a container of an older spec. 1: the container has this spec; 0: there is none now. */
+/* Removes or keeps a container of an older spec. 1: the container has this spec; 0: none is there
+ * now. */
 static int container_drop_outdated(struct docker_engine *d, const struct sandbox_request *req,
                                    const struct deadline *by, struct err *err)
 {
@@ -610,7 +562,8 @@ static int container_drop_outdated(struct docker_engine *d, const struct sandbox
     if (STREQ(docker_text(json_object_get(json_object_get(doc, "Config"), "Labels"), LABEL_HASH),
               req->hash))
         return 1;
-    r = container_remove(d, container, by, err);
+    r = req->keep ? docker_keep(d, req, container, by, err)
+                  : container_remove(d, container, by, err);
     container_forget(d, req->id);
     return r;
 }
@@ -659,6 +612,9 @@ static int container_create(struct docker_engine *d, const struct sandbox_reques
 {
     int r;
 
+    r = req->fresh ? docker_verify(&d->engine, req, by, err) : 0;
+    if (r < 0)
+        return r;
     r = docker_folders(d, err);
     if (r < 0)
         return r;

@@ -13,6 +13,7 @@
 #include "daemon/engine/caches.h"
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/layers.h"
+#include "daemon/engine/docker/recreate.h"
 #include "daemon/engine/handshake.h"
 #include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
@@ -550,6 +551,9 @@ static int docker_launch_remove(struct docker_engine *d, const char *id, const s
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_move(err, &why);
     container_forget(d, id);
+    r = docker_drop_kept(d, id, by, err);
+    if (r < 0)
+        return r;
     r = docker_launch_remove_volumes(d, id, by, err);
     if (r < 0)
         return r;

@@ -122,13 +122,41 @@ static char *docker_layers_upper_name(const struct docker_engine *d,
     return xasprintf("%s-upper-%s.%s", d->prefix, req->name, t->name);
 }
 
+/*
+ * A volume with other options is created again. If the engine refuses that, because a container
+ * that is kept during a re-creation uses it, a second name serves; layers_sweep() removes the first
+ * one later.
+ */
+static int docker_layers_make_overlay(struct docker_engine *d, const struct sandbox_request *req,
+                                      const struct cache_tool *t, const char *options,
+                                      const struct deadline *by, char **ret, struct err *err)
+{
+    static const char *const suffixes[] = {"", ".2"};
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+        _cleanup_free_ char *name =
+            xasprintf("%s-layer-%s.%s%s", d->prefix, req->name, t->name, suffixes[i]);
+        const struct volume_wish wish = {.name = name, .id = req->id, .overlay = options};
+        _cleanup_err_ struct err why = ERR_INIT;
+
+        r = volume_make(d, &wish, by, NULL, &why);
+        if (r >= 0) {
+            *ret = TAKE_PTR(name);
+            return 0;
+        }
+        if (!req->keep || i + 1 == ARRAY_SIZE(suffixes))
+            return err_move(err, &why);
+    }
+    return r;
+}
+
 /* base: the path of the base; NULL: the tool has none. */
 static int docker_layers_make_layer(struct docker_engine *d, const struct sandbox_request *req,
                                     const struct cache_tool *t, const char *base,
                                     const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_free_ char *upper = docker_layers_upper_name(d, req, t), *at = NULL, *options = NULL;
-    _cleanup_free_ char *name = xasprintf("%s-layer-%s.%s", d->prefix, req->name, t->name);
     bool anew = cache_mode_of(&req->spec, t) == CACHE_READONLY;
     int r;
 
@@ -143,12 +171,7 @@ static int docker_layers_make_layer(struct docker_engine *d, const struct sandbo
         return r;
     options = xasprintf("lowerdir=%s/%s,upperdir=%s/upper,workdir=%s/work,nosuid,nodev",
                         base ? base : at, base ? t->name : EMPTY_LOWER, at, at);
-    r = volume_make(d, &(struct volume_wish){.name = name, .id = req->id, .overlay = options}, by,
-                    NULL, err);
-    if (r < 0)
-        return r;
-    *ret = TAKE_PTR(name);
-    return 0;
+    return docker_layers_make_overlay(d, req, t, options, by, ret, err);
 }
 
 int layer_ensure(struct docker_engine *d, const struct sandbox_request *req,

@@ -29,6 +29,8 @@ int layer_ensure(struct docker_engine *d, const struct sandbox_request *req,
 /* Empties the upper layers of mode `readonly`. Call it before a sandbox starts. */
 int layers_renew(struct docker_engine *d, const struct sandbox_request *req,
                  const struct deadline *by, struct err *err);
+/* Removes the sandbox's overlay volumes that no container uses: the engine refuses the others. */
+void layers_sweep(struct docker_engine *d, const char *id, const struct deadline *by);
 /* Removes the filling containers that a killed daemon left. Best effort. */
 void layers_tidy(struct docker_engine *d, const struct deadline *by);
 

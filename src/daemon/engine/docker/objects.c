@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/engine/docker/backend.h"
+#include "daemon/engine/docker/recreate.h"
 #include "daemon/engine/sandbox-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -107,6 +108,10 @@ static void docker_objects_take_container(struct docker_engine *d, const json_t 
     const json_t *labels = json_object_get(item, "Labels");
     const char *state = docker_text(item, "State");
 
+    if (container_is_kept(item)) {
+        o->kept = true;
+        return;
+    }
     container_seen(d, o->id, docker_text(item, "Id"));
     o->whole = true;
     o->up = STREQ(state, "running") || STREQ(state, "paused") || STREQ(state, "restarting");

@@ -136,24 +136,33 @@ static int volumes_any_image(struct docker_engine *d, const struct deadline *by,
     return 0;
 }
 
-static int volumes_make_helper(struct docker_engine *d, const char *volume,
-                               const struct deadline *by, char **ret, struct err *err)
+int helper_make(struct docker_engine *d, const char *image, const char *volume,
+                const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
-    _cleanup_free_ char *image = NULL;
-    _cleanup_json_ json_t *body = NULL;
-    int r = volumes_any_image(d, by, &image, err);
+    _cleanup_json_ json_t *body =
+        json_pack("{s:s, s:[s], s:{s:s}, s:{s:s}}", "Image", image, "Cmd", "/", "Labels",
+                  LABEL_HELPER, d->root_id, "HostConfig", "NetworkMode", "none");
+    int r;
 
-    if (r < 0)
-        return r;
-    body = json_pack("{s:s, s:[s], s:{s:s}, s:{s:s, s:[{s:s, s:s, s:s}]}}", "Image", image, "Cmd",
-                     "/", "Labels", LABEL_HELPER, d->root_id, "HostConfig", "NetworkMode", "none",
-                     "Mounts", "Type", "volume", "Source", volume, "Target", HELPER_FOLDER);
+    if (volume)
+        json_object_set_new(json_object_get(body, "HostConfig"), "Mounts",
+                            json_pack("[{s:s, s:s, s:s}]", "Type", "volume", "Source", volume,
+                                      "Target", HELPER_FOLDER));
     r = docker_ask(d, "POST", "/containers/create", body, by, &reply, err);
     if (r < 0)
         return r;
     *ret = xstrdup(docker_text(reply.json, "Id"));
     return 0;
+}
+
+static int volumes_make_helper(struct docker_engine *d, const char *volume,
+                               const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_free_ char *image = NULL;
+    int r = volumes_any_image(d, by, &image, err);
+
+    return r < 0 ? r : helper_make(d, image, volume, by, ret, err);
 }
 
 int volume_fill(struct docker_engine *d, const char *name, const struct docker_source *tar,
@@ -278,6 +287,20 @@ int shared_remove(struct docker_engine *d, const char *tool, const struct deadli
         ensured_forget(&d->ensured, "volume", name);
     }
     return 0;
+}
+
+void layers_sweep(struct docker_engine *d, const char *id, const struct deadline *by)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const json_t *v;
+    size_t i;
+
+    if (docker_volumes_list(d, "/volumes?filters=%s", LABEL_ID, id, by, &reply, NULL) < 0)
+        return;
+    json_array_foreach (json_object_get(reply.json, "Volumes"), i, v)
+        if (docker_owns(d, id, json_object_get(v, "Labels")) &&
+            volumes_rest_of(d, docker_text(v, "Name"), "layer"))
+            volume_remove(d, docker_text(v, "Name"), by, NULL);
 }
 
 static bool volumes_is_below_a_layer(const json_t *volumes, const char *path)

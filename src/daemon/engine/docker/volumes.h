@@ -43,5 +43,9 @@ int shared_remove(struct docker_engine *d, const char *tool, const struct deadli
 /* Adds the shared caches and those of sandboxes to *ret. */
 int volumes_list(struct docker_engine *d, const struct deadline *by, struct engine_caches *ret,
                  struct err *err);
-/* Removes the containers that volume_fill() uses. Best effort. */
+/* Creates a container of the image that is never started, with the volume mounted unless that is
+ * NULL. *ret: its id, the caller's to free. */
+int helper_make(struct docker_engine *d, const char *image, const char *volume,
+                const struct deadline *by, char **ret, struct err *err);
+/* Removes helpers that a killed daemon left. Best effort. */
 void helpers_remove(struct docker_engine *d, const struct deadline *by);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/engine/engine-check.h"
 #include "daemon/engine/engine-images.h"
 #include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/delete-queue.h"
@@ -14,6 +15,7 @@
 #include "daemon/engine/native/transfer.h"
 #include "daemon/engine/sandbox-request.h"
 #include "daemon/engine/sandbox-spec.h"
+#include "image/store/accounts.h"
 #include "image/store/images.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
@@ -347,8 +349,12 @@ int native_image_own(struct native_engine *n, const struct sandbox_request *req,
                      const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *own = image_own_name(&req->spec);
-    int r = req->fresh ? 0 : image_delete_old_copies(n, sandbox, own, err);
+    int r = 0;
 
+    if (req->keep) /* only the rest of a daemon that was killed: native_settle() does the others */
+        r = delete_queue_add(n->delete_queue, sandbox, OWN_NEW, err);
+    else if (!req->fresh)
+        r = image_delete_old_copies(n, sandbox, own, err);
     if (r < 0 || !own || faccessat(sandbox, own, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return r;
     r = image_copy_layers(n, req, sandbox, by, err);
@@ -357,6 +363,51 @@ int native_image_own(struct native_engine *n, const struct sandbox_request *req,
     if (r < 0)
         delete_queue_add(n->delete_queue, sandbox, OWN_NEW, NULL);
     return r < 0 ? err_wrap(err, "copy image '%s' for isolation 'strict'", req->spec.image) : 0;
+}
+
+int native_image_drop_copies(struct native_engine *n, const struct sandbox_spec *spec, int sandbox,
+                             struct err *err)
+{
+    _cleanup_free_ char *own = image_own_name(spec);
+
+    return image_delete_old_copies(n, sandbox, own, err);
+}
+
+/* ---- users ---- */
+
+static int image_find_user(struct native_engine *n, const struct sandbox_spec *spec,
+                           enum account_found *ret, struct err *err)
+{
+    _cleanup_images_ struct images s = IMAGES_INIT;
+    _cleanup_json_ json_t *record = NULL;
+    _cleanup_close_ int fs = -1;
+    int r;
+
+    if (image_is_host(spec)) {
+        r = dir_open(AT_FDCWD, n->lower, &fs, err);
+        *ret = r < 0 ? ACCOUNT_UNKNOWN : accounts_find_in(fs, spec->user);
+        return r;
+    }
+    r = image_open_store(n, &s, err);
+    if (r < 0)
+        return r;
+    r = images_read(&s, spec->image_digest, &record, err);
+    if (r < 0)
+        return err_wrap(err, "image '%s'", spec->image);
+    *ret = accounts_find(&s, record, spec->user);
+    return 0;
+}
+
+int native_image_check_user(struct native_engine *n, const struct sandbox_spec *spec,
+                            struct err *err)
+{
+    enum account_found found = ACCOUNT_UNKNOWN;
+    int r;
+
+    if (!engine_check_needs_account(spec))
+        return 0;
+    r = image_find_user(n, spec, &found, err);
+    return r < 0 || found != ACCOUNT_MISSING ? r : engine_check_no_account(spec, err);
 }
 
 /* ---- operations ---- */

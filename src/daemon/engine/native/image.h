@@ -60,9 +60,16 @@ int native_image_plan(struct native_engine *n, const struct sandbox_request *req
 /*
  * Isolation `strict`: makes the copy of the image's layers in the sandbox's own folder
  * (<state>/sandboxes/<id>/image-<hex>) unless it exists, so that sandboxes share no page of them.
- * Copies of an earlier spec are deleted. `sandbox`: the sandbox's folder.
+ * Copies of an earlier spec are deleted, unless the request keeps that. `sandbox`: the sandbox's
+ * folder.
  */
 int native_image_own(struct native_engine *n, const struct sandbox_request *req, int sandbox,
                      const struct deadline *by, struct err *err);
+/* Deletes the copies that are not for this spec. */
+int native_image_drop_copies(struct native_engine *n, const struct sandbox_spec *spec, int sandbox,
+                             struct err *err);
+/* ERR_INVALID if the image certainly has no account of the name spec->user; numbers are fine. */
+int native_image_check_user(struct native_engine *n, const struct sandbox_spec *spec,
+                            struct err *err);
 /* engine_ops.check: `strict` needs an image of the store. */
 int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err);

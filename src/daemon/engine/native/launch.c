@@ -53,24 +53,24 @@ static void native_launch_done(struct native_launch *l)
 static int native_launch_fill_mounts(const struct native_launch *l, struct plan *p, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
-    const char *const own[] = {l->n->state_dir, l->n->run_dir, NULL};
+    _cleanup_free_ struct mount_source *sources = NULL;
+    int r;
 
     if (spec->n_mounts == 0)
         return 0;
+    sources = xcalloc(spec->n_mounts, sizeof(*sources));
+    r = native_check_mounts(l->n, spec, sources, err);
+    if (r < 0)
+        return r;
     p->mounts = xcalloc(spec->n_mounts, sizeof(*p->mounts));
-    for (size_t i = 0; i < spec->n_mounts; i++) {
-        struct plan_mount *m = &p->mounts[p->n_mounts++];
-        struct mount_source src;
-        int r;
+    for (; p->n_mounts < spec->n_mounts; p->n_mounts++) {
+        const struct spec_mount *m = &spec->mounts[p->n_mounts];
 
-        m->source = xstrdup(spec->mounts[i].source);
-        m->target = xstrdup(spec->mounts[i].target);
-        m->read_only = spec->mounts[i].read_only;
-        r = mount_source_check(m->source, own, &src, err);
-        if (r < 0)
-            return r;
-        m->dev = src.dev;
-        m->ino = src.ino;
+        p->mounts[p->n_mounts] = (struct plan_mount){.source = xstrdup(m->source),
+                                                     .target = xstrdup(m->target),
+                                                     .read_only = m->read_only,
+                                                     .dev = sources[p->n_mounts].dev,
+                                                     .ino = sources[p->n_mounts].ino};
     }
     return 0;
 }

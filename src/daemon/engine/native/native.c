@@ -290,122 +290,7 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
     return r;
 }
 
-/* ---- files of a sandbox ---- */
-
-/*
- * "hash/name" in a symlink: one system call writes it, one reads it, and it is never half written.
- * The whole spec is in a file beside it, in case the database is lost; an ephemeral sandbox has
- * none.
- */
-static int native_write_meta(int dir, const struct sandbox_request *req, struct err *err)
-{
-    char text[sizeof(req->hash) + sizeof(req->name) + 1];
-
-    if (req->spec_text &&
-        file_replace(dir, "spec", req->spec_text, strlen(req->spec_text), 0600, false, err) < 0)
-        return err_wrap(err, "note the spec of sandbox '%s'", req->id);
-    snprintf(text, sizeof(text), "%s/%s", req->hash, req->name);
-    if (symlinkat(text, dir, "meta") == 0)
-        return 0;
-    if (errno != EEXIST || unlinkat(dir, "meta", 0) < 0 || symlinkat(text, dir, "meta") < 0)
-        return err_sys(err, errno, "note the spec of sandbox '%s'", req->id);
-    return 0;
-}
-
-static bool native_meta_matches(int dir, const struct sandbox_request *req)
-{
-    char text[sizeof(req->hash) + sizeof(req->name) + 1];
-    size_t want = strlen(req->hash);
-    ssize_t n = readlinkat(dir, "meta", text, sizeof(text) - 1);
-
-    if (n < 0)
-        return false;
-    text[n] = '\0';
-    return strncmp(text, req->hash, want) == 0 && text[want] == '/';
-}
-
-static int native_make_disk(struct native_engine *n, const struct sandbox_request *req,
-                            const struct deadline *by, struct err *err)
-{
-    _cleanup_free_ char *folder = NULL;
-
-    if (!req->spec.disk)
-        return 0;
-    folder = xasprintf("%s/sandboxes/%s", n->state_dir, req->id);
-    return disk_make(folder, req->spec.disk, by, err);
-}
-
-/* For another spec: the root layer of the old spec is deleted; /home/agent and /cache stay. On a
- * disk of its own the shim does that, as the disk is mounted there. */
-static int native_renew(struct native_engine *n, const struct sandbox_request *req,
-                        const struct deadline *by, struct err *err)
-{
-    _cleanup_close_ int dir = -1;
-    int r;
-
-    r = native_make_disk(n, req, by, err); /* a daemon may have been killed before this */
-    if (r < 0)
-        return r;
-    r = dir_open(n->sandboxes, req->id, &dir, err);
-    if (r < 0)
-        return r;
-    r = native_image_own(n, req, dir, by, err);
-    if (r < 0)
-        return r;
-    if (native_meta_matches(dir, req))
-        return 0;
-    r = overlay_renew_begin(dir, "cache", err);
-    if (r < 0)
-        return r;
-    r = delete_queue_add(n->delete_queue, dir, "root", err);
-    if (r < 0)
-        return r;
-    r = overlay_renew_end(dir, err);
-    if (r < 0)
-        return r;
-    return native_write_meta(dir, req, err);
-}
-
-static int native_make_new(struct native_engine *n, const struct sandbox_request *req,
-                           const struct deadline *by, struct err *err)
-{
-    _cleanup_close_ int dir = -1;
-    int r;
-
-    r = dir_open(n->sandboxes, req->id, &dir, err);
-    if (r < 0)
-        return r;
-    r = native_make_disk(n, req, by, err);
-    if (r < 0)
-        return r;
-    r = native_image_own(n, req, dir, by, err);
-    if (r < 0)
-        return r;
-    return native_write_meta(dir, req, err);
-}
-
-int native_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
-                  struct err *err)
-{
-    struct native_engine *n = native_of(e);
-    int r;
-
-    /* Always first: a daemon may have been killed between the two folders. */
-    r = prewarmed_folder(n->prewarmed, PREWARMED_EXECS, n->execs, req->id);
-    if (r < 0 && r != -EEXIST)
-        return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
-    r = prewarmed_folder(n->prewarmed, PREWARMED_SANDBOX, n->sandboxes, req->id);
-    if (r == -EEXIST)
-        return native_renew(n, req, by, err);
-    if (r < 0)
-        return err_sys(err, -r, "make folder of sandbox '%s'", req->name);
-    r = native_make_new(n, req, by, err);
-    if (r < 0) {
-        rmtree(n->sandboxes, req->id, NULL);
-        rmtree(n->execs, req->id, NULL);
-    }
-    return r;
-}
+/* ---- files of a sandbox: sandbox-files.c creates them ---- */
 
 int native_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
@@ -457,6 +342,7 @@ static void native_read_meta(struct native_engine *n, bool specs, struct engine_
         return;
     *slash = '\0';
     o->whole = true;
+    o->kept = native_is_kept(n, o->id);
     o->name = xstrdup(slash + 1);
     memcpy(o->hash, text, (size_t)(slash - text) + 1);
     if (specs)
@@ -538,11 +424,13 @@ const struct engine_ops engine_native_ops = {
     .cache_mounts = native_cache_mounts,
     .build = native_build,
     .builds_digest_only = true,
+    .verify = native_verify,
     .create = native_create,
     .start = native_start,
     .connect = native_connect,
     .cleanup = native_cleanup,
     .remove = native_remove,
+    .settle = native_settle,
     .note = native_note,
     .usage = native_usage,
     .cache_publish = native_cache_publish,

@@ -36,6 +36,7 @@
 struct cgroup_reaper;
 struct prewarmed;
 struct delete_queue;
+struct mount_source;
 
 #if defined(__aarch64__)
 #define NATIVE_PLATFORM "linux/arm64"
@@ -100,9 +101,20 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
                       const struct native_step *step, const struct deadline *by,
                       struct engine_sandbox *ret, struct err *err);
 
-/* native.c */
+/* sandbox-files.c: engine_ops.verify, .create and .settle. */
+int native_verify(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                  struct err *err);
 int native_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err);
+int native_settle(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                  struct engine_sandbox *ret, struct err *err);
+/* Whether the state before a re-creation is still there. */
+bool native_is_kept(const struct native_engine *n, const char *id);
+/* Checks the sources of the spec's mounts; *ret has room for all of them. */
+int native_check_mounts(const struct native_engine *n, const struct sandbox_spec *spec,
+                        struct mount_source *ret, struct err *err);
+
+/* native.c */
 int native_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err);
 
 /* build.c: engine_ops.build. */
