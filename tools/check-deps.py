@@ -66,7 +66,7 @@ LIBRARIES = {
     "jansson.h": LAYERS.keys() - WITHOUT_JSON,
 }
 
-GENERATED = {"version.h", "ripcord.h"}
+GENERATED = {"version.h", "ripcord.h", "host-texts.h"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.S)

@@ -45,7 +45,7 @@ SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.I)
 FOREIGN_FOLDERS = {"arch", "arpa", "asm", "asm-generic", "bits", "block", "bpf", "curl", "drivers", "fs", "include", "ipc", "kernel",
                    "linux", "mm", "netinet", "openssl", "security", "sys", "uapi", "uv"}
 SYSTEM_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>", re.M)
-GENERATED = {"version.h", "ripcord.h"}
+GENERATED = {"version.h", "ripcord.h", "host-texts.h"}
 FOREIGN_FILES = {"hello.c", "nsfs.h", "resolv.h"}
 
 

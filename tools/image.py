@@ -115,7 +115,8 @@ def save(engine, name, target):
 
 def image_archive(engine):
     """Returns the archive of the finished image; builds it on the engine if the cache does not have it."""
-    target = host_image.cache_folder() / f"image-{key(SUITE, packages(), (RECIPE / 'Dockerfile').read_text('ascii'))}.tar"
+    recipe = [path.read_text("ascii") for path in sorted(RECIPE.rglob("*")) if path.is_file()]
+    target = host_image.cache_folder() / f"image-{key(SUITE, packages(), recipe)}.tar"
     if not target.exists():
         engine.load(base_archive(packages()))
         say(f"building {NAME}")

@@ -54,7 +54,7 @@ lint_cppcheck() {
         --include=tools/cppcheck.h src
 }
 
-lint_shell() { files dev '.ci/run' '*.sh' | xargs shellcheck -x; }
+lint_shell() { files dev '.ci/run' '*.sh' 'images/default/bin/*' | xargs shellcheck -x; }
 
 lint_python() {
     files '*.py' | xargs python3 -c '

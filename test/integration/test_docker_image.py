@@ -35,13 +35,18 @@ class DefaultImage(unittest.TestCase):
         return demultiplex(log)
 
     def test_agent_owns_home_and_cache(self):
+        """One build for all looks: a second one on the same Podman did not end. The tests' base has neither git nor npm."""
         name = "ripcord/dockerfile-test:latest"
         image.build(Config.backend, engines.IMAGE, name)
-        try:
-            text = self.run_in(name, "sh", "-c", LOOK)
-        finally:
-            Config.backend.api("DELETE", f"/images/{name}?force=1")
-        self.assertEqual(text, "agent\n1000\n/home/agent\n1000:755\n1000:755\nwritable\nC.UTF-8\n")
+        self.addCleanup(Config.backend.api, "DELETE", f"/images/{name}?force=1")
+        self.assertEqual(self.run_in(name, "sh", "-c", LOOK), "agent\n1000\n/home/agent\n1000:755\n1000:755\nwritable\nC.UTF-8\n")
+        self.assertRegex(self.run_in(name, "sh", "-c", "python -V; stat -c '%U %a %n' ~/.npmrc ~/.config ~/.config/pnpm/rc; grep email /etc/gitconfig"),
+                         r"^Python 3\S+\nagent 644 \S+\nagent 755 \S+\nagent 644 \S+\n\temail = agent@sandbox.invalid\n$")
+        for command in ("apt install jq", "apt-get install jq", "sudo apt-get install jq"):
+            said = self.run_in(name, "sh", "-c", f"exec 2>&1; {command}; echo $?")
+            self.assertIn("this user is not root", said)
+            self.assertTrue(said.endswith("\n100\n"), said)
+        self.assertIn("ripcord exec --user root", self.run_in(name, "sh", "-c", "sudo make"))
 
 
 def demultiplex(data):

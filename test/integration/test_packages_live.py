@@ -44,6 +44,24 @@ class Live(PackagesCase):
         """What a newcomer types."""
         self.shell("a", "pip install requests && python3 -c 'import requests; requests.Session()' && normalizer --version")
 
+    @only_on("native")
+    @unittest.skipUnless(shutil.which("npm"), "needs npm")
+    def test_plain_npm_install(self):
+        """The same with npm, and with the tools that npm installs."""
+        said = self.shell("a", "exec 2>&1; npm install -g cowsay yarn@1 && cowsay moo && npx --yes cowsay again && mkdir p && cd p && npm init -y && "
+                          "npm install is-odd && yarn add is-number --silent --non-interactive && yarn --version", timeout=120)
+        self.assertIn("< moo >", said)
+        self.assertIn("< again >", said)
+        self.assertNotIn("Unknown", said)  # what npm says of variables that it does not know
+
+    @only_on("native")
+    def test_plain_uv(self):
+        """A uv from PyPI, used for a project and for a tool."""
+        said = self.shell("a", "exec 2>&1; pip install -q uv && uv venv -q v && . v/bin/activate && uv pip install six && python -c 'import six; print(six.__name__)' && "
+                          "uv tool install pycowsay && pycowsay moo", timeout=120)
+        self.assertIn("\nsix\n", said)
+        self.assertIn("< moo >", said)
+
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_npm(self):
         self.twice("npm", self.live_npm, ("left-pad", "is-odd", "is-number"), self.all_of(NODE_TOOLS))

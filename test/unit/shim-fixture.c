@@ -55,7 +55,7 @@ static void write_text(const struct box *b, const char *name, const char *text)
 /* As the engine makes it: usr-merge links as on the host, two users. */
 static void make_skeleton(const struct box *b)
 {
-    static const char *const folders[] = {"usr",     "opt", "etc",  "home", "tmp", "run", "mnt",
+    static const char *const folders[] = {"usr",     "opt", "etc",  "home", "tmp", "run",
                                           "scratch", "dev", "proc", "sys",  "var", "root"};
     static const char *const links[] = {"bin", "sbin", "lib", "lib64", "lib32"};
 

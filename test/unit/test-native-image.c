@@ -96,7 +96,7 @@ static bool has(const char *image, const char *name)
 
 TEST(the_image_holds_only_allowed_files)
 {
-    _cleanup_free_ char *image = NULL, *passwd = NULL, *path = NULL;
+    _cleanup_free_ char *image = NULL, *gitconfig = NULL, *passwd = NULL, *path = NULL;
     char target[64] = "";
 
     setup();
@@ -104,7 +104,11 @@ TEST(the_image_holds_only_allowed_files)
     CHECK(has(image, "bin") && has(image, "etc/ssl/certs/ca.pem") && has(image, "usr"));
     CHECK(has(image, "etc/python3.11/sitecustomize.py") && has(image, "home/agent/.profile"));
     CHECK(!has(image, "sbin") && !has(image, "usr/bin"));
-    CHECK(!has(image, "etc/shadow") && !has(image, "etc/gitconfig"));
+    CHECK(!has(image, "etc/shadow") && has(image, "etc/gitconfig"));
+    path = xasprintf("%s/etc/gitconfig", image);
+    CHECK(file_read(AT_FDCWD, path, 4096, &gitconfig, NULL, NULL) >= 0);
+    CHECK(strstr(gitconfig, "agent@") && !strstr(gitconfig, "token"));
+    free(path);
     CHECK(!has(image, "etc/npmrc") && !has(image, "etc/pip.conf"));
     CHECK(!has(image, "etc/ssl/private") && !has(image, "etc/ssl/certs/secret.pem"));
     path = xasprintf("%s/etc/alternatives/editor", image);
@@ -115,6 +119,28 @@ TEST(the_image_holds_only_allowed_files)
     CHECK(file_read(AT_FDCWD, path, 4096, &passwd, NULL, NULL) >= 0);
     CHECK(strstr(passwd, "agent:x:1000:1000:agent:/home/agent:/bin/sh\n"));
     CHECK(!strstr(passwd, "somebody"));
+    teardown();
+}
+
+TEST(commands_fill_gaps_of_the_machine)
+{
+    _cleanup_free_ char *a = NULL, *b = NULL, *path = NULL;
+    char target[64] = "";
+
+    setup();
+    CHECK(ensure(&a) >= 0);
+    CHECK(has(a, "usr/local/bin/sudo") && !has(a, "usr/local/bin/apt"));
+    CHECK(!has(a, "usr/local/bin/python"));
+    put("host/usr/bin/python3", "x", 0755);
+    put("host/usr/bin/apt", "x", 0755);
+    CHECK(ensure(&b) >= 0 && strcmp(a, b) != 0);
+    CHECK(has(b, "usr/local/bin/apt") && !has(b, "usr/local/bin/dnf"));
+    path = xasprintf("%s/usr/local/bin/python", b);
+    CHECK(readlink(path, target, sizeof(target) - 1) > 0);
+    CHECK_STR(target, "../../bin/python3");
+    put("host/usr/bin/python", "x", 0755);
+    free(a);
+    CHECK(ensure(&a) >= 0 && !has(a, "usr/local/bin/python"));
     teardown();
 }
 

@@ -12,8 +12,9 @@
 /*
  * Why these variables: npm without PREFER_OFFLINE requests the metadata of each package again, so
  * that the cache saves little. uv must copy, because its cache is on another file system than the
- * project. pnpm keeps metadata apart from its store, and reads npm's variables up to version 10 and
- * its own variables later. apt has no variable for its cache.
+ * project. pnpm has variables of its own since version 11. Up to version 10 it reads npm's, but npm
+ * warns about each one that it does not know itself. So a file in the home of our own images refers
+ * to pnpm's variables (images/default/pnpmrc). apt has no variable for its cache.
  */
 /* clang-format off */
 static const struct cache_tool tools[] = {
@@ -21,8 +22,7 @@ static const struct cache_tool tools[] = {
     {"npm",   "/cache/npm",   {"NPM_CONFIG_CACHE=/cache/npm", "NPM_CONFIG_PREFER_OFFLINE=true"}},
     {"uv",    "/cache/uv",    {"UV_CACHE_DIR=/cache/uv", "UV_LINK_MODE=copy"}},
     {"yarn",  "/cache/yarn",  {"YARN_CACHE_FOLDER=/cache/yarn"}},
-    {"pnpm",  "/cache/pnpm",  {"npm_config_store_dir=/cache/pnpm/store", "npm_config_cache_dir=/cache/pnpm/meta",
-                               "pnpm_config_store_dir=/cache/pnpm/store", "pnpm_config_cache_dir=/cache/pnpm/meta"}},
+    {"pnpm",  "/cache/pnpm",  {"pnpm_config_store_dir=/cache/pnpm/store", "pnpm_config_cache_dir=/cache/pnpm/meta"}},
     {"go",    "/cache/go",    {"GOMODCACHE=/cache/go/mod", "GOCACHE=/cache/go/build"}},
     {"cargo", "/cache/cargo", {"CARGO_HOME=/cache/cargo"}},
     {"maven", "/cache/maven", {"MAVEN_ARGS=-Dmaven.repo.local=/cache/maven -Daether.syncContext.named.factory=file-lock"}},

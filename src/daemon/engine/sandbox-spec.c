@@ -97,8 +97,8 @@ static void sandbox_spec_add_user_programs(char ***env, const char *home)
 /*
  * Debian marks its Python as externally managed, and pip then installs nothing, not even into the
  * user's home. That protects a system that people maintain with apt. A sandbox has its own file
- * system, so pip may install: as an ordinary user into ~/.local. Older versions of pip ignore the
- * variable.
+ * system, so pip may install: as an ordinary user into ~/.local, and as root without a warning.
+ * Older versions of pip ignore the variables.
  */
 char **spec_environment(const char *user, char *const *own, char *const *more)
 {
@@ -107,6 +107,7 @@ char **spec_environment(const char *user, char *const *own, char *const *more)
     strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     strv_add(&env, "LANG=C.UTF-8");
     strv_add(&env, "PIP_BREAK_SYSTEM_PACKAGES=1");
+    strv_add(&env, "PIP_ROOT_USER_ACTION=ignore");
     sandbox_spec_add_pairs(&env, more);
     sandbox_spec_add_user_programs(&env, sandbox_spec_home_of(user));
     strv_env_set(&env, "HOME", sandbox_spec_home_of(user));

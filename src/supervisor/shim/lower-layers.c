@@ -86,13 +86,13 @@ int lower_root(const struct plan *plan, struct buf *ret, struct err *err)
     return 0;
 }
 
-void lower_empty(const struct plan *plan, char ret[static LOWER_EMPTY_MAX])
+void lower_below(const struct plan *plan, const char *name, char ret[static LOWER_BELOW_MAX])
 {
-    char name[SHORT_MAX] = "";
+    char skeleton[SHORT_MAX] = "";
 
     if (plan->n_layers)
-        lower_layers_short_name(plan->n_layers - 1, name);
-    snprintf(ret, LOWER_EMPTY_MAX, "%s/mnt", plan->n_layers ? name : "lower");
+        lower_layers_short_name(plan->n_layers - 1, skeleton);
+    snprintf(ret, LOWER_BELOW_MAX, "%s/%s", plan->n_layers ? skeleton : "lower", name);
 }
 
 /* ---- /home/agent ---- */

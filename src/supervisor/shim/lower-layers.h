@@ -9,7 +9,7 @@
 #include "lib/base/err.h"
 #include "proto/plan.h"
 
-enum { LOWER_MAX = 255, LOWER_EMPTY_MAX = 16 };
+enum { LOWER_MAX = 255, LOWER_BELOW_MAX = 16 };
 
 /* Creates the links; `lower` is already mounted in the scaffold. */
 int lower_link(const struct plan *plan, int scaffold, struct err *err);
@@ -17,5 +17,5 @@ int lower_link(const struct plan *plan, int scaffold, struct err *err);
  * layer has that folder). */
 int lower_root(const struct plan *plan, struct buf *ret, struct err *err);
 int lower_home(const struct plan *plan, int scaffold, struct buf *ret, struct err *err);
-/* An empty folder of the skeleton of image `host`, which is the lowest layer. */
-void lower_empty(const struct plan *plan, char ret[static LOWER_EMPTY_MAX]);
+/* The folder `name` of the skeleton of image `host`, which is the lowest layer. */
+void lower_below(const struct plan *plan, const char *name, char ret[static LOWER_BELOW_MAX]);

@@ -4,9 +4,10 @@
  * locks with the inode. On the host's inodes a sandbox could see which programs other sandboxes and
  * the host run, signal by locks, and block the host's package manager by a lock or lease.
  *
- * The second layer is an empty folder of the skeleton, because overlayfs wants two. It is mostly on
- * the file system of /usr: the overlay then shows one device number for all files, which `du -x`
- * and `tar --one-file-system` need.
+ * The second layer is the skeleton's folder of the same name. Its few files
+ * (src/daemon/engine/native/host-files.c) fill gaps, and the host's files win. It is mostly on the
+ * file system of /usr: the overlay then shows one device number for all files, which `du -x` and
+ * `tar --one-file-system` need.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static int setup_host_check_alone(const struct setup_host_tree *t, struct err *e
 static int setup_host_mount_overlay(const struct plan *plan, const struct setup_host_tree *t,
                                     int fd, int scaffold, int *ret, struct err *err)
 {
-    char empty[LOWER_EMPTY_MAX], lower[LOWER_EMPTY_MAX + 8];
+    char below[LOWER_BELOW_MAX], lower[LOWER_BELOW_MAX + 8];
     struct overlay o = {.lower = lower};
     int r;
 
@@ -59,8 +60,8 @@ static int setup_host_mount_overlay(const struct plan *plan, const struct setup_
     r = mount_attach(fd, scaffold, t->name, err);
     if (r < 0)
         return r;
-    lower_empty(plan, empty);
-    snprintf(lower, sizeof(lower), "%s:%s", t->name, empty);
+    lower_below(plan, t->name, below);
+    snprintf(lower, sizeof(lower), "%s:%s", t->name, below);
     return overlay_mount(&o, ret, err);
 }
 

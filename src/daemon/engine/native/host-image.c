@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "daemon/engine/native/host-files.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
@@ -22,10 +23,9 @@
 #include "lib/os/rmtree.h"
 
 enum {
-    IMAGE_FORMAT = 1, /* part of the fingerprint: raise it when this code builds something else */
+    IMAGE_FORMAT = 2, /* part of the fingerprint: raise it when this code builds something else */
     ENTRIES_MAX = 16384,
     DEPTH_MAX = 12,
-    AGENT_ID = 1000,
 };
 #define FILE_SIZE_MAX MIB(8)
 #define TOTAL_SIZE_MAX MIB(64)
@@ -34,6 +34,7 @@ static const char *const merged_dirs[] = {"bin", "sbin", "lib", "lib32", "lib64"
 
 /* Below /etc; the last component may be a pattern. */
 static const char *const etc_allowed[] = {
+    "adduser.conf",
     "alternatives",
     "alpine-release",
     "bash.bashrc",
@@ -41,6 +42,7 @@ static const char *const etc_allowed[] = {
     "crypto-policies",
     "ca-certificates.conf",
     "debian_version",
+    "deluser.conf",
     "fonts",
     "gai.conf",
     "host.conf",
@@ -51,6 +53,7 @@ static const char *const etc_allowed[] = {
     "ld.so.conf.d",
     "locale.alias",
     "localtime",
+    "login.defs",
     "lsb-release",
     "magic",
     "magic.mime",
@@ -78,43 +81,33 @@ static const struct {
     const char *path;
     mode_t mode;
 } dirs[] = {
-    {"dev", 0755},       {"etc", 0755},     {"home", 0755},     {"home/agent", 0755},
-    {"media", 0755},     {"mnt", 0755},     {"opt", 0755},      {"proc", 0555},
-    {"root", 0700},      {"run", 0755},     {"scratch", 01777}, {"srv", 0755},
-    {"sys", 0555},       {"tmp", 01777},    {"usr", 0755},      {"var", 0755},
-    {"var/cache", 0755}, {"var/lib", 0755}, {"var/log", 0755},  {"var/tmp", 01777},
+    {"dev", 0755},
+    {"etc", 0755},
+    {"etc/pam.d", 0755},
+    {"etc/skel", 0755},
+    {"home", 0755},
+    {"home/agent", 0755},
+    {"home/agent/.config", 0755},
+    {"home/agent/.config/pnpm", 0755},
+    {"media", 0755},
+    {"mnt", 0755},
+    {"opt", 0755},
+    {"proc", 0555},
+    {"root", 0700},
+    {"run", 0755},
+    {"scratch", 01777},
+    {"srv", 0755},
+    {"sys", 0555},
+    {"tmp", 01777},
+    {"usr", 0755},
+    {"usr/local", 0755},
+    {"usr/local/bin", 0755},
+    {"var", 0755},
+    {"var/cache", 0755},
+    {"var/lib", 0755},
+    {"var/log", 0755},
+    {"var/tmp", 01777},
 };
-
-static const struct {
-    const char *path, *target;
-} links[] = {
-    {"var/run", "/run"},
-    {"var/lock", "/run/lock"},
-    {"etc/mtab", "/proc/self/mounts"},
-};
-
-/* clang-format off */
-static const struct {
-    const char *path, *text;
-} texts[] = {
-    {"etc/group",
-     "root:x:0:\ntty:x:5:\nusers:x:100:\nagent:x:1000:\nnogroup:x:65534:\n"},
-    {"etc/hosts",
-     "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"},
-    {"etc/hostname", "sandbox\n"},
-    {"etc/nsswitch.conf",
-     "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
-     "protocols: files\nservices: files\nethers: files\nrpc: files\n"},
-    {"etc/resolv.conf", "# no name server: this sandbox has no network\n"},
-    {"home/agent/.profile",
-     "if [ -n \"$BASH_VERSION\" ] && [ -f \"$HOME/.bashrc\" ]; then . \"$HOME/.bashrc\"; fi\n"
-     "if [ -d \"$HOME/.local/bin\" ]; then PATH=\"$HOME/.local/bin:$PATH\"; fi\n"},
-    {"home/agent/.bashrc",
-     "case $- in *i*) ;; *) return ;; esac\n"
-     "PS1='\\u@\\h:\\w\\$ '\n"
-     "alias ls='ls --color=auto'\n"},
-};
-/* clang-format on */
 
 /* ---- the walk over the machine's files ---- */
 
@@ -152,20 +145,7 @@ static void host_image_mix_stat(struct host_image_walk *w, const char *path, con
     host_image_mix_u64(w, (uint64_t)st->st_mtim.tv_nsec);
 }
 
-/* Modes are set explicitly: the umask belongs to the whole process, and other threads create
- * files at the same time. */
-static int host_image_make_file(int dst, const char *path, mode_t mode, int *ret, struct err *err)
-{
-    _cleanup_close_ int fd = openat(dst, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-
-    if (fd < 0)
-        return err_sys(err, errno, "create '%s'", path);
-    if (fchmod(fd, mode) < 0)
-        return err_sys(err, errno, "set mode of '%s'", path);
-    *ret = TAKE_FD(fd);
-    return 0;
-}
-
+/* See host_files_create() for the mode. */
 static int host_image_make_dir(int dst, const char *path, mode_t mode, struct err *err)
 {
     if (mkdirat(dst, path, mode) < 0)
@@ -246,7 +226,7 @@ static int host_image_copy_file(struct host_image_walk *w, const char *path, con
     in = openat(w->src, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (in < 0 || fstat(in, &opened) < 0 || !host_image_is_wanted_file(&opened))
         return 0; /* changed since the check: leave it out */
-    r = host_image_make_file(w->dst, path, st->st_mode & 0111 ? 0755 : 0644, &out, err);
+    r = host_files_create(w->dst, path, st->st_mode & 0111 ? 0755 : 0644, &out, err);
     if (r < 0)
         return r;
     r = host_image_copy_bytes(in, out, FILE_SIZE_MAX);
@@ -370,6 +350,7 @@ static int host_image_walk_machine(struct host_image_walk *w, struct err *err)
 {
     int r;
 
+    host_image_mix_u64(w, host_files_machine(w->src));
     for (size_t i = 0; i < ARRAY_SIZE(merged_dirs); i++) {
         r = host_image_copy_merged(w, merged_dirs[i], err);
         if (r < 0)
@@ -380,55 +361,6 @@ static int host_image_walk_machine(struct host_image_walk *w, struct err *err)
         if (r < 0)
             return r;
     }
-    return 0;
-}
-
-/* ---- files of our own ---- */
-
-static int host_image_put_text(int dst, const char *path, const char *text, struct err *err)
-{
-    _cleanup_close_ int fd = -1;
-    int r = host_image_make_file(dst, path, 0644, &fd, err);
-
-    if (r < 0)
-        return r;
-    r = fd_write_all(fd, text, strlen(text));
-    return r < 0 ? err_sys(err, -r, "write '%s'", path) : 0;
-}
-
-static int host_image_put_passwd(const struct host_image_walk *w, struct err *err)
-{
-    const char *shell = faccessat(w->src, "usr/bin/bash", F_OK, 0) == 0 ? "/bin/bash" : "/bin/sh";
-    _cleanup_free_ char *text =
-        xasprintf("root:x:0:0:root:/root:%s\n"
-                  "agent:x:1000:1000:agent:/home/agent:%s\n"
-                  "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-                  shell, shell);
-
-    return host_image_put_text(w->dst, "etc/passwd", text, err);
-}
-
-static int host_image_put_own(const struct host_image_walk *w, struct err *err)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
-        if (symlinkat(links[i].target, w->dst, links[i].path) < 0)
-            return err_sys(err, errno, "make link '%s'", links[i].path);
-    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-        int r = host_image_put_text(w->dst, texts[i].path, texts[i].text, err);
-
-        if (r < 0)
-            return r;
-    }
-    return host_image_put_passwd(w, err);
-}
-
-static int host_image_chown_home(int dst, struct err *err)
-{
-    static const char *const paths[] = {"home/agent", "home/agent/.profile", "home/agent/.bashrc"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
-        if (fchownat(dst, paths[i], AGENT_ID, AGENT_ID, AT_SYMLINK_NOFOLLOW) < 0)
-            return err_sys(err, errno, "make the agent the owner of '%s'", paths[i]);
     return 0;
 }
 
@@ -445,10 +377,7 @@ static int host_image_build(struct host_image_walk *w, const struct host_image_s
     r = host_image_walk_machine(w, err);
     if (r < 0)
         return r;
-    r = host_image_put_own(w, err);
-    if (r < 0)
-        return r;
-    return src->chown_home ? host_image_chown_home(w->dst, err) : 0;
+    return host_files_put(w->src, w->dst, src->chown_home, err);
 }
 
 static uint64_t host_image_hash_start(const struct host_image_source *src)

@@ -1,7 +1,8 @@
 /*
  * Image `host`: the lower layer of sandboxes that run the machine's own programs. It is a small
  * folder tree with the machine's usr-merge links, its own accounts, and copies of the files in /etc
- * that programs need and everybody may read. /usr and /opt are empty: the shim binds the machine's.
+ * that programs need and everybody may read. /usr holds only what the machine's lacks, and /opt is
+ * empty: the shim puts the machine's folders above them.
  *
  * A generation never changes, because sandboxes run on it. Other contents get another folder, named
  * by a fingerprint of the sources.
