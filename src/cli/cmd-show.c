@@ -114,9 +114,11 @@ static void print_mounts(const json_t *spec)
 
     json_array_foreach (json_object_get(spec, "mounts"), i, m) {
         const char *from = json_text_of(m, "source"), *to = json_text_of(m, "target");
+        bool squash_off = json_is_true(json_object_get(m, "no_root_squash"));
         _cleanup_free_ char *line =
-            xasprintf("%s on %s%s", from ? from : "?", to ? to : "?",
-                      json_is_true(json_object_get(m, "read_only")) ? " (read-only)" : "");
+            xasprintf("%s on %s%s%s", from ? from : "?", to ? to : "?",
+                      json_is_true(json_object_get(m, "read_only")) ? " (read-only)" : "",
+                      squash_off ? " (no_root_squash)" : "");
 
         row(name, line);
         name = "";

@@ -71,7 +71,12 @@ const struct cli_command cmd_up = {
         "idle; only /home/agent is kept. If the new sandbox cannot start, the old one is put back "
         "and started again. Leases and labels change at once, also while commands run.\n\n"
         "Each --env, --label, --mount and --cache adds an entry, or replaces the stored entry with "
-        "the same name, target or tool; other stored entries stay. --clear removes entries.",
+        "the same name, target or tool; other stored entries stay. --clear removes entries.\n\n"
+        "A folder of --mount belongs to the sandbox's user inside, and its files to the folder's "
+        "owner outside. If root owns the folder, the sandbox's files there belong to uid "
+        "2147483646 instead, so that they are never root's: give the folder to an ordinary user, "
+        "or accept the risk with no_root_squash. In a sandbox with a writable mount, no command "
+        "can set a set-user-id or set-group-id bit.",
     .examples = "ripcord up box\tuse the defaults\n"
                 "ripcord up box --memory 1G --cpus 1 --network none\tset limits\n"
                 "ripcord up box --mount ~/src:/src:ro\tmount a folder of this machine\n"

@@ -155,14 +155,21 @@ static int follow_show_json(struct follow *f, json_t *taken, struct err *err)
 }
 
 /* Only on a terminal: a program that reads our stderr must get nothing but the command's. */
-static void follow_warn_unenforced(const struct follow *f)
+static void follow_warn(const struct follow *f)
 {
     _cleanup_free_ char *names = NULL;
+    const json_t *w;
+    size_t i;
 
-    if (!f->s->unenforced || !isatty(STDERR_FILENO))
+    if (!isatty(STDERR_FILENO))
         return;
-    names = json_to_text(f->s->unenforced, false);
-    output_note(false, "warning: this machine cannot enforce these default limits: %s", names);
+    if (f->s->unenforced) {
+        names = json_to_text(f->s->unenforced, false);
+        output_note(false, "warning: this machine cannot enforce these default limits: %s", names);
+    }
+    json_array_foreach (f->s->warnings, i, w)
+        if (json_is_string(w))
+            output_note(false, "warning: %s", json_string_value(w));
 }
 
 static int follow_on_started(struct follow *f, struct err *err)
@@ -170,13 +177,15 @@ static int follow_on_started(struct follow *f, struct err *err)
     json_t *doc;
 
     if (!f->o->json) {
-        follow_warn_unenforced(f);
+        follow_warn(f);
         return 0;
     }
     doc = json_pack("{s:s, s:s, s:s}", "type", "started", "sandbox", f->s->sandbox, "exec",
                     f->s->exec);
     if (f->s->unenforced)
         json_object_set(doc, "unenforced", f->s->unenforced);
+    if (f->s->warnings)
+        json_object_set(doc, "warnings", f->s->warnings);
     return follow_show_json(f, doc, err);
 }
 

@@ -16,7 +16,7 @@ static const struct cli_option spec_options[] = {
     { "cache", 0, "TOOL=MODE", "cache mode of a tool: layered (default), private, shared[:GROUP], readonly or off; 'all' sets the mode of every tool without a --cache of its own; may be repeated", NULL },
     { "network", 0, "MODE", "network access: none, packages (the package cache only; default) or open", "none packages open" },
     { "isolation", 0, "LEVEL", "shared (default), or strict: share no files of images or caches with other sandboxes (engine native with an image of the image store, not 'host')", "shared strict" },
-    { "mount", 0, "SRC:DST[:ro]", "mount a folder of this machine; may be repeated", "@dir" },
+    { "mount", 0, "SRC:DST[:OPTION]", "mount a folder of this machine; OPTION is ro or no_root_squash; may be repeated", "@dir" },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
     { 0 },
 };
@@ -191,18 +191,22 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
     return 0;
 }
 
-/* Parses SRC:DST[:ro]. A relative SRC is resolved here, because the daemon has another working
+/* Parses SRC:DST[:OPTION]. A relative SRC is resolved here, because the daemon has another working
  * folder. */
 static int cli_spec_add_mount(json_t *array, const char *v, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(v), *absolute = NULL;
-    char *p = copy, *src = strsep(&p, ":"), *dst = strsep(&p, ":"), *mode = p;
+    char *p = copy, *src = strsep(&p, ":"), *dst = strsep(&p, ":");
+    const char *option = p ? p : "rw";
+    bool no_root_squash = STREQ(option, "no_root_squash"), read_only = STREQ(option, "ro");
     _cleanup_json_ json_t *m = json_object();
     int r;
 
-    if (!dst || !*src || *dst != '/' || (mode && !STREQ(mode, "ro") && !STREQ(mode, "rw")))
+    if (!dst || !*src || *dst != '/' || !(read_only || no_root_squash || STREQ(option, "rw")))
         return err_set(err, ERR_INVALID,
-                       "--mount: '%s' must have the form SRC:DST[:ro] with an absolute DST", v);
+                       "--mount: '%s' must have the form SRC:DST[:ro|:no_root_squash] with an "
+                       "absolute DST",
+                       v);
     absolute = realpath(src, NULL);
     if (!absolute)
         return err_set(err, ERR_INVALID, "--mount: '%s': %s", src, strerror(errno));
@@ -212,7 +216,9 @@ static int cli_spec_add_mount(json_t *array, const char *v, struct err *err)
     r = spec_set_text(m, "target", dst, err);
     if (r < 0)
         return r;
-    json_object_set_new(m, "read_only", json_boolean(mode && STREQ(mode, "ro")));
+    json_object_set_new(m, "read_only", json_boolean(read_only));
+    if (no_root_squash)
+        json_object_set_new(m, "no_root_squash", json_true());
     json_array_append(array, m);
     return 0;
 }

@@ -85,6 +85,7 @@ void stream_done(struct client_stream *s)
     free(s->sandbox);
     free(s->exec);
     json_decref(s->unenforced);
+    json_decref(s->warnings);
     json_decref(s->end);
     *s = (struct client_stream){.fd = -1};
 }
@@ -143,6 +144,8 @@ static int client_stream_on_started(struct client_stream *s, const struct frame 
     s->exec = xstrdup(exec);
     json_decref(s->unenforced);
     s->unenforced = json_incref(json_object_get(doc, "unenforced"));
+    json_decref(s->warnings);
+    s->warnings = json_incref(json_object_get(doc, "warnings"));
     ret->type = STREAM_STARTED;
     return 0;
 }

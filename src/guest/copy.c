@@ -134,6 +134,9 @@ static int guest_copy_prepare(struct guest_copy *c, char **argv, struct err *err
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
     for (char **word = argv + 1; *word && r >= 0; word++)
         r = guest_copy_take_word(*word, &c->rules, err);
+    if (r < 0)
+        return r;
+    r = guest_check_user(err);
     return r < 0 ? r : confine_helper(err);
 }
 

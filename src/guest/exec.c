@@ -140,6 +140,9 @@ static int guest_exec_start_child(struct guest_exec *x, struct err *err)
     buf_done(&x->fields);
     if (r < 0)
         return r;
+    r = guest_check_user(err);
+    if (r < 0)
+        return r;
     counters_read(&x->before);
     r = secrets_write(&x->spec, &x->secrets, err);
     if (r < 0)

@@ -9,6 +9,7 @@
 #include "guest/modes.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
+#include "proto/guest.h"
 
 static const struct mode {
     const char *name;
@@ -50,6 +51,22 @@ static bool guest_stdio_is_open(void)
     while (fd >= 0 && fd <= 2);
     fd_close(fd);
     return fd > 2;
+}
+
+/*
+ * The container has a writable folder of the host and no user namespace. A file that root makes
+ * there would belong to root of the host. The system call filter keeps set-id bits from it; this is
+ * the second guard.
+ */
+int guest_check_user(struct err *err)
+{
+    if (geteuid() != 0 || access(GUEST_NO_ROOT, F_OK) < 0)
+        return 0;
+    err_set(err, ERR_DENIED,
+            "a sandbox with a writable mount cannot run commands as root on this engine, because "
+            "their files would belong to root of this machine");
+    return err_hint(err, "Use another user, a read-only mount, or the mount's option "
+                         "'no_root_squash'.");
 }
 
 static void guest_complain(const struct err *err)

@@ -15,6 +15,9 @@ int guest_copy_out(char **argv, struct err *err);
 int guest_reap(char **argv, struct err *err);
 int guest_init(char **argv, struct err *err);
 
+/* Fails for root in a container that GUEST_NO_ROOT marks. */
+int guest_check_user(struct err *err);
+
 /* Replaces stdio by /dev/null or closes it, because nobody reads it any more. */
 void stdio_close(void);
 

@@ -102,6 +102,9 @@ enum {
     GUEST_DATA_HEAD = GUEST_HEAD_SIZE + 4, /* of CALL_DATA and ANSWER_DATA, with the id */
 };
 
+/* If this file exists, the guest runs no command and unpacks nothing as root. */
+#define GUEST_NO_ROOT "/.ripcord/no-root"
+
 #define GUEST_UNKNOWN UINT64_MAX /* a counter that could not be read */
 
 /* The high bit marks frames of the guest, so no ASCII text starts like a frame of the guest. */

@@ -374,7 +374,8 @@ static void proto_plan_put_mounts(struct sup_writer *w, const struct plan *p)
         const struct plan_mount *m = &p->mounts[i];
 
         sup_put_u64(w, PLAN_TAG_MOUNT,
-                    (m->read_only ? PLAN_MOUNT_RDONLY : 0) | (m->ours ? PLAN_MOUNT_OURS : 0));
+                    (m->read_only ? PLAN_MOUNT_RDONLY : 0) | (m->ours ? PLAN_MOUNT_OURS : 0) |
+                        (m->no_root_squash ? PLAN_MOUNT_NO_ROOT_SQUASH : 0));
         sup_put_str(w, PLAN_TAG_MOUNT_SOURCE, m->source);
         sup_put_str(w, PLAN_TAG_MOUNT_TARGET, m->target);
         sup_put_u64(w, PLAN_TAG_MOUNT_DEV, m->dev);
@@ -474,7 +475,8 @@ static int proto_plan_take_mount(struct plan *p, const struct sup_value *v, stru
         p->mounts = xreallocarray(p->mounts, p->n_mounts + 1, sizeof(*p->mounts));
         p->mounts[p->n_mounts++] =
             (struct plan_mount){.read_only = (v->u64 & PLAN_MOUNT_RDONLY) != 0,
-                                .ours = (v->u64 & PLAN_MOUNT_OURS) != 0};
+                                .ours = (v->u64 & PLAN_MOUNT_OURS) != 0,
+                                .no_root_squash = (v->u64 & PLAN_MOUNT_NO_ROOT_SQUASH) != 0};
         return 0;
     }
     if (!p->n_mounts)

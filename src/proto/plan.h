@@ -108,15 +108,17 @@ enum plan_cache_kind {
 enum {
     PLAN_MOUNT_RDONLY = 1 << 0, /* PLAN_TAG_MOUNT flags */
     PLAN_MOUNT_OURS = 1 << 1,
+    PLAN_MOUNT_NO_ROOT_SQUASH = 1 << 2,
     PLAN_MOUNTS_MAX = 64,
     PLAN_CACHES_MAX = 16,
     PLAN_LAYERS_MAX =
         100, /* of an image: what fits into one mount option (supervisor/shim/lower-layers.h) */
     PLAN_ENV_MAX = 1024,
-    PLAN_ID_COUNT = 65536,     /* ids of one sandbox when id_base is not 0 */
-    PLAN_AGENT_ID = 1000,      /* the ordinary user inside */
-    PLAN_SECCOMP_MAX = 4096,   /* instructions: BPF_MAXINSNS */
-    PLAN_PACKAGES_PORT = 7417, /* on 127.0.0.1 inside, with `packages` */
+    PLAN_ID_COUNT = 65536,         /* ids of one sandbox when id_base is not 0 */
+    PLAN_AGENT_ID = 1000,          /* the ordinary user inside */
+    PLAN_SQUASHED_ID = 0x7ffffffe, /* on disk, in place of root: see struct plan_mount */
+    PLAN_SECCOMP_MAX = 4096,       /* instructions: BPF_MAXINSNS */
+    PLAN_PACKAGES_PORT = 7417,     /* on 127.0.0.1 inside, with `packages` */
 };
 
 struct plan_mount {
@@ -125,6 +127,13 @@ struct plan_mount {
     bool read_only;
     bool ours; /* a tree of our own making, with the ids of a sandbox on the disk; else its owner is
                   the agent inside */
+    /*
+     * A writable source of root does not make the agent root on the disk: the agent's files belong
+     * to PLAN_SQUASHED_ID there, and root's files to nobody inside. The same holds for the group.
+     * No user, service or sandbox has that id: it lies above the ranges for sandboxes (`nobody`
+     * would be the user of several services). This switches that off.
+     */
+    bool no_root_squash;
     uint64_t dev, ino; /* of the source when the daemon checked it; ino 0: not compared */
 };
 

@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import socket
+import stat
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -197,6 +198,23 @@ class Guards(TestCase):
         for guard, path in (("copies inside", self.place / "file"), ("copies by the user", "/var/root")):
             self.assertFalse(self.copied(path, ""), f"'{guard}' does not hold")
             self.assertTrue(self.copied(path, guard), f"nobody would notice that '{guard}' is missing")
+
+    def set_id_owner(self, folder, without):
+        """The owner on disk of a set-user-id file that a sandbox makes in a folder of the machine; None: it cannot."""
+        self.root.ok("up", "w", "--mount", f"{folder}:/vol", "--env", f"RIPCORD_WITHOUT={without}")
+        self.root.run("exec", "w", "--", "sh", "-c", "cp /bin/true /vol/f; chmod 4755 /vol/f")
+        self.root.ok("rm", "-f", "w")
+        st = (folder / "f").stat()
+        (folder / "f").unlink()
+        return st.st_uid if st.st_mode & stat.S_ISUID else None
+
+    def test_mounts(self):
+        folder = self.place / "shared"
+        folder.mkdir()
+        folder.chmod(0o777)
+        self.assertIsNone(self.set_id_owner(folder, ""), "'seccomp' does not hold")
+        self.assertNotIn(self.set_id_owner(folder, "seccomp"), (None, 0), "'root squash' does not hold")
+        self.assertEqual(self.set_id_owner(folder, "seccomp,root squash"), 0, "nobody would notice that 'root squash' is missing")
 
     def test_the_product_has_no_such_switch(self):
         for program in ("ripcord", "ripcord-packages", "ripcord-relay", "ripcord-shim", "ripcordd"):

@@ -24,6 +24,8 @@ import test_builder_ssh
 import test_image_export
 import test_images
 from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_only, needs, wait_until
+from test_calls import on_x86_64
+from test_mounts import PROBE
 
 UID = 61234  # nobody's: no name, no subordinate ids
 PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-transfer", "ripcord-packages")
@@ -151,6 +153,19 @@ class Rootless(TestCase):
 
 class Common:
     """Mixed into each kind of user."""
+
+    @on_x86_64
+    def test_no_set_id_file_in_a_mount(self):
+        """A file there belongs to the user, so only the system call filter keeps the bits from it."""
+        folder = self.root.path / "shared"
+        folder.mkdir()
+        os.chown(folder, self.root.uid, -1)
+        self.root.configure(f"mounts.roots: [{folder}]\n")
+        said = self.root.ok("run", "--mount", f"{folder}:/vol", "--", "/usr/bin/python3", "-c", PROBE, "/vol").text
+        self.assertEqual({line.partition("=")[2] for line in said.splitlines()} - {"EPERM", "ENOSYS"}, set(), said)
+        made = list(folder.rglob("*"))
+        self.assertEqual([p.name for p in made if p.lstat().st_mode & 0o6000 or "security.capability" in os.listxattr(p)], [])
+        self.assertEqual({p.lstat().st_uid for p in made}, {folder.stat().st_uid})
 
     def test_run(self):
         self.assertEqual(self.root.ok("run", "--", "id", "-u").text, "1000\n")

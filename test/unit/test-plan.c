@@ -145,8 +145,8 @@ static void fill(struct plan *p)
     strv_add(&p->env, "B=");
     p->mounts = xcalloc(2, sizeof(*p->mounts));
     p->n_mounts = 2;
-    p->mounts[0] = (struct plan_mount){xstrdup("/s"), xstrdup("/t"), true, true, 1, 2};
-    p->mounts[1] = (struct plan_mount){xstrdup("/s2"), xstrdup("/t/2"), false, false, 0, 0};
+    p->mounts[0] = (struct plan_mount){xstrdup("/s"), xstrdup("/t"), true, true, false, 1, 2};
+    p->mounts[1] = (struct plan_mount){xstrdup("/s2"), xstrdup("/t/2"), false, false, true, 0, 0};
     p->ephemeral = true;
     p->network = PLAN_NETWORK_OPEN;
     p->net_ifname = xstrdup("rc01234567-0fff");

@@ -5,6 +5,7 @@
 #include "daemon/engine/docker/profile.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <seccomp.h>
 #include <stdlib.h>
@@ -83,9 +84,9 @@ static bool export_filter(scmp_filter_ctx ctx)
     return n_theirs > 0 && n_theirs < INSTRUCTIONS_MAX;
 }
 
-static bool compile_theirs(void)
+static bool compile_theirs(enum seccomp_variant variant)
 {
-    _cleanup_free_ char *text = profile_text();
+    _cleanup_free_ char *text = profile_text(variant);
     _cleanup_json_ json_t *doc = NULL;
     const json_t *entry;
     scmp_filter_ctx ctx;
@@ -104,19 +105,26 @@ static bool compile_theirs(void)
 }
 
 /* Same number, same verdict; of a refused argument only that it is refused. */
-static bool agree(int nr, uint64_t a0, uint64_t a1, uint64_t a2)
+static bool agree_on(enum seccomp_variant variant, int nr, uint64_t a0, uint64_t a1, uint64_t a2,
+                     uint64_t a3)
 {
-    static struct sock_filter *ours;
-    static size_t n_ours;
-    const struct seccomp_data d = {.nr = nr, .arch = seccomp_arch_native(), .args = {a0, a1, a2}};
+    static struct sock_filter *ours[SECCOMP_VARIANTS];
+    static size_t n_ours[SECCOMP_VARIANTS];
+    const struct seccomp_data d = {
+        .nr = nr, .arch = seccomp_arch_native(), .args = {a0, a1, a2, a3}};
     uint32_t us, them;
 
-    if (!ours)
-        ours = seccomp_filter_compile(&n_ours);
-    us = bpf_run(ours, n_ours, &d);
+    if (!ours[variant])
+        ours[variant] = seccomp_filter_compile(variant, &n_ours[variant]);
+    us = bpf_run(ours[variant], n_ours[variant], &d);
     them = bpf_run(theirs, n_theirs, &d);
     return (us == SECCOMP_RET_ALLOW) == (them == SECCOMP_RET_ALLOW) &&
            (us & SECCOMP_RET_ACTION_FULL) == (them & SECCOMP_RET_ACTION_FULL);
+}
+
+static bool agree(int nr, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+    return agree_on(SECCOMP_SET_ID, nr, a0, a1, a2, 0);
 }
 
 TEST(libseccomp_knows_the_same_numbers)
@@ -124,7 +132,7 @@ TEST(libseccomp_knows_the_same_numbers)
     const struct seccomp_call *c;
     size_t known = 0;
 
-    for (size_t i = 0; (c = seccomp_call_at(i)); i++) {
+    for (size_t i = 0; (c = seccomp_call_at(SECCOMP_SET_ID, i)); i++) {
         int nr = seccomp_syscall_resolve_name(c->name);
 
         known += nr >= 0;
@@ -135,12 +143,12 @@ TEST(libseccomp_knows_the_same_numbers)
 
 TEST(engines_can_compile_it)
 {
-    CHECK(compile_theirs());
+    CHECK(compile_theirs(SECCOMP_SET_ID));
 }
 
 TEST(it_says_what_the_native_filter_says)
 {
-    CHECK(compile_theirs());
+    CHECK(compile_theirs(SECCOMP_SET_ID));
     for (int nr = 0; nr < NUMBERS; nr++) {
         _cleanup_free_ char *name = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, nr);
 
@@ -153,7 +161,7 @@ TEST(also_of_arguments)
 {
     static const uint64_t high[] = {0, 1ULL << 32, 0x123ULL << 32};
 
-    CHECK(compile_theirs());
+    CHECK(compile_theirs(SECCOMP_SET_ID));
     for (size_t h = 0; h < ARRAY_SIZE(high); h++) {
         for (unsigned bit = 0; bit < 32; bit++) {
             CHECK(agree(SYS_clone, 1ULL << bit | high[h], 0, 0));
@@ -166,5 +174,23 @@ TEST(also_of_arguments)
             for (uint64_t protocol = 0; protocol < 270; protocol++)
                 CHECK(agree(SYS_socket, family | high[h], SOCK_RAW, protocol | high[h]) &&
                       agree(SYS_socketpair, family | high[h], SOCK_RAW, protocol));
+    }
+}
+
+TEST(also_of_set_id_bits)
+{
+    static const uint64_t flags[] = {
+        0,      O_CREAT,     O_TMPFILE,  O_CREAT | O_TMPFILE, O_RDWR, O_CREAT | O_EXCL,
+        O_PATH, O_DIRECTORY, 1ULL << 32, O_CREAT | 1ULL << 32};
+
+    CHECK(compile_theirs(SECCOMP_NO_SET_ID));
+    for (int nr = 0; nr < NUMBERS; nr++) {
+        _cleanup_free_ char *name = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, nr);
+
+        for (uint64_t mode = 0; name && mode <= 07000; mode += 01000)
+            for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+                CHECK(agree_on(SECCOMP_NO_SET_ID, nr, 0, flags[i], mode, 0) &&
+                      agree_on(SECCOMP_NO_SET_ID, nr, 0, mode | 0755, flags[i], mode) &&
+                      agree_on(SECCOMP_NO_SET_ID, nr, 0, 0, flags[i], mode | 0644));
     }
 }

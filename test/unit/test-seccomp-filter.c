@@ -5,6 +5,7 @@
 #include "lib/os/seccomp-filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
@@ -15,12 +16,15 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bpf.h"
+#include "lib/base/fd.h"
 #include "lib/base/macro.h"
+#include "lib/os/rmtree.h"
 #include "lib/os/seccomp-table.h"
 #include "tap.h"
 
@@ -33,15 +37,23 @@
 #define HIGH (0x123ULL << 32)
 enum { NUMBERS = 1200 };
 
+static uint32_t verdict_of(enum seccomp_variant variant, const struct seccomp_data *d)
+{
+    static struct sock_filter *f[SECCOMP_VARIANTS];
+    static size_t n[SECCOMP_VARIANTS];
+
+    if (!f[variant])
+        f[variant] = seccomp_filter_compile(variant, &n[variant]);
+    return bpf_run(f[variant], n[variant], d);
+}
+
+/* The verdict of both filters, which must be the same; else a value that no test expects. */
 static uint32_t verdict_on(uint32_t arch, int nr, uint64_t a0, uint64_t a1, uint64_t a2)
 {
-    static struct sock_filter *f;
-    static size_t n;
     struct seccomp_data d = {.nr = nr, .arch = arch, .args = {a0, a1, a2}};
+    uint32_t v = verdict_of(SECCOMP_SET_ID, &d);
 
-    if (!f)
-        f = seccomp_filter_compile(&n);
-    return bpf_run(f, n, &d);
+    return nr == SYS_openat2 || verdict_of(SECCOMP_NO_SET_ID, &d) == v ? v : ~0U;
 }
 
 static uint32_t verdict(int nr, uint64_t a0, uint64_t a1, uint64_t a2)
@@ -63,7 +75,7 @@ static const struct seccomp_call *by_name(const char *name)
 {
     const struct seccomp_call *c;
 
-    for (size_t i = 0; (c = seccomp_call_at(i)); i++)
+    for (size_t i = 0; (c = seccomp_call_at(SECCOMP_SET_ID, i)); i++)
         if (STREQ(c->name, name))
             return c;
     return NULL;
@@ -73,7 +85,7 @@ static const struct seccomp_call *by_number(int nr)
 {
     const struct seccomp_call *c;
 
-    for (size_t i = 0; (c = seccomp_call_at(i)); i++)
+    for (size_t i = 0; (c = seccomp_call_at(SECCOMP_SET_ID, i)); i++)
         if (c->nr == nr)
             return c;
     return NULL;
@@ -83,7 +95,7 @@ TEST(each_call_stands_once)
 {
     const struct seccomp_call *c;
 
-    for (size_t i = 0; (c = seccomp_call_at(i)); i++) {
+    for (size_t i = 0; (c = seccomp_call_at(SECCOMP_SET_ID, i)); i++) {
         CHECK(by_name(c->name) == c);
         CHECK(c->nr < 0 || by_number(c->nr) == c);
         CHECK(c->nr < NUMBERS);
@@ -287,6 +299,59 @@ TEST(filters_end_with_their_process)
                   EINVAL));
 }
 
+/* ---- without set-id bits ---- */
+
+static uint32_t mode_verdict(enum seccomp_variant variant, int nr, unsigned arg, uint64_t mode,
+                             unsigned flags_arg, uint64_t flags)
+{
+    struct seccomp_data d = {.nr = nr, .arch = ARCH};
+
+    d.args[flags_arg] = flags;
+    d.args[arg] = mode;
+    return verdict_of(variant, &d);
+}
+
+static const struct {
+    int nr;
+    unsigned mode, flags; /* arguments; flags 0: the call has none that count */
+} modes[] = {
+#ifdef __x86_64__
+    {SYS_chmod, 1, 0},  {SYS_creat, 1, 0},    {SYS_mknod, 1, 0}, {SYS_open, 2, 1},
+#endif
+    {SYS_fchmod, 1, 0}, {SYS_fchmodat, 2, 0}, {452, 2, 0},       {SYS_mknodat, 2, 0},
+    {SYS_openat, 3, 2},
+};
+
+TEST(set_id_bits_are_refused_with_folders_of_the_host)
+{
+    static const uint64_t creating[] = {O_CREAT, O_CREAT | O_RDWR | O_EXCL, O_TMPFILE,
+                                        O_TMPFILE | O_WRONLY, O_CREAT | HIGH};
+
+    for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+        for (uint64_t mode = 0; mode < 0200000; mode += 0111)
+            for (size_t f = 0; f < ARRAY_SIZE(creating); f++) {
+                uint64_t m = mode | (mode & 01 ? HIGH : 0);
+                uint32_t v = mode_verdict(SECCOMP_NO_SET_ID, modes[i].nr, modes[i].mode, m,
+                                          modes[i].flags, creating[f]);
+
+                CHECK(mode & 06000 ? refused(v, EPERM) : allowed(v));
+                CHECK(allowed(mode_verdict(SECCOMP_SET_ID, modes[i].nr, modes[i].mode, m,
+                                           modes[i].flags, creating[f])));
+            }
+    CHECK(refused(mode_verdict(SECCOMP_NO_SET_ID, SYS_openat2, 5, 0, 4, 0), ENOSYS));
+    CHECK(allowed(mode_verdict(SECCOMP_SET_ID, SYS_openat2, 5, 0, 4, 0)));
+}
+
+TEST(the_mode_of_an_open_that_creates_nothing_does_not_count)
+{
+    static const uint64_t others[] = {O_RDONLY, O_RDWR | O_TRUNC, O_DIRECTORY, O_PATH, O_CLOEXEC};
+
+    for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+        for (size_t f = 0; f < ARRAY_SIZE(others) && modes[i].flags; f++)
+            CHECK(allowed(mode_verdict(SECCOMP_NO_SET_ID, modes[i].nr, modes[i].mode, 06777,
+                                       modes[i].flags, others[f])));
+}
+
 /* ---- in the kernel ---- */
 
 static int in_filter(int (*fn)(void))
@@ -296,7 +361,7 @@ static int in_filter(int (*fn)(void))
 
     if (pid == 0) {
         size_t n;
-        struct sock_filter *f = seccomp_filter_compile(&n);
+        struct sock_filter *f = seccomp_filter_compile(SECCOMP_NO_SET_ID, &n);
 
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
             seccomp_filter_install(f, n * sizeof(*f), NULL) < 0)
@@ -344,4 +409,56 @@ TEST(the_kernel_agrees)
 
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
 #endif
+}
+
+/* ---- paths, with openat2() and without ---- */
+
+static int opens_beneath(void)
+{
+    static const struct {
+        const char *path;
+        int flags;
+        bool ok;
+    } tries[] = {
+        {"a", O_PATH | O_DIRECTORY, true},
+        {"a/b", O_RDONLY | O_DIRECTORY, true},
+        {"a//b/", O_PATH | O_DIRECTORY, true},
+        {"a/b/file", O_RDONLY, true},
+        {"./a/b/file", O_RDONLY, true},
+        {"missing", O_RDONLY, false},
+        {"a/b/file/x", O_RDONLY, false},
+        {"to-a/b/file", O_RDONLY, false}, /* a link as a folder on the way */
+        {"to-a", O_PATH | O_DIRECTORY, false},
+        {"a/b/to-file", O_RDONLY, false}, /* a link at the end */
+        {"a/to-root/etc/passwd", O_RDONLY, false},
+        {"..", O_PATH | O_DIRECTORY, false},
+        {"a/../../etc", O_PATH | O_DIRECTORY, false},
+        {"/etc/passwd", O_RDONLY, false},
+    };
+    int dir = open("tree", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
+        int fd = fd_open_beneath(dir, tries[i].path, tries[i].flags);
+
+        if ((fd >= 0) != tries[i].ok)
+            return (int)i + 1;
+        if (fd >= 0 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+            return 100;
+        fd_close(fd);
+    }
+    return 0;
+}
+
+TEST(paths_stay_beneath_with_either_call)
+{
+    char place[] = "/tmp/ripcord-beneath-XXXXXX";
+
+    CHECK(mkdtemp(place) && chdir(place) == 0);
+    CHECK(mkdir("tree", 0755) == 0 && mkdir("tree/a", 0755) == 0 && mkdir("tree/a/b", 0755) == 0);
+    CHECK(close(open("tree/a/b/file", O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) == 0);
+    CHECK(symlink("a", "tree/to-a") == 0 && symlink("file", "tree/a/b/to-file") == 0 &&
+          symlink("/", "tree/a/to-root") == 0);
+    CHECK(opens_beneath() == 0);
+    CHECK(in_filter(opens_beneath) == 0);
+    CHECK(chdir("/") == 0 && rmtree(AT_FDCWD, place, NULL) == 0);
 }

@@ -139,6 +139,46 @@ static void hash_of(const char *text, char ret[static 65])
     sandbox_spec_done(&s);
 }
 
+/* The hashes are those of the version before. Sandboxes that may have left set-id files in a folder
+ * of the host are made again; all others stay as they are. */
+TEST(only_sandboxes_with_writable_mounts_are_made_again)
+{
+    static const struct {
+        const char *text, *before;
+        bool same;
+    } specs[] = {
+        {"{}", "0c5a5208b9dfba4e8ea17dc9820699d145976d691c33b5c9133a7eb1190c2cea", true},
+        {"{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/x\",\"read_only\":true}]}",
+         "b1a68a2ed4dc3312bb13a54874f557c1d2d32f3565a83bfdcfd643e29aa3374a", true},
+        {"{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/x\"}]}",
+         "5e0d6f34f24d39f2eecd1cf644e8e723006081ad91c6082c9a02d7230f21de75", false},
+    };
+    char now[65];
+
+    for (size_t i = 0; i < ARRAY_SIZE(specs); i++) {
+        hash_of(specs[i].text, now);
+        CHECK(specs[i].same == STREQ(now, specs[i].before));
+    }
+}
+
+TEST(no_root_squash_is_kept_and_hashed)
+{
+    static const char on[] =
+        "{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/x\",\"no_root_squash\":true}]}";
+    _cleanup_free_ char *stored = NULL;
+    struct sandbox_spec s, back;
+    char with[65], without[65];
+
+    CHECK(apply(&s, on, NULL) == 0 && s.mounts[0].no_root_squash);
+    stored = spec_to_text(&s);
+    CHECK(spec_from_text(stored, &back, NULL) == 0 && back.mounts[0].no_root_squash);
+    hash_of(on, with);
+    hash_of("{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/x\"}]}", without);
+    CHECK(strcmp(with, without) != 0);
+    sandbox_spec_done(&back);
+    sandbox_spec_done(&s);
+}
+
 TEST(strict_isolation_is_another_sandbox_with_caches_of_its_own)
 {
     _cleanup_free_ char *stored = NULL;

@@ -81,14 +81,25 @@ static void exec_wire_send_json(struct exec_wire *s, enum frame_type type, const
     buf_done(&b);
 }
 
-/* `ripcord show` has it for a named sandbox. For `run`, only this frame can report it. */
-static void exec_wire_add_unenforced(const struct exec_wire *s, json_t *o)
+static json_t *exec_wire_texts(char *const *texts)
+{
+    json_t *a = json_array();
+
+    for (; *texts; texts++)
+        json_array_append_new(a, json_string(*texts));
+    return a;
+}
+
+/* `ripcord show` has them for a named sandbox. For `run`, only this frame can report them. */
+static void exec_wire_add_warnings(const struct exec_wire *s, json_t *o)
 {
     const struct sandbox *sb =
         s->config.run ? manager_find(s->config.manager, s->exec->sandbox_name, NULL) : NULL;
 
     if (sb && sb->unenforced)
         json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
+    if (sb && sb->warnings)
+        json_object_set_new(o, "warnings", exec_wire_texts(sb->warnings));
 }
 
 static void exec_wire_send_started(struct exec_wire *s)
@@ -102,7 +113,7 @@ static void exec_wire_send_started(struct exec_wire *s)
     s->started_sent = true;
     o = json_pack("{s:s, s:s, s:i}", "sandbox", s->exec->sandbox_name, "exec", s->exec->id, "pid",
                   s->exec->pid);
-    exec_wire_add_unenforced(s, o);
+    exec_wire_add_warnings(s, o);
     text = json_to_text(o, false);
     exec_wire_send_json(s, FRAME_STARTED, text);
 }

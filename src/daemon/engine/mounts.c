@@ -159,8 +159,16 @@ static int engine_mounts_check_opened(const char *path, int fd, const char *cons
                             : engine_mounts_check_parent_of_file(path, own, err);
     if (r < 0)
         return r;
-    *ret = (struct mount_source){.dev = st.st_dev, .ino = st.st_ino};
+    *ret = (struct mount_source){
+        .dev = st.st_dev, .ino = st.st_ino, .uid = st.st_uid, .gid = st.st_gid, .mode = st.st_mode};
     return 0;
+}
+
+bool mount_source_is_root_only(const struct mount_source *src)
+{
+    bool by_group = src->gid != 0 && src->mode & S_IWGRP;
+
+    return src->uid == 0 && !by_group && !(src->mode & S_IWOTH);
 }
 
 int mount_source_check(const char *path, const char *const *own, struct mount_source *ret,

@@ -57,6 +57,7 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
         dst->mounts[i].source = sandbox_spec_copy_str(src->mounts[i].source);
         dst->mounts[i].target = sandbox_spec_copy_str(src->mounts[i].target);
         dst->mounts[i].read_only = src->mounts[i].read_only;
+        dst->mounts[i].no_root_squash = src->mounts[i].no_root_squash;
     }
     dst->caches = src->n_caches ? xcalloc(src->n_caches, sizeof(*dst->caches)) : NULL;
     for (size_t i = 0; i < src->n_caches; i++)
@@ -65,11 +66,30 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
                                 sandbox_spec_copy_str(src->caches[i].group)};
 }
 
+bool sandbox_spec_writes_to_host(const struct sandbox_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (!spec->mounts[i].read_only)
+            return true;
+    return false;
+}
+
+bool sandbox_spec_squashes_root(const struct sandbox_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (!spec->mounts[i].read_only && !spec->mounts[i].no_root_squash)
+            return true;
+    return false;
+}
+
+bool spec_user_is_root(const char *user)
+{
+    return STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
+}
+
 static const char *sandbox_spec_home_of(const char *user)
 {
-    bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
-
-    return root ? "/root" : "/home/agent";
+    return spec_user_is_root(user) ? "/root" : "/home/agent";
 }
 
 static void sandbox_spec_add_pairs(char ***env, char *const *pairs)

@@ -20,6 +20,7 @@ enum spec_isolation { SPEC_ISOLATION_SHARED, SPEC_ISOLATION_STRICT };
 struct spec_mount {
     char *source, *target;
     bool read_only;
+    bool no_root_squash; /* files made in a folder of root belong to root */
 };
 
 /* How a tool's package cache is kept; caches.h has the tools. */
@@ -61,6 +62,13 @@ struct sandbox_spec {
 
 void sandbox_spec_done(struct sandbox_spec *spec); /* NULL is fine */
 void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src);
+
+/* Whether a folder of the host is mounted writable: no call inside may then set set-id bits. */
+bool sandbox_spec_writes_to_host(const struct sandbox_spec *spec);
+/* Whether one of these folders must not get files of root. */
+bool sandbox_spec_squashes_root(const struct sandbox_spec *spec);
+/* "root", "0" or "0:GID". Another name of the image may also be uid 0. */
+bool spec_user_is_root(const char *user);
 
 /*
  * The environment of the sandbox's commands: the variables that every program expects, then `more`

@@ -229,8 +229,8 @@ static _noreturn_ void confined_child(const struct confined_job *job, int go,
 
 static int confined_write_maps(pid_t pid, const struct confined_ids *ids, struct err *err)
 {
-    const struct ns_map all = {0, 0, IDS};
-    const struct ns_map uid = {0, geteuid(), 1}, gid = {0, getegid(), 1};
+    const struct ns_map all = {0, 0, IDS, NULL};
+    const struct ns_map uid = {0, geteuid(), 1, NULL}, gid = {0, getegid(), 1, NULL};
 
     switch (ids->kind) {
     case CONFINED_RANGE:

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "lib/base/xalloc.h"
@@ -202,6 +204,51 @@ int dir_open(int dirfd, const char *path, int *ret, struct err *err)
         return err_sys(err, errno, "open folder '%s'", path);
     *ret = fd;
     return 0;
+}
+
+/* One component after the other: O_NOFOLLOW counts for the last one only. */
+static int fd_walk_beneath(int dirfd, const char *path, int flags)
+{
+    _cleanup_close_ int at = openat(dirfd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    while (at >= 0) {
+        size_t len = strcspn(path, "/"), end = len + strspn(path + len, "/");
+        _cleanup_free_ char *name = xstrndup(path, len);
+        bool last = path[end] == '\0';
+        int next;
+
+        if (len == 0 || STREQ(name, "..")) {
+            errno = EXDEV;
+            return -1;
+        }
+        next = openat(at, name,
+                      last ? flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (last)
+            return next;
+        fd_close(at);
+        at = next;
+        path += end;
+    }
+    return -1;
+}
+
+int fd_open_resolved(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(flags | O_CLOEXEC), .mode = mode, .resolve = resolve};
+    int fd = (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+
+    if (fd >= 0 || errno != ENOSYS)
+        return fd;
+    if (resolve & RESOLVE_BENEATH)
+        return fd_walk_beneath(dirfd, path, flags | O_CLOEXEC);
+    return openat(dirfd, path, flags | O_CLOEXEC, mode);
+}
+
+int fd_open_beneath(int dirfd, const char *path, int flags)
+{
+    return fd_open_resolved(dirfd, path, flags, 0,
+                            RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
 int dir_open_above(const char *path, int *ret, const char **ret_name, struct err *err)

@@ -39,6 +39,15 @@ int memfd_sealed(const char *name, const void *data, size_t len, int *ret, struc
 int dir_make_all(int dirfd, const char *path, mode_t mode, struct err *err);
 /* Opens a folder for reading (not O_PATH), with O_NOFOLLOW for the last component. */
 int dir_open(int dirfd, const char *path, int *ret, struct err *err);
+/*
+ * openat2() with O_CLOEXEC, also where the call does not exist: the guest of a container with a
+ * writable mount does not have it. RESOLVE_BENEATH there means that no symlink is followed; without
+ * it the path may go through a magic link of /proc, and the guest has no descriptor of a file that
+ * a command inside does not have. -1 and errno.
+ */
+int fd_open_resolved(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve);
+/* Opens a path that stays below dirfd, without following a symlink (ELOOP or ENOTDIR). */
+int fd_open_beneath(int dirfd, const char *path, int flags);
 /* Opens the parent folder of `path` with O_PATH. *ret_name is the last component, within `path`. */
 int dir_open_above(const char *path, int *ret, const char **ret_name, struct err *err);
 

@@ -9,7 +9,6 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/base/cleanup.h"
@@ -49,13 +48,10 @@ int tree_err(struct err *err, int errnum, const char *fmt, ...)
 }
 
 /* O_NONBLOCK: a FIFO without a reader is an error (ENXIO) and not a wait. */
-static int tree_file_open_now(int dirfd, const char *name, uint64_t flags, mode_t mode)
+static int tree_file_open_now(int dirfd, const char *name, int flags, mode_t mode)
 {
-    struct open_how how = {.flags = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags,
-                           .mode = mode,
-                           .resolve = RESOLVE_NO_MAGICLINKS};
-
-    return (int)syscall(SYS_openat2, dirfd, name, &how, sizeof(how));
+    return fd_open_resolved(dirfd, name, O_WRONLY | O_NONBLOCK | O_NOCTTY | flags, mode,
+                            RESOLVE_NO_MAGICLINKS);
 }
 
 static int tree_file_refused(int errnum, const char *shown, struct err *err)

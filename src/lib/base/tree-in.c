@@ -1,6 +1,6 @@
 /*
- * Each entry is created through a descriptor of its parent folder. That folder is opened with
- * openat2 below the destination, and no symlink is followed. So neither the archive nor a process
+ * Each entry is created through a descriptor of its parent folder. That folder is opened below
+ * the destination, and no symlink is followed. So neither the archive nor a process
  * that swaps folders for links can make a write go elsewhere. Links, and files without
  * rules->through, are created under a temporary name and renamed: a reader sees the old one or the
  * new one. With rules->through the last name of a file may be a link that was there before.
@@ -11,7 +11,6 @@
 #include <linux/openat2.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -70,14 +69,12 @@ static int tree_in_err(const struct placer *p, struct err *err, int errnum, cons
     return tree_err(err, errnum, "%s '%s'", what, shown);
 }
 
-static int tree_in_open(int dirfd, const char *path, uint64_t flags, uint64_t resolve)
+static int tree_in_open(int dirfd, const char *path, int flags, uint64_t resolve)
 {
-    struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve};
-
-    return (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+    return fd_open_resolved(dirfd, path, flags, 0, resolve);
 }
 
-static int tree_in_open_below(int dirfd, const char *path, uint64_t flags)
+static int tree_in_open_below(int dirfd, const char *path, int flags)
 {
     return tree_in_open(dirfd, path, flags, GUARD("beneath") ? tree_in_below : 0);
 }

@@ -11,7 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/base/buf.h"
 #include "lib/base/fd.h"
+
+enum { NS_MAP_MAX = 4096 }; /* bytes: the kernel takes one page */
 
 pid_t ns_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
 {
@@ -55,10 +58,12 @@ static int ns_write_proc(pid_t pid, const char *file, const char *text, struct e
 
 static int ns_write_map(pid_t pid, const char *file, const struct ns_map *m, struct err *err)
 {
-    char text[64];
+    _cleanup_buf_ struct buf text = BUF_INIT(NS_MAP_MAX);
 
-    snprintf(text, sizeof(text), "%u %u %u\n", m->inner, m->outer, m->count);
-    return ns_write_proc(pid, file, text, err);
+    for (; m; m = m->next)
+        if (buf_appendf(&text, "%u %u %u\n", m->inner, m->outer, m->count) < 0)
+            return err_set(err, ERR_LIMIT, "%s exceeds %d bytes", file, NS_MAP_MAX);
+    return ns_write_proc(pid, file, buf_data(&text), err);
 }
 
 int ns_write_maps(pid_t pid, const struct ns_map *uid, const struct ns_map *gid,

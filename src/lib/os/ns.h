@@ -23,6 +23,7 @@ int ns_enter(int pidfd, int flags, struct err *err);
 /* One line of a map: `count` ids from `inner` inside are `outer` outside. */
 struct ns_map {
     uint32_t inner, outer, count;
+    const struct ns_map *next; /* borrowed; NULL: the last line */
 };
 
 /* Writes uid_map and gid_map of a child that waits in a fresh user namespace. `deny_setgroups` is

@@ -3,16 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
 #include "lib/base/guard.h"
 
 enum { PTY_SLAVE_MAJOR = 136 }; /* Documentation/admin-guide/devices.txt: 136-143 */
@@ -52,12 +50,11 @@ static int pty_open_slave(int master)
 
 int pty_open(uint16_t rows, uint16_t cols, int *ret_master, int *ret_slave, struct err *err)
 {
-    struct open_how how = {.flags = O_RDWR | O_NOCTTY | O_CLOEXEC,
-                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_close_ int master = -1, slave = -1;
     int unlock = 0, r;
 
-    master = (int)syscall(SYS_openat2, AT_FDCWD, "/dev/pts/ptmx", &how, sizeof(how));
+    master = fd_open_beneath(root, "dev/pts/ptmx", O_RDWR | O_NOCTTY);
     if (master < 0)
         return err_sys(err, errno, "open '/dev/pts/ptmx'");
     if (ioctl(master, TIOCSPTLCK, &unlock) < 0)

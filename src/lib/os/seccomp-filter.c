@@ -13,7 +13,6 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/macro.h"
 #include "lib/base/xalloc.h"
-#include "lib/os/seccomp-table.h"
 
 #if defined(__x86_64__)
 #define FILTER_ARCH AUDIT_ARCH_X86_64
@@ -68,15 +67,25 @@ static void seccomp_filter_put_load_arg(struct seccomp_program *p, unsigned arg)
 
 /* ---- one call ---- */
 
+static void seccomp_filter_put_no_bits(struct seccomp_program *p, const struct seccomp_rule *r)
+{
+    if (r->if_bits) {
+        seccomp_filter_put_load_arg(p, r->if_arg);
+        seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JSET | BPF_K, r->if_bits, 0, 3));
+    }
+    seccomp_filter_put_load_arg(p, r->arg);
+    seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JSET | BPF_K, r->values[0], 0, 1));
+    seccomp_filter_put(p, FAIL(r->errnum));
+    seccomp_filter_put(p, ALLOW);
+}
+
 static void seccomp_filter_put_rule(struct seccomp_program *p, const struct seccomp_rule *r)
 {
-    seccomp_filter_put_load_arg(p, r->arg);
     if (r->test == CALL_NO_BITS) {
-        seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JSET | BPF_K, r->values[0], 0, 1));
-        seccomp_filter_put(p, FAIL(r->errnum));
-        seccomp_filter_put(p, ALLOW);
+        seccomp_filter_put_no_bits(p, r);
         return;
     }
+    seccomp_filter_put_load_arg(p, r->arg);
     for (size_t i = 0; i < r->n; i++) /* jumps over the rest and the code for "no match" */
         seccomp_filter_put(
             p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, r->values[i], (unsigned char)(r->n - i), 0));
@@ -141,7 +150,7 @@ static bool seccomp_filter_same_verdict(const struct seccomp_call *a, const stru
 {
     if (!a || !b)
         return a == b || ((a ? a : b)->verdict == CALL_REFUSE && (a ? a : b)->errnum == ENOSYS);
-    return a->verdict == b->verdict && a->errnum == b->errnum && a->verdict != CALL_ARGS &&
+    return a->verdict == b->verdict && a->errnum == b->errnum && a->rule == b->rule &&
            a->verdict != CALL_SOCKET;
 }
 
@@ -156,12 +165,12 @@ static void seccomp_filter_add_span(struct span *spans, size_t *n, unsigned firs
 }
 
 /* Spans from 0 to the highest number, without a gap. */
-static size_t seccomp_filter_make_spans(struct span *spans)
+static size_t seccomp_filter_make_spans(enum seccomp_variant variant, struct span *spans)
 {
     const struct seccomp_call *sorted[SECCOMP_FILTER_MAX] = {0}, *c;
     size_t n = 0, n_calls = 0;
 
-    for (size_t i = 0; (c = seccomp_call_at(i)); i++)
+    for (size_t i = 0; (c = seccomp_call_at(variant, i)); i++)
         if (c->nr >= 0)
             sorted[n_calls++] = c;
     qsort(sorted, n_calls, sizeof(sorted[0]), seccomp_filter_by_number);
@@ -224,11 +233,11 @@ static void seccomp_filter_put_all(struct seccomp_program *p, const struct span 
     }
 }
 
-struct sock_filter *seccomp_filter_compile(size_t *ret_n)
+struct sock_filter *seccomp_filter_compile(enum seccomp_variant variant, size_t *ret_n)
 {
     _cleanup_free_ struct seccomp_program *p = xcalloc(1, sizeof(*p));
     struct span spans[SECCOMP_FILTER_MAX];
-    size_t n = seccomp_filter_make_spans(spans);
+    size_t n = seccomp_filter_make_spans(variant, spans);
 
     seccomp_filter_put(p, LOAD(arch));
     seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0));

@@ -12,11 +12,12 @@
 #include <stddef.h>
 
 #include "lib/base/err.h"
+#include "lib/os/seccomp-table.h"
 
 enum { SECCOMP_FILTER_MAX = 1024 }; /* instructions; the kernel takes 4096 */
 
 /* A malloc'd array of *ret_n instructions. The result is the same every time. */
-struct sock_filter *seccomp_filter_compile(size_t *ret_n);
+struct sock_filter *seccomp_filter_compile(enum seccomp_variant variant, size_t *ret_n);
 
 /* Fails when this kernel does not support filters. */
 int seccomp_filter_possible(struct err *err);

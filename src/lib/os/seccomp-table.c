@@ -9,12 +9,14 @@
 
 #include <asm/ioctls.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "lib/base/macro.h"
@@ -40,28 +42,38 @@
 #define REFUSE_NEW(name, nr, with) ENTRY(name, nr, CALL_REFUSE, with, NULL)
 #define REFUSE_OLD(name, with) ENTRY(name, OLD_NR(name), CALL_REFUSE, with, NULL)
 #define BY(name, rule) ENTRY(name, SYS_##name, CALL_ARGS, 0, &(rule))
+#define BY_NEW(name, nr, rule) ENTRY(name, nr, CALL_ARGS, 0, &(rule))
+#define BY_OLD(name, rule) ENTRY(name, OLD_NR(name), CALL_ARGS, 0, &(rule))
 
 /* clone(2) cannot take CLONE_NEWTIME: its bit is part of the exit signal there. */
-static const struct seccomp_rule clone_rule = {0,
-                                               CALL_NO_BITS,
-                                               EPERM,
-                                               {CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
-                                                CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
-                                                CLONE_NEWNET},
-                                               1};
+static const struct seccomp_rule clone_rule = {
+    .arg = 0,
+    .test = CALL_NO_BITS,
+    .errnum = EPERM,
+    .values = {CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |
+               CLONE_NEWPID | CLONE_NEWNET},
+    .n = 1,
+};
 
 /* These ioctls type into a terminal that other processes read, paste into a console, or load a line
  * discipline, which is a driver that a sandbox does not need. */
 static const struct seccomp_rule ioctl_rule = {
-    1, CALL_NONE_OF, EPERM, {TIOCSTI, TIOCLINUX, TIOCSETD}, 3};
+    .arg = 1,
+    .test = CALL_NONE_OF,
+    .errnum = EPERM,
+    .values = {TIOCSTI, TIOCLINUX, TIOCSETD},
+    .n = 3,
+};
 
 /* Queries, `setarch`, and the values that debuggers set for their children. */
 static const struct seccomp_rule personality_rule = {
-    0,
-    CALL_ONE_OF,
-    EPERM,
-    {PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 | UNAME26, ADDR_NO_RANDOMIZE, 0xffffffff},
-    6};
+    .arg = 0,
+    .test = CALL_ONE_OF,
+    .errnum = EPERM,
+    .values = {PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 | UNAME26, ADDR_NO_RANDOMIZE,
+               0xffffffff},
+    .n = 6,
+};
 
 /*
  * Programs may add filters of their own, which end with their process. A filter with a listener
@@ -69,9 +81,15 @@ static const struct seccomp_rule personality_rule = {
  * filters (net.core.bpf_jit_limit of the whole machine), and no sandbox could start a command.
  */
 static const struct seccomp_rule seccomp_rule = {
-    1, CALL_NO_BITS, EINVAL, {SECCOMP_FILTER_FLAG_NEW_LISTENER}, 1};
+    .arg = 1,
+    .test = CALL_NO_BITS,
+    .errnum = EINVAL,
+    .values = {SECCOMP_FILTER_FLAG_NEW_LISTENER},
+    .n = 1,
+};
 
-static const struct seccomp_rule socketpair_rule = {0, CALL_ONE_OF, EAFNOSUPPORT, {AF_UNIX}, 1};
+static const struct seccomp_rule socketpair_rule = {
+    .arg = 0, .test = CALL_ONE_OF, .errnum = EAFNOSUPPORT, .values = {AF_UNIX}, .n = 1};
 
 /*
  * AF_ALG, AF_VSOCK, AF_PACKET and dozens of others are missing. Netlink is limited to addresses and
@@ -199,9 +217,51 @@ static const struct seccomp_call calls[] = {
 };
 /* clang-format on */
 
-const struct seccomp_call *seccomp_call_at(size_t i)
+/* ---- without set-id bits ---- */
+
+#define SET_ID (S_ISUID | S_ISGID)
+#define CREATES ((uint32_t)(O_CREAT | (O_TMPFILE & ~O_DIRECTORY)))
+
+#define MODE_RULE(mode_arg, ...)                                                                   \
+    {                                                                                              \
+        .arg = mode_arg, .test = CALL_NO_BITS, .errnum = EPERM, .values = {SET_ID}, .n = 1,        \
+        __VA_ARGS__                                                                                \
+    }
+
+/* The mode of a file, as the call's second or third argument. */
+static const struct seccomp_rule mode_1_rule = MODE_RULE(1);
+static const struct seccomp_rule mode_2_rule = MODE_RULE(2);
+
+/* The kernel reads the mode only if the call may create a file. Otherwise libc does not set it. */
+static const struct seccomp_rule open_rule = MODE_RULE(2, .if_arg = 1, .if_bits = CREATES);
+static const struct seccomp_rule openat_rule = MODE_RULE(3, .if_arg = 2, .if_bits = CREATES);
+
+/*
+ * These entries replace those of the same name. A filter cannot see the mode of openat2(), which is
+ * behind a pointer; programs fall back to openat(). The kernel ignores set-id bits in mkdir(). File
+ * capabilities need CAP_SETFCAP, which no process inside has.
+ */
+static const struct seccomp_call no_set_id_calls[] = {
+    BY_OLD(chmod, mode_1_rule), BY(fchmod, mode_1_rule),
+    BY(fchmodat, mode_2_rule),  BY_NEW(fchmodat2, 452, mode_2_rule),
+    BY_OLD(creat, mode_1_rule), BY_OLD(open, open_rule),
+    BY(openat, openat_rule),    REFUSE(openat2, ENOSYS),
+    BY_OLD(mknod, mode_1_rule), BY(mknodat, mode_2_rule),
+};
+
+static const struct seccomp_call *seccomp_table_without_set_id(const struct seccomp_call *c)
 {
-    return i < ARRAY_SIZE(calls) ? &calls[i] : NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(no_set_id_calls); i++)
+        if (STREQ(no_set_id_calls[i].name, c->name))
+            return &no_set_id_calls[i];
+    return c;
+}
+
+const struct seccomp_call *seccomp_call_at(enum seccomp_variant variant, size_t i)
+{
+    if (i >= ARRAY_SIZE(calls))
+        return NULL;
+    return variant == SECCOMP_NO_SET_ID ? seccomp_table_without_set_id(&calls[i]) : &calls[i];
 }
 
 const struct seccomp_socket *seccomp_socket_at(size_t i)

@@ -35,6 +35,9 @@ struct seccomp_rule {
     int errnum;
     uint32_t values[CALL_VALUES_MAX];
     size_t n;
+    /* CALL_NO_BITS: the rule counts only if argument `if_arg` has one of these bits; 0: always. */
+    unsigned if_arg;
+    uint32_t if_bits;
 };
 
 struct seccomp_call {
@@ -45,8 +48,19 @@ struct seccomp_call {
     const struct seccomp_rule *rule;
 };
 
+/*
+ * There are two filters. A sandbox that may write to a folder of the host must not leave set-id
+ * files there: they would run with the rights of their owner outside. Without such a folder these
+ * bits have no effect (nosuid, no-new-privileges), and package managers need them.
+ */
+enum seccomp_variant {
+    SECCOMP_SET_ID,    /* set-id bits are allowed */
+    SECCOMP_NO_SET_ID, /* no call can set them */
+    SECCOMP_VARIANTS
+};
+
 /* The i-th call of the table; NULL after the last. */
-const struct seccomp_call *seccomp_call_at(size_t i);
+const struct seccomp_call *seccomp_call_at(enum seccomp_variant variant, size_t i);
 
 /* An allowed socket family with its allowed protocols; n 0: all protocols. */
 struct seccomp_socket {

@@ -119,12 +119,29 @@ static int shim_layers_open_host_trees(struct layers *l, const struct plan *plan
     return shim_layers_open_tree("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
 }
 
-/* The source's owner becomes the agent; all other ids of that tree show as `nobody`. */
-static int shim_layers_mount_userns(const struct plan *plan, const struct stat *st, int *ret,
-                                    struct err *err)
+/* Root on disk is squashed to an id that no process has. Without a line for root, the kernel would
+ * refuse writes to what root owns, whatever its mode is. */
+static const struct ns_map squashed_root = {0, PLAN_SQUASHED_ID, 1, NULL};
+
+/* The owner on disk becomes the agent. */
+static struct ns_map shim_layers_map(const struct plan *plan, const struct plan_mount *m,
+                                     uint32_t owner)
 {
-    struct ns_map uid = {st->st_uid, plan->id_base + PLAN_AGENT_ID, 1};
-    struct ns_map gid = {st->st_gid, plan->id_base + PLAN_AGENT_ID, 1};
+    struct ns_map map = {owner, plan->id_base + PLAN_AGENT_ID, 1, NULL};
+
+    if (owner == 0 && !m->read_only && !m->no_root_squash && GUARD("root squash")) {
+        map.inner = PLAN_SQUASHED_ID;
+        map.next = &squashed_root;
+    }
+    return map;
+}
+
+/* Ids of that tree that are not mapped show as `nobody`. */
+static int shim_layers_mount_userns(const struct plan *plan, const struct plan_mount *m,
+                                    const struct stat *st, int *ret, struct err *err)
+{
+    struct ns_map uid = shim_layers_map(plan, m, st->st_uid);
+    struct ns_map gid = shim_layers_map(plan, m, st->st_gid);
 
     return idmap_userns(&uid, &gid, ret, err);
 }
@@ -165,7 +182,7 @@ static int shim_layers_clone_mount(const struct plan *plan, const struct plan_mo
     if (r < 0)
         return r;
     if (userns_fd >= 0 && !m->ours) {
-        r = shim_layers_mount_userns(plan, &st, &map, err);
+        r = shim_layers_mount_userns(plan, m, &st, &map, err);
         if (r < 0)
             return r;
     }

@@ -75,8 +75,9 @@ static bool shim_start_map_sub_ids(struct shim *s)
 static int shim_start_write_maps(struct shim *s, struct err *err)
 {
     const struct plan *p = &s->plan;
-    struct ns_map range = {0, GUARD("own ids") ? p->id_base : 0, PLAN_ID_COUNT};
-    struct ns_map uid = {PLAN_AGENT_ID, geteuid(), 1}, gid = {PLAN_AGENT_ID, getegid(), 1};
+    struct ns_map range = {0, GUARD("own ids") ? p->id_base : 0, PLAN_ID_COUNT, NULL};
+    struct ns_map uid = {PLAN_AGENT_ID, geteuid(), 1, NULL},
+                  gid = {PLAN_AGENT_ID, getegid(), 1, NULL};
     int r;
 
     if (shim_start_map_sub_ids(s))

@@ -71,9 +71,12 @@ static json_t *spec_json_mounts_to_json(const struct sandbox_spec *spec)
 
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct spec_mount *m = &spec->mounts[i];
+        json_t *o = json_pack("{s:s,s:s,s:b}", "source", m->source, "target", m->target,
+                              "read_only", m->read_only);
 
-        json_array_append_new(a, json_pack("{s:s,s:s,s:b}", "source", m->source, "target",
-                                           m->target, "read_only", m->read_only));
+        if (m->no_root_squash) /* the default is left out, as for `isolation` */
+            json_object_set_new(o, "no_root_squash", json_true());
+        json_array_append_new(a, o);
     }
     return a;
 }
@@ -208,12 +211,17 @@ static char *spec_json_hashed_text(const struct sandbox_spec *spec, const char *
     return json_to_text(o, true);
 }
 
+static int spec_json_hardening(const struct sandbox_spec *spec)
+{
+    return sandbox_spec_writes_to_host(spec) ? SPEC_HARDENING_VERSION_HOST : SPEC_HARDENING_VERSION;
+}
+
 void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65])
 {
     _cleanup_free_ char *canonical = spec_json_hashed_text(spec, engine);
     _cleanup_free_ char *text =
         xasprintf("%s\n%s\n%d\n", canonical, spec->image_digest ? spec->image_digest : "",
-                  SPEC_HARDENING_VERSION);
+                  spec_json_hardening(spec));
     unsigned char digest[SHA256_DIGEST_LENGTH];
 
     SHA256((const unsigned char *)text, strlen(text), digest);

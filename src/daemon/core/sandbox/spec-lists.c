@@ -272,11 +272,12 @@ static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, stru
                            struct err *err)
 {
     const char *source = NULL, *target = NULL;
-    bool read_only = false;
+    bool read_only = false, no_root_squash = false;
     const struct json_field fields[] = {
         {"source", JSON_FIELD_STRING, &source},
         {"target", JSON_FIELD_STRING, &target},
         {"read_only", JSON_FIELD_BOOL, &read_only},
+        {"no_root_squash", JSON_FIELD_BOOL, &no_root_squash},
     };
     int r;
 
@@ -285,6 +286,10 @@ static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, stru
         return r;
     if (!source || !target)
         return err_set(err, ERR_INVALID, "field 'mounts[%zu]' needs a source and a target", i);
+    if (read_only && no_root_squash)
+        return err_set(err, ERR_INVALID,
+                       "field 'mounts[%zu]': 'no_root_squash' has no effect on a read-only mount",
+                       i);
     r = spec_check_path("mounts[].source", source, err);
     if (r < 0)
         return r;
@@ -294,7 +299,7 @@ static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, stru
     r = spec_check_mount(source, target, roots, i, err);
     if (r < 0)
         return r;
-    *ret = (struct spec_mount){xstrdup(source), xstrdup(target), read_only};
+    *ret = (struct spec_mount){xstrdup(source), xstrdup(target), read_only, no_root_squash};
     return 0;
 }
 

@@ -13,6 +13,8 @@
 
 /* Raise it when a change of the hardening must re-create existing sandboxes. */
 #define SPEC_HARDENING_VERSION 3
+/* The same for sandboxes that may write to a folder of the host: set-id bits. */
+#define SPEC_HARDENING_VERSION_HOST 4
 
 enum { SPEC_HASH_LEN = 64 };
 

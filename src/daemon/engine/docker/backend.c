@@ -228,6 +228,24 @@ static bool backend_shares_kernel(const struct docker *c, const json_t *info)
            STREQ(docker_text(info, "KernelVersion"), us.release);
 }
 
+/* Rootless engines, and Docker with `userns-remap`. */
+static bool backend_has_own_ids(const json_t *info)
+{
+    static const char *const options[] = {"name=rootless", "name=userns"};
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach (json_object_get(info, "SecurityOptions"), i, item)
+        for (size_t k = 0; json_is_string(item) && k < ARRAY_SIZE(options); k++) {
+            size_t len = strlen(options[k]);
+            const char *text = json_string_value(item);
+
+            if (strncmp(text, options[k], len) == 0 && (text[len] == '\0' || text[len] == ','))
+                return true;
+        }
+    return false;
+}
+
 bool docker_runtime_is_plain(const char *name)
 {
     static const char *const plain[] = {"" /* Podman may not report it */, "runc", "crun",
@@ -255,6 +273,7 @@ static void backend_take_caps(struct docker_engine *d, const struct docker *c, c
     d->engine.cache_modes = (1U << CACHE_MODES) - 1;
     d->cpus = (uint32_t)json_integer_value(json_object_get(info, "NCPU"));
     d->near = backend_shares_kernel(c, info);
+    d->own_ids = backend_has_own_ids(info);
     d->plain = docker_runtime_is_plain(docker_text(info, "DefaultRuntime"));
 }
 
@@ -311,7 +330,8 @@ static struct engine *backend_make(const struct engine_config *config)
     ensured_init(&d->ensured);
     d->state_dir = xstrdup(config->state_dir);
     d->run_dir = xstrdup(config->run_dir);
-    d->profile = profile_text();
+    for (size_t i = 0; i < ARRAY_SIZE(d->profiles); i++)
+        d->profiles[i] = profile_text((enum seccomp_variant)i);
     d->root_id = xstrdup(config->root_id);
     d->libexec_dir = xstrdup(config->libexec_dir);
     d->host = xstrdup(config->docker.host);
@@ -358,7 +378,8 @@ static void backend_close(struct engine *e)
     free(d->state_dir);
     free(d->run_dir);
     free(d->root_id);
-    free(d->profile);
+    for (size_t i = 0; i < ARRAY_SIZE(d->profiles); i++)
+        free(d->profiles[i]);
     free(d->libexec_dir);
     free(d->host);
     free(d->prefix);

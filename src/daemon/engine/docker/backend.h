@@ -27,6 +27,7 @@
 #include "daemon/engine/supervisors.h"
 #include "dockerapi/docker.h"
 #include "lib/base/map.h"
+#include "lib/os/seccomp-table.h"
 
 #define LABEL_ROOT "ripcord.root"       /* id of the root that created the object */
 #define LABEL_ID "ripcord.id"           /* id of the sandbox */
@@ -51,11 +52,12 @@ struct docker_engine {
     uint64_t timeout;
     bool cache_required;
     uint64_t journal_budget;
-    char *profile; /* seccomp profile: profile.h */
-    /* The next three are set by open. */
+    char *profiles[SECCOMP_VARIANTS]; /* seccomp profiles: profile.h */
+    /* The next four are set by open. */
     uint32_t cpus; /* of the engine's machine */
     bool near;     /* its containers run under the daemon's kernel */
     bool plain;    /* its default runtime uses namespaces (docker_runtime_is_plain()) */
+    bool own_ids;  /* its containers have a user namespace: root inside is not root outside */
     struct supervisors supervisors;
     struct ensured ensured;
     struct docker_watcher *watcher; /* events.c; NULL before the first open */

@@ -8,6 +8,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/tar.h"
 #include "lib/base/xalloc.h"
+#include "proto/guest.h"
 
 #define GUEST_PATH "/.ripcord/guest"
 enum { AGENT_UID = 1000, LOG_FILES = 1, SECRETS_SIZE = 4 << 20 };
@@ -234,6 +235,15 @@ static int body_put_guest(struct tar_writer *w, const void *guest, size_t len, s
     return tar_write(w, guest, len, err);
 }
 
+/* ripcord-guest looks for it. Only root could remove it, and root does not get in. */
+static int body_put_no_root(struct tar_writer *w, struct err *err)
+{
+    struct tar_entry e = {.type = TAR_FILE, .mode = 0444};
+
+    snprintf(e.path, sizeof(e.path), "%s", &GUEST_NO_ROOT[1]);
+    return tar_put(w, &e, err);
+}
+
 /* Tools refuse a cache that another user owns. A shared cache is writable for all users. */
 static int body_put_cache_folders(struct tar_writer *w, const struct body_volume *v, uint32_t owner,
                                   struct err *err)
@@ -262,6 +272,9 @@ int body_archive(const struct body_parts *p, const void *guest, size_t len, stru
 
     tar_writer_init(&w, body_to_buf, ret);
     r = body_put_guest(&w, guest, len, err);
+    if (r < 0)
+        return r;
+    r = p->no_root ? body_put_no_root(&w, err) : 0;
     if (r < 0)
         return r;
     r = body_put_folder(&w, "/home/agent", AGENT_UID, 0755, err);

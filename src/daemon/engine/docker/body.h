@@ -24,6 +24,7 @@ struct body_parts {
     const char *label;   /* the configured one, "key=value"; "" or NULL: none */
     const char *without; /* LABEL_WITHOUT; "" if no cache is missing */
     const char *seccomp; /* profile text (Docker) or file (Podman); NULL: the engine's default */
+    bool no_root;        /* the guest refuses to run commands as root */
     bool podman;
     uint32_t caps;       /* enum engine_caps: limits that the engine cannot enforce are left out */
     uint32_t cpus;       /* of the engine's machine; 0: unknown */

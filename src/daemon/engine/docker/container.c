@@ -399,12 +399,33 @@ static int container_add_home(struct container_making *m, const struct deadline 
     return 0;
 }
 
+/* An engine has no id map for a mount: files of root inside belong to root on the host. */
+static bool container_refuses_root(const struct container_making *m)
+{
+    return !m->d->own_ids && sandbox_spec_squashes_root(&m->req->spec);
+}
+
+static int container_check_user(const struct container_making *m, struct err *err)
+{
+    if (!container_refuses_root(m) || !spec_user_is_root(m->req->spec.user))
+        return 0;
+    err_set(err, ERR_DENIED,
+            "user '%s': a sandbox with a writable mount cannot run as root on this engine, because "
+            "its files would belong to root of this machine",
+            m->req->spec.user);
+    return err_hint(err, "Use another user, a read-only mount, or the mount's option "
+                         "'no_root_squash'.");
+}
+
 static int container_ensure_parts(struct container_making *m, const struct deadline *by,
                                   struct err *err)
 {
     int r;
 
     r = docker_verify_spec(m->d, &m->req->spec, err); /* also before each start */
+    if (r < 0)
+        return r;
+    r = container_check_user(m, err);
     if (r < 0)
         return r;
     r = container_add_home(m, by, err);
@@ -489,17 +510,19 @@ static void container_undo(const struct container_making *m, const char *contain
 static int container_give_profile(const struct container_making *m, struct body_parts *p,
                                   char **ret_file, struct err *err)
 {
+    bool no_set_id = sandbox_spec_writes_to_host(&m->req->spec);
+    const char *profile = m->d->profiles[no_set_id ? SECCOMP_NO_SET_ID : SECCOMP_SET_ID];
     int r;
 
-    p->seccomp = m->d->profile;
+    p->seccomp = profile;
     if (!p->podman)
         return 0;
     p->seccomp = NULL;
     if (docker_client(m->d)->endpoint.transport != DOCKER_UNIX)
         return 0;
-    *ret_file = xasprintf("%s/seccomp.json", m->d->run_dir);
+    *ret_file = xasprintf("%s/seccomp%s.json", m->d->run_dir, no_set_id ? "-no-set-id" : "");
     pthread_mutex_lock(&m->d->lock);
-    r = file_replace(AT_FDCWD, *ret_file, m->d->profile, strlen(m->d->profile), 0600, false, err);
+    r = file_replace(AT_FDCWD, *ret_file, profile, strlen(profile), 0600, false, err);
     pthread_mutex_unlock(&m->d->lock);
     p->seccomp = *ret_file;
     return r;
@@ -519,6 +542,7 @@ static int container_make(const struct container_making *m, const struct deadlin
         .n_volumes = m->n_volumes,
         .label = d->label,
         .without = without,
+        .no_root = container_refuses_root(m),
         .podman = docker_client(d)->flavour == DOCKER_FLAVOUR_PODMAN,
         .caps = d->engine.caps,
         .cpus = d->cpus,

@@ -9,7 +9,6 @@
 #include <errno.h>
 
 #include "lib/base/json.h"
-#include "lib/os/seccomp-table.h"
 
 #define WORD 0xffffffffU
 
@@ -65,16 +64,33 @@ static void profile_add_none_of(json_t *to, const struct seccomp_call *c)
                     json_pack("[o]", profile_compare(c->rule->arg, WORD, c->rule->values[i])));
 }
 
+/* Refuses one bit of the argument, with a condition for each bit of the other argument. */
+static void profile_refuse_bit(json_t *to, const struct seccomp_call *c, uint32_t bit)
+{
+    const struct seccomp_rule *r = c->rule;
+
+    if (!r->if_bits)
+        profile_add(to, r->errnum, profile_name_of(c),
+                    json_pack("[o]", profile_compare(r->arg, bit, bit)));
+    for (uint32_t on = 1; on; on <<= 1)
+        if (r->if_bits & on)
+            profile_add(to, r->errnum, profile_name_of(c),
+                        json_pack("[oo]", profile_compare(r->if_arg, on, on),
+                                  profile_compare(r->arg, bit, bit)));
+}
+
 static void profile_add_no_bits(json_t *to, const struct seccomp_call *c)
 {
-    uint32_t bits = c->rule->values[0];
+    const struct seccomp_rule *r = c->rule;
+    uint32_t bits = r->values[0];
 
-    profile_add(to, 0, profile_name_of(c),
-                json_pack("[o]", profile_compare(c->rule->arg, bits, 0)));
+    profile_add(to, 0, profile_name_of(c), json_pack("[o]", profile_compare(r->arg, bits, 0)));
+    if (r->if_bits)
+        profile_add(to, 0, profile_name_of(c),
+                    json_pack("[o]", profile_compare(r->if_arg, r->if_bits, 0)));
     for (uint32_t bit = 1; bit; bit <<= 1)
         if (bits & bit)
-            profile_add(to, c->rule->errnum, profile_name_of(c),
-                        json_pack("[o]", profile_compare(c->rule->arg, bit, bit)));
+            profile_refuse_bit(to, c, bit);
 }
 
 static void profile_add_one_of(json_t *to, const struct seccomp_call *c)
@@ -116,28 +132,29 @@ static void profile_add_sockets(json_t *to, const struct seccomp_call *c)
 
 /* ---- all ---- */
 
-static json_t *profile_names_with(enum seccomp_verdict verdict, int errnum)
+static json_t *profile_names_with(enum seccomp_variant variant, enum seccomp_verdict verdict,
+                                  int errnum)
 {
     json_t *names = json_array();
     const struct seccomp_call *c;
 
-    for (size_t i = 0; (c = seccomp_call_at(i)); i++)
+    for (size_t i = 0; (c = seccomp_call_at(variant, i)); i++)
         if (c->verdict == verdict && c->errnum == errnum)
             json_array_append_new(names, json_string(c->name));
     return names;
 }
 
-char *profile_text(void)
+char *profile_text(enum seccomp_variant variant)
 {
     _cleanup_json_ json_t *doc = NULL;
     json_t *entries = json_array();
     const struct seccomp_call *c;
 
-    profile_add(entries, 0, profile_names_with(CALL_ALLOW, 0), NULL);
-    profile_add(entries, EPERM, profile_names_with(CALL_REFUSE, EPERM), NULL);
+    profile_add(entries, 0, profile_names_with(variant, CALL_ALLOW, 0), NULL);
+    profile_add(entries, EPERM, profile_names_with(variant, CALL_REFUSE, EPERM), NULL);
     /* Listed for engines that ignore defaultErrnoRet: libc needs ENOSYS to fall back. */
-    profile_add(entries, ENOSYS, profile_names_with(CALL_REFUSE, ENOSYS), NULL);
-    for (size_t i = 0; (c = seccomp_call_at(i)); i++) {
+    profile_add(entries, ENOSYS, profile_names_with(variant, CALL_REFUSE, ENOSYS), NULL);
+    for (size_t i = 0; (c = seccomp_call_at(variant, i)); i++) {
         if (c->verdict == CALL_ARGS)
             profile_add_by_rule(entries, c);
         else if (c->verdict == CALL_SOCKET)

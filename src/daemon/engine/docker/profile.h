@@ -8,5 +8,7 @@
  */
 #pragma once
 
+#include "lib/os/seccomp-table.h"
+
 /* The text is always the same. The caller frees it. */
-char *profile_text(void);
+char *profile_text(enum seccomp_variant variant);

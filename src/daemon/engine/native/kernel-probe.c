@@ -114,8 +114,8 @@ static int kernel_probe_run_inside(void *arg, struct err *err)
 
 static int kernel_probe_write_maps(pid_t pid, bool ranges, struct err *err)
 {
-    const struct ns_map range = {0, IDS_FIRST, IDS_COUNT};
-    const struct ns_map uid = {0, getuid(), 1}, gid = {0, getgid(), 1};
+    const struct ns_map range = {0, IDS_FIRST, IDS_COUNT, NULL};
+    const struct ns_map uid = {0, getuid(), 1, NULL}, gid = {0, getgid(), 1, NULL};
 
     return ranges ? ns_write_maps(pid, &range, &range, false, err)
                   : ns_write_maps(pid, &uid, &gid, true, err);
@@ -235,7 +235,7 @@ static int kernel_probe_use_overlay(void *arg, struct err *err)
 
 static int kernel_probe_map_layers(struct overlay_probe *t, struct err *err)
 {
-    const struct ns_map range = {0, IDS_FIRST, IDS_COUNT};
+    const struct ns_map range = {0, IDS_FIRST, IDS_COUNT, NULL};
     _cleanup_close_ int userns = -1;
     int r;
 

@@ -50,7 +50,19 @@ static void native_launch_done(struct native_launch *l)
 
 /* ---- the plan ---- */
 
-static int native_launch_fill_mounts(const struct native_launch *l, struct plan *p, struct err *err)
+/* Without ranges of ids there is no id map, and files in a mount belong to the daemon's user. */
+static void native_launch_note_squash(struct native_launch *l, const struct plan_mount *m,
+                                      const struct mount_source *src)
+{
+    if (!l->n->ranges || m->read_only || m->no_root_squash || !mount_source_is_root_only(src))
+        return;
+    strv_push(&l->warnings,
+              xasprintf("mount '%s': the sandbox cannot write to it, because it belongs to root "
+                        "(run 'chown USER %s' with an ordinary user, or add ':no_root_squash')",
+                        m->source, m->source));
+}
+
+static int native_launch_fill_mounts(struct native_launch *l, struct plan *p, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
     _cleanup_free_ struct mount_source *sources = NULL;
@@ -69,8 +81,10 @@ static int native_launch_fill_mounts(const struct native_launch *l, struct plan 
         p->mounts[p->n_mounts] = (struct plan_mount){.source = xstrdup(m->source),
                                                      .target = xstrdup(m->target),
                                                      .read_only = m->read_only,
+                                                     .no_root_squash = m->no_root_squash,
                                                      .dev = sources[p->n_mounts].dev,
                                                      .ino = sources[p->n_mounts].ino};
+        native_launch_note_squash(l, &p->mounts[p->n_mounts], &sources[p->n_mounts]);
     }
     return 0;
 }
@@ -126,6 +140,16 @@ static void native_launch_fill_network(struct plan *p, const struct native_launc
     p->net_sandbox = network_sandbox_address(lease);
     p->net_mtu = network_mtu();
     p->resolv_conf = network_resolv_conf(resolvers);
+}
+
+/* The mounts of a build's step are folders of ours, below a state folder that only we may enter. */
+static void native_launch_fill_filter(const struct native_launch *l, struct plan *p)
+{
+    size_t v =
+        !l->step && sandbox_spec_writes_to_host(&l->req->spec) ? SECCOMP_NO_SET_ID : SECCOMP_SET_ID;
+
+    p->seccomp = xmemdup(l->n->filters[v].code, l->n->filters[v].bytes);
+    p->seccomp_len = l->n->filters[v].bytes;
 }
 
 /* Fills layers, mounts and user of a build's step; its variables go with the command. */
@@ -185,8 +209,7 @@ static int native_launch_make_plan(struct native_launch *l, struct err *err)
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
     p.strict = spec->isolation == SPEC_ISOLATION_STRICT;
-    p.seccomp = xmemdup(l->n->filter, l->n->filter_bytes);
-    p.seccomp_len = l->n->filter_bytes;
+    native_launch_fill_filter(l, &p);
     native_launch_fill_network(&p, l);
     r = l->step ? 0 : native_launch_fill_mounts(l, &p, err);
     if (r >= 0)

@@ -251,8 +251,19 @@ static void native_close(struct engine *e)
     free(n->run_dir);
     free(n->root_id);
     free(n->libexec_dir);
-    free(n->filter);
+    for (size_t i = 0; i < ARRAY_SIZE(n->filters); i++)
+        free(n->filters[i].code);
     free(n);
+}
+
+static void native_compile_filters(struct native_engine *n)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(n->filters); i++) {
+        size_t count;
+
+        n->filters[i].code = seccomp_filter_compile((enum seccomp_variant)i, &count);
+        n->filters[i].bytes = count * sizeof(struct sock_filter);
+    }
 }
 
 static struct engine *native_make(const struct engine_config *config)
@@ -271,8 +282,7 @@ static struct engine *native_make(const struct engine_config *config)
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
     n->image_max = config->image_max;
-    n->filter = seccomp_filter_compile(&n->filter_bytes);
-    n->filter_bytes *= sizeof(struct sock_filter);
+    native_compile_filters(n);
     n->cache_required = config->cache_required;
     native_transfer_init(n, &config->transfer);
     return &n->engine;

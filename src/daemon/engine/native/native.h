@@ -31,6 +31,7 @@
 #include "daemon/engine/sandbox-spec.h"
 #include "daemon/engine/supervisors.h"
 #include "lib/base/json.h"
+#include "lib/os/seccomp-table.h"
 #include "lib/os/submap.h"
 
 struct cgroup_reaper;
@@ -59,8 +60,10 @@ struct native_engine {
     char *lower;          /* current generation of image `host` */
     bool ranges;          /* each sandbox gets an id range of its own */
     struct submap subids; /* without `ranges`: the user's subordinate ids; uid 0: none */
-    void *filter;         /* seccomp filter for every exec */
-    size_t filter_bytes;
+    struct {
+        void *code; /* seccomp filter for every exec: owned */
+        size_t bytes;
+    } filters[SECCOMP_VARIANTS];
     uint64_t journal_budget;
     uint64_t image_max; /* bytes of an image */
     bool cache_required;
