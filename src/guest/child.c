@@ -168,14 +168,6 @@ static void child_close_ends(struct ends *e)
     fd_close(e->err);
 }
 
-static int child_fork_error(int errnum, struct err *err)
-{
-    if (errnum != EAGAIN)
-        return err_sys(err, errnum, "start a process inside");
-    err_set(err, ERR_LIMIT, "cannot start a process: the sandbox is at its process limit");
-    return err_hint(err, "End some processes in the sandbox, or create it with a higher --pids.");
-}
-
 int child_start(const struct guest_spec *spec, char **env, struct guest_child *ret, struct err *err)
 {
     _cleanup_(child_close_ends) struct ends e = {-1, -1, -1, -1, spec->flags & GUEST_SPEC_TTY};
@@ -189,7 +181,12 @@ int child_start(const struct guest_spec *spec, char **env, struct guest_child *r
     ret->pid = fork();
     if (ret->pid == 0)
         child_run(spec, env, &e, self);
-    return ret->pid < 0 ? child_fork_error(errno, err) : 0;
+    if (ret->pid >= 0)
+        return 0;
+    if (errno != EAGAIN)
+        return err_sys(err, errno, "start a process inside");
+    err_set(err, ERR_LIMIT, "cannot start a process: the sandbox is at its process limit");
+    return err_hint(err, "End some processes in the sandbox, or create it with a higher --pids.");
 }
 
 static int child_explain(const struct failure *f, const struct guest_spec *spec, struct err *err)

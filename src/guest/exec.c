@@ -507,12 +507,6 @@ static void guest_exec_stay(struct guest_exec *x)
     }
 }
 
-static void guest_exec_part(struct guest_exec *x)
-{
-    guest_conn_part(&x->conn);
-    guest_exec_stay(x);
-}
-
 static int guest_exec_watch_children(struct guest_exec *x, struct err *err)
 {
     sigset_t all, child;
@@ -548,9 +542,11 @@ int guest_exec(char **argv _unused_, struct err *err)
     while (!x.conn.gone && !(x.state == STATE_REPORTED && !x.conn.out.len))
         guest_exec_turn(&x);
     guest_exec_drop_secrets(&x); /* if the end could not be reported */
-    if (x.state != STATE_REPORTED && x.child.pid > 0)
+    if (x.state != STATE_REPORTED && x.child.pid > 0) {
         guest_exec_kill_all(&x, false);
-    else
-        guest_exec_part(&x);
+    } else {
+        guest_conn_part(&x.conn);
+        guest_exec_stay(&x);
+    }
     return 0;
 }

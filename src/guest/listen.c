@@ -38,12 +38,6 @@ static void guest_listen_remove_channel(struct guest_listener *l, struct guest_c
 
 /* ---- connections from inside ---- */
 
-static bool guest_listen_takes_more(const struct guest_listener *l)
-{
-    return l->mux.n < GUEST_MUX_CHANNELS_MAX && l->mux.last < UINT32_MAX &&
-           guest_conn_has_room(&l->conn);
-}
-
 static void guest_listen_take_connection(struct guest_listener *l)
 {
     int fd = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -84,10 +78,12 @@ static void guest_listen_take_frames(struct guest_listener *l)
 /* Sockets without wanted events are not polled, because a hang-up would wake us for ever. */
 static size_t guest_listen_fill_polls(struct guest_listener *l, struct pollfd *p)
 {
+    bool more = l->mux.n < GUEST_MUX_CHANNELS_MAX && l->mux.last < UINT32_MAX &&
+                guest_conn_has_room(&l->conn);
+
     p[POLL_IN] = (struct pollfd){.fd = GUEST_CONN_IN, .events = POLLIN};
     p[POLL_OUT] = (struct pollfd){.fd = GUEST_CONN_OUT, .events = l->conn.out.len ? POLLOUT : 0};
-    p[POLL_SOCK] =
-        (struct pollfd){.fd = guest_listen_takes_more(l) ? l->sock : -1, .events = POLLIN};
+    p[POLL_SOCK] = (struct pollfd){.fd = more ? l->sock : -1, .events = POLLIN};
     for (size_t i = 0; i < l->mux.n; i++) {
         const struct guest_channel *c = l->mux.all[i];
         short events = (short)((guest_channel_wants_read(&l->mux, c) ? POLLIN : 0) |

@@ -78,25 +78,16 @@ static void guest_complain(const struct err *err)
     (void)!write(2, "\n", 1);
 }
 
-/*
- * Called first: no process of the same user may inspect this process or its children. If that user
- * cannot read the program file, this holds from the start.
- */
-static int guest_hide(struct err *err)
-{
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return err_sys(err, errno, "set up the guest's process attributes");
-    return 0;
-}
-
 static int guest_run(char **argv, struct err *err)
 {
     const struct mode *mode = guest_find_mode(argv[0] ? argv[1] : NULL);
-    int r;
 
-    r = guest_hide(err);
-    if (r < 0)
-        return r;
+    /*
+     * Comes first: no process of the same user may inspect this process or its children. If that
+     * user cannot read the program file, this holds from the start.
+     */
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return err_sys(err, errno, "set up the guest's process attributes");
     if (!guest_stdio_is_open())
         return err_set(err, ERR_SYSTEM, "open '/dev/null' inside");
     if (!mode)

@@ -24,17 +24,6 @@ static int guest_secrets_write_one(int dirfd, const struct guest_secret *s, stru
     return r < 0 ? err_sys(err, -r, "write secret '%s'", s->name) : 0;
 }
 
-/* Secrets must be on a tmpfs: on a disk they would outlive the container. */
-static int guest_secrets_check_place(struct err *err)
-{
-    struct statfs fs;
-
-    if (statfs(SECRETS_DIR, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
-        return 0;
-    err_set(err, ERR_UNSUPPORTED, "this container has no tmpfs at '%s'", SECRETS_DIR);
-    return err_hint(err, "Stop the sandbox and start it again; that creates a new container.");
-}
-
 static int guest_secrets_fill(const struct guest_spec *spec, const char *folder, struct err *err)
 {
     _cleanup_close_ int dirfd = -1;
@@ -54,14 +43,17 @@ static int guest_secrets_fill(const struct guest_spec *spec, const char *folder,
 int secrets_write(const struct guest_spec *spec, char **ret, struct err *err)
 {
     _cleanup_free_ char *folder = NULL;
+    struct statfs fs;
     int r;
 
     *ret = NULL;
     if (!spec->n_secrets)
         return 0;
-    r = guest_secrets_check_place(err);
-    if (r < 0)
-        return r;
+    /* Secrets must be on a tmpfs: on a disk they would outlive the container. */
+    if (statfs(SECRETS_DIR, &fs) < 0 || fs.f_type != TMPFS_MAGIC) {
+        err_set(err, ERR_UNSUPPORTED, "this container has no tmpfs at '%s'", SECRETS_DIR);
+        return err_hint(err, "Stop the sandbox and start it again; that creates a new container.");
+    }
     folder = xstrdup(SECRETS_DIR "/XXXXXX");
     if (!mkdtemp(folder))
         return err_sys(err, errno, "create a folder in '%s'", SECRETS_DIR);

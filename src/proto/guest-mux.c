@@ -117,14 +117,6 @@ void guest_channel_read(struct guest_mux *s, struct guest_channel *c)
     }
 }
 
-static void guest_mux_acknowledge(struct guest_mux *s, struct guest_channel *c)
-{
-    if (c->owed < ACK_FROM || c->in_eof)
-        return;
-    guest_mux_said(s, guest_put_ack(s->out, guest_mux_type(s, KIND_ACK), c->id, c->owed));
-    c->owed = 0;
-}
-
 void guest_channel_write(struct guest_mux *s, struct guest_channel *c)
 {
     while (c->pending.len) {
@@ -141,7 +133,10 @@ void guest_channel_write(struct guest_mux *s, struct guest_channel *c)
         buf_consume(&c->pending, (size_t)n);
         c->owed += (uint32_t)n;
     }
-    guest_mux_acknowledge(s, c);
+    if (c->owed >= ACK_FROM && !c->in_eof) {
+        guest_mux_said(s, guest_put_ack(s->out, guest_mux_type(s, KIND_ACK), c->id, c->owed));
+        c->owed = 0;
+    }
     if (!c->in_eof || c->pending.len || c->shut)
         return;
     shutdown(c->fd, SHUT_WR);

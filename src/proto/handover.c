@@ -25,11 +25,6 @@ struct handover_place {
 
 /* ---- making ---- */
 
-static size_t handover_field_size(size_t len)
-{
-    return len + FIELD_ROOM;
-}
-
 static void handover_put_secret(struct sup_writer *w, const struct handover_secret *s)
 {
     size_t name = strlen(s->name) + 1, len = name + s->len;
@@ -98,7 +93,7 @@ int handover_make(const void *input, size_t input_len, const struct handover_sec
     if (r < 0)
         return r;
     if (input)
-        size += handover_field_size(input_len);
+        size += input_len + FIELD_ROOM;
     if (!buf_reserve(&w.buf, size))
         return err_set(err, ERR_LIMIT, "input and secrets are too large");
     if (input)

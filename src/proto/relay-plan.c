@@ -74,12 +74,6 @@ static int relay_plan_check_strings(const struct relay_plan *p, struct err *err)
     return 0;
 }
 
-/* The id is part of request paths, so it must contain only plain characters. */
-static bool relay_plan_is_container_id(const char *s)
-{
-    return *s && strspn(s, "0123456789abcdef") == strlen(s);
-}
-
 static int relay_plan_check_env(char *const *env, struct err *err)
 {
     if (strv_len(env) > RELAY_PLAN_ENV_MAX)
@@ -101,7 +95,8 @@ static int relay_plan_check(const struct relay_plan *p, struct err *err)
                        p->sandbox_id);
     if (!name_is_valid(p->name))
         return err_set(err, ERR_INVALID, "relay plan: invalid name '%s'", p->name);
-    if (!relay_plan_is_container_id(p->container))
+    /* The id is part of request paths, so it must contain only plain characters. */
+    if (!*p->container || strspn(p->container, "0123456789abcdef") != strlen(p->container))
         return err_set(err, ERR_INVALID, "relay plan: invalid container id '%s'", p->container);
     if (p->run_dir[0] != '/' || p->exec_dir[0] != '/' || p->workdir[0] != '/')
         return err_set(err, ERR_INVALID, "relay plan: a folder's path is not absolute");

@@ -28,40 +28,27 @@ static int commands_need_exec(const struct supervisor_request_fields *q, struct 
     return err_set(err, ERR_NOT_FOUND, "exec '%.16s' is not running", q->exec_id ? q->exec_id : "");
 }
 
-static int commands_need_main(const struct supervisor_request_fields *q, struct err *err)
-{
-    int r = commands_need_exec(q, err);
-
-    if (r < 0)
-        return r;
-    if (q->exec->state != EXEC_RUNNING)
-        return err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
-    return 0;
-}
-
-static void commands_put_offsets(struct sup_writer *w, const struct supervised_exec *x)
-{
-    sup_put_u64(w, SUP_TAG_STDOUT, x->streams[JOURNAL_STDOUT].journal.end);
-    sup_put_u64(w, SUP_TAG_STDERR, x->streams[JOURNAL_STDERR].journal.end);
-    sup_put_u64(w, SUP_TAG_STDOUT_START, x->streams[JOURNAL_STDOUT].journal.start);
-    sup_put_u64(w, SUP_TAG_STDERR_START, x->streams[JOURNAL_STDERR].journal.start);
-}
-
 /* All return as struct supervisor_ops describes: 0, 1 (has answered) or an error. */
 static int commands_do_attach(const struct supervisor_request_fields *q, struct err *err)
 {
+    const struct exec_stream *out, *errors;
     struct sup_writer w;
     int r, fd = -1;
 
     r = commands_need_exec(q, err);
     if (r < 0)
         return r;
+    out = &q->exec->streams[JOURNAL_STDOUT];
+    errors = &q->exec->streams[JOURNAL_STDERR];
     attachment_add(q->exec, q->peer, q->offsets);
     if (q->exec->tty)
         fd = q->sup->ops->terminal(q->exec);
     sup_begin(&w, SUP_ATTACHED, q->seq);
     sup_put_str(&w, SUP_TAG_EXEC, q->exec->id);
-    commands_put_offsets(&w, q->exec);
+    sup_put_u64(&w, SUP_TAG_STDOUT, out->journal.end);
+    sup_put_u64(&w, SUP_TAG_STDERR, errors->journal.end);
+    sup_put_u64(&w, SUP_TAG_STDOUT_START, out->journal.start);
+    sup_put_u64(&w, SUP_TAG_STDERR_START, errors->journal.start);
     peer_send(q->peer, &w, fd);
     return 1;
 }
@@ -91,10 +78,12 @@ static int commands_do_ack(const struct supervisor_request_fields *q, struct err
 
 static int commands_do_signal(const struct supervisor_request_fields *q, struct err *err)
 {
-    int r = commands_need_main(q, err);
+    int r = commands_need_exec(q, err);
 
     if (r < 0)
         return r;
+    if (q->exec->state != EXEC_RUNNING)
+        return err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
     if (q->signal < 1 || q->signal > 64)
         return err_set(err, ERR_INVALID, "invalid signal %llu", (unsigned long long)q->signal);
     return q->sup->ops->signal(q->exec, (int)q->signal, err);

@@ -61,15 +61,6 @@ char *supervisor_io(struct supervisor *s)
     return s->io;
 }
 
-/* Gives the buffer back while no exec is live: an idle sandbox should cost very little. */
-static void supervisor_loop_rest(struct supervisor *s)
-{
-    if (!s->io || execs_live(s))
-        return;
-    munmap(s->io, SUPERVISOR_IO_SIZE);
-    s->io = NULL;
-}
-
 /* Frees peers and execs that ended in their own handler. */
 static void supervisor_loop_sweep(struct supervisor *s)
 {
@@ -119,7 +110,11 @@ int loop_run(struct supervisor *s, struct err *err)
         int n;
 
         timers_arm(s);
-        supervisor_loop_rest(s);
+        /* Gives the buffer back while no exec is live: an idle sandbox should cost very little. */
+        if (s->io && !execs_live(s)) {
+            munmap(s->io, SUPERVISOR_IO_SIZE);
+            s->io = NULL;
+        }
         n = supervisor_loop_wait_event(s, &ev);
         if (n < 0 && errno == EINTR)
             continue;

@@ -160,15 +160,6 @@ bool stream_feed(struct supervised_exec *x, enum journal_stream which, const voi
     return !streams_reader_too_far_behind(st);
 }
 
-/* A command that fills its pipe gets a larger one, which means fewer and larger reads. */
-static void streams_widen(struct exec_stream *st, size_t got)
-{
-    if (st->widened || got < STREAM_WIDEN_AT)
-        return;
-    st->widened = true;
-    fcntl(st->src.fd, F_SETPIPE_SZ, STREAM_PIPE_SIZE);
-}
-
 /* 1: got data, 0: no data now, -1: the end. A terminal ends with EIO. */
 static int streams_read_some(struct exec_stream *st)
 {
@@ -182,7 +173,11 @@ static int streams_read_some(struct exec_stream *st)
     if (st->exec->state == EXEC_OVER)
         return 1;
     streams_keep(st, io, (size_t)n);
-    streams_widen(st, (size_t)n);
+    /* A command that fills its pipe gets a larger one, which means fewer and larger reads. */
+    if (!st->widened && (size_t)n >= STREAM_WIDEN_AT) {
+        st->widened = true;
+        fcntl(st->src.fd, F_SETPIPE_SZ, STREAM_PIPE_SIZE);
+    }
     return 1;
 }
 

@@ -49,21 +49,16 @@ void guest_stream_init(struct guest_stream *l, struct relay *r, const struct gue
 
 /* ---- closing ---- */
 
-static void guest_stream_unlink(struct guest_stream *l)
-{
-    struct guest_stream **at = &l->relay->guest_streams;
-
-    while (*at != l)
-        at = &(*at)->next;
-    *at = l->next;
-}
-
 void guest_stream_close(struct guest_stream *l)
 {
+    struct guest_stream **at;
+
     if (l->state == GUEST_STREAM_CLOSED)
         return;
     l->state = GUEST_STREAM_CLOSED;
-    guest_stream_unlink(l);
+    for (at = &l->relay->guest_streams; *at != l;)
+        at = &(*at)->next;
+    *at = l->next;
     source_close(&l->relay->sup, &l->src);
     buf_done(&l->in);
     buf_done(&l->out);

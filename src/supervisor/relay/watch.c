@@ -125,13 +125,6 @@ static bool watch_sit(struct relay_watcher *w)
     return hopes;
 }
 
-static void watch_found(struct relay_watcher *w)
-{
-    if (w->lost)
-        watch_notify(w, NEWS_BACK, NULL);
-    w->lost = false;
-}
-
 /* Inspects the container before each wait, because it may have ended already. False: it has ended.
  */
 static bool watch_check(struct relay_watcher *w)
@@ -148,7 +141,9 @@ static bool watch_check(struct relay_watcher *w)
         watch_notify(w, NEWS_GONE, NULL);
         return false;
     }
-    watch_found(w);
+    if (w->lost)
+        watch_notify(w, NEWS_BACK, NULL);
+    w->lost = false;
     return watch_sit(w);
 }
 

@@ -63,17 +63,12 @@ static void relay_work_start(struct relay *r, struct relay_work *w)
     }
 }
 
-static bool relay_work_may_start(const struct relay *r, const struct relay_work *w)
-{
-    return w->dropped || r->busy[w->kind] < limits[w->kind];
-}
-
 static void relay_work_pump(struct relay *r)
 {
     for (struct relay_work **at = &r->waiting; *at;) {
         struct relay_work *w = *at;
 
-        if (!relay_work_may_start(r, w)) {
+        if (!w->dropped && r->busy[w->kind] >= limits[w->kind]) {
             at = &w->next;
             continue;
         }

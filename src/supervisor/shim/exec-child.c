@@ -210,13 +210,6 @@ static int exec_child_open_null(int *ret, struct err *err)
     return 0;
 }
 
-static int exec_child_open_stdio(struct exec_entry *e, struct err *err)
-{
-    if (!(e->spec->flags & SUP_EXEC_TTY))
-        return e->in >= 0 ? 0 : exec_child_open_null(&e->in, err);
-    return pty_open(e->spec->rows, e->spec->cols, &e->master, &e->in, err);
-}
-
 /* HOME, USER and LOGNAME describe the user, unless the caller sets them. A user other than the
  * sandbox's does not inherit the sandbox's values. */
 static void exec_child_build_env(struct exec_entry *e)
@@ -328,7 +321,10 @@ static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, 
     r = identity_become(plan, &e->user, err);
     if (r < 0)
         return r;
-    r = exec_child_open_stdio(e, err);
+    if (e->spec->flags & SUP_EXEC_TTY)
+        r = pty_open(e->spec->rows, e->spec->cols, &e->master, &e->in, err);
+    else if (e->in < 0)
+        r = exec_child_open_null(&e->in, err);
     if (r < 0)
         return r;
     return exec_child_enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);

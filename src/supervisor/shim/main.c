@@ -140,30 +140,6 @@ static int shim_await_plan(struct shim *s, struct err *err)
     return r < 0 ? r : 1;
 }
 
-static int shim_bring_up(struct shim *s, struct err *err)
-{
-    int r = supervisor_open(&s->sup, s->plan.run_dir, s->plan.exec_dir, err);
-
-    return r < 0 ? r : sandbox_start(s, err);
-}
-
-/* Writes the sandbox id into argv for `ps`. The daemon has left room for it. */
-static void shim_show_id(char *arg, const char *id)
-{
-    if (arg && strlen(arg) == strlen(id))
-        memcpy(arg, id, strlen(id));
-}
-
-/*
- * A child inherits the session keyring of its parent: the sandbox would have the keyring of the
- * user that started the daemon. The call fails if the kernel has no keyrings or the user's quota is
- * used up. That is safe, because commands cannot use keys anyway (lib/os/seccomp-table.c).
- */
-static void shim_leave_keyring(void)
-{
-    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL, 0, 0, 0);
-}
-
 static int shim_run(struct shim *s, char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -172,13 +148,22 @@ static int shim_run(struct shim *s, char *id)
     r = shim_await_plan(s, &err);
     if (r == 0)
         return 1;
+    /*
+     * A child inherits the session keyring of its parent: the sandbox would have the keyring of the
+     * user that started the daemon. The call fails if the kernel has no keyrings or the user's
+     * quota is used up. That is safe, because commands cannot use keys anyway
+     * (lib/os/seccomp-table.c).
+     */
     if (GUARD("keyring"))
-        shim_leave_keyring();
-    if (r < 0 || shim_bring_up(s, &err) < 0) {
+        syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL, 0, 0, 0);
+    if (r < 0 || supervisor_open(&s->sup, s->plan.run_dir, s->plan.exec_dir, &err) < 0 ||
+        sandbox_start(s, &err) < 0) {
         supervisor_fail(&s->sup, &err);
         return 1;
     }
-    shim_show_id(id, s->plan.sandbox_id);
+    /* Shows the sandbox id in `ps`. The daemon has left room for it in argv. */
+    if (id && strlen(id) == strlen(s->plan.sandbox_id))
+        memcpy(id, s->plan.sandbox_id, strlen(id));
     if (supervisor_serve(&s->sup, &err) < 0) {
         log_error("sandbox %s: the shim gives up: %s", s->plan.sandbox_id, err.msg);
         return 1;

@@ -251,26 +251,20 @@ static int shim_start_act_as_root(void)
     return 0;
 }
 
-static uint64_t shim_start_namespaces(void)
-{
-    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
-
-    if (GUARD("network"))
-        flags |= CLONE_NEWNET;
-    if (GUARD("ipc"))
-        flags |= CLONE_NEWIPC;
-    return flags;
-}
-
 static pid_t shim_start_clone_owned(struct shim *s, int *ret_pidfd)
 {
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
     bool other = s->plan.id_base && GUARD("own namespace");
     pid_t pid;
     int r = other ? shim_start_act_as(s->plan.id_base, SECBIT_NO_SETUID_FIXUP) : 0;
 
     if (r < 0)
         return r;
-    pid = ns_clone(shim_start_namespaces(), cgroup_group_clone_fd(&s->init_group), ret_pidfd);
+    if (GUARD("network"))
+        flags |= CLONE_NEWNET;
+    if (GUARD("ipc"))
+        flags |= CLONE_NEWIPC;
+    pid = ns_clone(flags, cgroup_group_clone_fd(&s->init_group), ret_pidfd);
     if (!other || pid == 0)
         return pid;
     r = shim_start_act_as_root();

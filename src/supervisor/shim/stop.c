@@ -37,15 +37,6 @@ static bool shim_stop_waits_for_init(const struct supervisor *sup)
     return sup->shut && !sup->gone && !execs_live(sup);
 }
 
-static void shim_stop_reap_strays(void)
-{
-    siginfo_t si;
-
-    do
-        si.si_pid = 0;
-    while (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | __WALL) == 0 && si.si_pid);
-}
-
 uint64_t shim_timer_at(const struct supervisor *sup)
 {
     const struct shim *s = container_of(sup, const struct shim, sup);
@@ -57,6 +48,7 @@ uint64_t shim_timer_at(const struct supervisor *sup)
 void shim_timer(struct supervisor *sup, uint64_t now)
 {
     struct shim *s = shim_of(sup);
+    siginfo_t si;
 
     if (now >= proc_view_refresh_at(sup))
         proc_view_refresh(sup, now);
@@ -65,7 +57,9 @@ void shim_timer(struct supervisor *sup, uint64_t now)
     if (!shim_stop_waits_for_init(sup) || now < s->strays_at)
         return;
     s->strays_at = now + STRAYS_EVERY;
-    shim_stop_reap_strays();
+    do
+        si.si_pid = 0;
+    while (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | __WALL) == 0 && si.si_pid);
 }
 
 void shim_clean_up(struct supervisor *sup)
