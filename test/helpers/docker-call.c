@@ -140,13 +140,6 @@ static int do_hijack(const struct docker *d, char **argv)
     _exit(0); /* a thread of TLS may be at its last words still: what it holds now is no leak */
 }
 
-static void print_event(const struct docker_event *e)
-{
-    print(json_pack("{s:i, s:i, s:s, s:s, s:i, s:I}", "type", e->type, "action", e->action, "id",
-                    e->id, "name", e->name, "exit_code", e->exit_code, "time",
-                    (json_int_t)e->time));
-}
-
 static int do_events(const struct docker *d, char **argv)
 {
     _cleanup_(docker_events_closep) struct docker_events *ev = NULL;
@@ -160,7 +153,9 @@ static int do_events(const struct docker *d, char **argv)
     if (r >= 0)
         print(json_pack("{s:b}", "listening", true));
     while (r >= 0 && (r = docker_events_next(ev, &e, &err)) > 0) {
-        print_event(&e);
+        print(json_pack("{s:i, s:i, s:s, s:s, s:i, s:I}", "type", e.type, "action", e.action, "id",
+                        e.id, "name", e.name, "exit_code", e.exit_code, "time",
+                        (json_int_t)e.time));
         docker_event_done(&e);
     }
     return print_result(r, &none, &err);

@@ -167,14 +167,6 @@ static bool read_aim(const char *text, struct aim *ret)
     return f && fclose(f) == 0;
 }
 
-static bool is_known(const struct aim *aim, uint64_t site)
-{
-    for (size_t i = 0; i < aim->n_sites; i++)
-        if (aim->sites[i] == site)
-            return true;
-    return false;
-}
-
 static bool is_meant(pid_t pid, const struct __ptrace_syscall_info *info, struct aim *aim)
 {
     uint64_t site;
@@ -183,8 +175,9 @@ static bool is_meant(pid_t pid, const struct __ptrace_syscall_info *info, struct
     if (!aim->file)
         return --aim->left <= 0;
     site = site_of(pid, info->entry.nr, info->instruction_pointer, info->stack_pointer);
-    if (is_known(aim, site))
-        return false;
+    for (size_t i = 0; i < aim->n_sites; i++)
+        if (aim->sites[i] == site)
+            return false;
     f = fopen(aim->file, "ae");
     if (f) {
         fprintf(f, "%llx\n", (unsigned long long)site);
