@@ -111,17 +111,6 @@ static void build_view_plain_head(struct build_view *v, size_t id)
     v->last = id;
 }
 
-static void build_view_plain_line(struct build_view *v, size_t id, const char *text)
-{
-    const struct build_view_step *s = &v->steps[id - 1];
-
-    build_view_plain_head(v, id);
-    fprintf(stderr, "#%zu %llu.%03llu ", id, (unsigned long long)s->ms / 1000,
-            (unsigned long long)s->ms % 1000);
-    output_text(stderr, text);
-    fputc('\n', stderr);
-}
-
 static void build_view_plain_end(struct build_view *v, size_t id, const json_t *e)
 {
     const char *error = json_text_of(e, "error");
@@ -221,8 +210,13 @@ static void build_view_show_line(struct build_view *v, size_t id, const char *te
 
     free(s->tail[s->n_tail % TAIL]);
     s->tail[s->n_tail++ % TAIL] = xstrdup(text);
-    if (!v->live)
-        build_view_plain_line(v, id, text);
+    if (v->live)
+        return;
+    build_view_plain_head(v, id);
+    fprintf(stderr, "#%zu %llu.%03llu ", id, (unsigned long long)s->ms / 1000,
+            (unsigned long long)s->ms % 1000);
+    output_text(stderr, text);
+    fputc('\n', stderr);
 }
 
 static void build_view_flush_line(struct build_view *v, size_t id)
@@ -314,20 +308,16 @@ static void build_view_on_progress(struct build_view *v, size_t id, const json_t
     }
 }
 
-static void build_view_on_warning(struct build_view *v, const json_t *e)
-{
-    if (v->live)
-        build_view_live_clear(v);
-    output_note(false, "warning: %s", json_text_of(e, "text"));
-}
-
 void build_view_event(struct build_view *v, const json_t *e)
 {
     const char *kind = json_text_of(e, "event");
     size_t id = json_number_of(e, "step");
 
-    if (kind && STREQ(kind, "warning"))
-        build_view_on_warning(v, e);
+    if (kind && STREQ(kind, "warning")) {
+        if (v->live)
+            build_view_live_clear(v);
+        output_note(false, "warning: %s", json_text_of(e, "text"));
+    }
     if (kind && STREQ(kind, "step") && id && id <= STEPS_SHOWN)
         build_view_on_step(v, id, e);
     if (!kind || !id || id > v->n || !v->steps[id - 1].name)

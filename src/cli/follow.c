@@ -338,16 +338,6 @@ static int follow_read_input(struct follow *f, struct err *err)
     return stream_stdin(f->s, f->input, (size_t)n, err);
 }
 
-static int follow_on_interrupt(struct follow *f, int sig, struct err *err)
-{
-    uint64_t now = time_mono();
-    bool again = f->last_interrupt && now - f->last_interrupt < again_usec;
-
-    f->interrupted = true;
-    f->last_interrupt = now;
-    return stream_signal(f->s, again ? SIGKILL : sig, err);
-}
-
 /* There is no command to send the signal to: end this program as the signal would. */
 static void follow_end_by_signal(int sig)
 {
@@ -364,14 +354,20 @@ static void follow_end_by_signal(int sig)
 static int follow_on_signal(struct follow *f, int sig, struct err *err)
 {
     unsigned rows, cols;
+    uint64_t now;
+    bool again;
 
     if (sig == SIGWINCH)
         return term_size(&rows, &cols) ? stream_resize(f->s, rows, cols, err) : 0;
     if (f->o->reading || f->ended)
         follow_end_by_signal(sig);
-    if (sig == SIGINT)
-        return follow_on_interrupt(f, sig, err);
-    return stream_signal(f->s, sig, err);
+    if (sig != SIGINT)
+        return stream_signal(f->s, sig, err);
+    now = time_mono();
+    again = f->last_interrupt && now - f->last_interrupt < again_usec;
+    f->interrupted = true;
+    f->last_interrupt = now;
+    return stream_signal(f->s, again ? SIGKILL : SIGINT, err);
 }
 
 static int follow_read_signals(struct follow *f, struct err *err)

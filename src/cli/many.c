@@ -46,28 +46,24 @@ static void many_receive_one(const struct many *m, struct task *t)
     client_done(&t->client);
 }
 
-static json_t *many_result_of(const struct task *t)
-{
-    json_t *doc = t->err.code ? json_from_err(&t->err) : json_object();
-
-    json_object_set_new(doc, "name", json_string(t->name));
-    json_object_set_new(doc, "ok", json_boolean(!t->err.code));
-    if (t->answer)
-        json_object_update_missing(doc, t->answer);
-    return doc;
-}
-
 /* Prints the result and releases the task; returns the exit status. */
 static int many_report(struct cli *cli, const struct many *m, struct task *t, json_t *list)
 {
     int status = err_code_exit(t->err.code);
 
-    if (cli->json)
-        json_array_append_new(list, many_result_of(t));
-    else if (t->err.code)
+    if (cli->json) {
+        json_t *doc = t->err.code ? json_from_err(&t->err) : json_object();
+
+        json_object_set_new(doc, "name", json_string(t->name));
+        json_object_set_new(doc, "ok", json_boolean(!t->err.code));
+        if (t->answer)
+            json_object_update_missing(doc, t->answer);
+        json_array_append_new(list, doc);
+    } else if (t->err.code) {
         output_error(&t->err, false);
-    else
+    } else {
         printf("%s: %s\n", t->name, m->done);
+    }
     json_decref(t->answer);
     err_done(&t->err);
     return status;

@@ -37,27 +37,21 @@ static int dockerapi_events_engine_time(const struct docker *d, const struct dea
     return 0;
 }
 
-static char *dockerapi_events_path(time_t since, const json_t *filters)
-{
-    _cleanup_free_ char *text = filters ? json_to_text(filters, false) : NULL;
-    _cleanup_free_ char *from = xasprintf("%lld", (long long)since);
-
-    return text ? docker_path("/events?since=%s&filters=%s", from, text)
-                : docker_path("/events?since=%s", from);
-}
-
 int docker_events_open(const struct docker *d, const json_t *filters, int stop_fd,
                        const struct deadline *by, struct docker_events **ret, struct err *err)
 {
     _cleanup_(docker_events_closep) struct docker_events *ev = xnew0(struct docker_events);
-    _cleanup_free_ char *path = NULL;
+    _cleanup_free_ char *path = NULL, *from = NULL, *text = NULL;
     time_t since = 0;
     int r;
 
     r = dockerapi_events_engine_time(d, by, &since, err);
     if (r < 0)
         return r;
-    path = dockerapi_events_path(since, filters);
+    from = xasprintf("%lld", (long long)since);
+    text = filters ? json_to_text(filters, false) : NULL;
+    path = text ? docker_path("/events?since=%s&filters=%s", from, text)
+                : docker_path("/events?since=%s", from);
     r = docker_stream_open(d, "GET", path, NULL, stop_fd, by, &ev->stream, NULL, err);
     if (r < 0)
         return r;

@@ -241,13 +241,6 @@ static bool proc_tree_is_given(const pid_t *guests, size_t n, const struct proc 
     return false;
 }
 
-static void proc_tree_choose_lost(struct procs *p, const pid_t *guests, size_t n)
-{
-    for (size_t i = 0; i < p->n; i++)
-        p->v[i].chosen = proc_tree_is_given(guests, n, &p->v[i]);
-    proc_tree_choose_below(p, 1);
-}
-
 int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *err)
 {
     const struct timespec pause = {.tv_nsec = LOST_PAUSE_NSEC};
@@ -261,7 +254,9 @@ int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *
         return err_set(err, ERR_DENIED, "pid 1 is not ripcord-guest; no process was killed");
     for (int i = 0; i < LOST_LOOKS; i++) {
         proc_tree_scan(dir, &p);
-        proc_tree_choose_lost(&p, guests, n);
+        for (size_t k = 0; k < p.n; k++)
+            p.v[k].chosen = proc_tree_is_given(guests, n, &p.v[k]);
+        proc_tree_choose_below(&p, 1);
         if (proc_tree_signal_chosen(dirfd(dir), &p, SIGSTOP) && i % STOP_LOOKS != STOP_LOOKS - 1)
             continue;
         met = proc_tree_signal_chosen(dirfd(dir), &p, SIGKILL);

@@ -74,16 +74,6 @@ static int relay_plan_check_strings(const struct relay_plan *p, struct err *err)
     return 0;
 }
 
-static int relay_plan_check_env(char *const *env, struct err *err)
-{
-    if (strv_len(env) > RELAY_PLAN_ENV_MAX)
-        return err_set(err, ERR_LIMIT, "relay plan: more than %d variables", RELAY_PLAN_ENV_MAX);
-    for (; env && *env; env++)
-        if (parse_env(*env, err) < 0)
-            return err_wrap(err, "relay plan: env");
-    return 0;
-}
-
 static int relay_plan_check(const struct relay_plan *p, struct err *err)
 {
     int r = relay_plan_check_strings(p, err);
@@ -100,8 +90,14 @@ static int relay_plan_check(const struct relay_plan *p, struct err *err)
         return err_set(err, ERR_INVALID, "relay plan: invalid container id '%s'", p->container);
     if (p->run_dir[0] != '/' || p->exec_dir[0] != '/' || p->workdir[0] != '/')
         return err_set(err, ERR_INVALID, "relay plan: a folder's path is not absolute");
-    r = parse_user(p->user, err);
-    return r < 0 ? err_wrap(err, "relay plan: user") : relay_plan_check_env(p->env, err);
+    if (parse_user(p->user, err) < 0)
+        return err_wrap(err, "relay plan: user");
+    if (strv_len(p->env) > RELAY_PLAN_ENV_MAX)
+        return err_set(err, ERR_LIMIT, "relay plan: more than %d variables", RELAY_PLAN_ENV_MAX);
+    for (char *const *e = p->env; e && *e; e++)
+        if (parse_env(*e, err) < 0)
+            return err_wrap(err, "relay plan: env");
+    return 0;
 }
 
 /* ---- writing ---- */

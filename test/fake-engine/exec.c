@@ -163,16 +163,6 @@ static int open_stdin(struct fake_exec *x, struct err *err)
     return 0;
 }
 
-static void set_limits(struct fake_exec *x, const struct exec_request *req)
-{
-    x->end_at = x->timeout_at = x->idle_at = never;
-    if (req->timeout)
-        x->timeout_at = deadline_in(req->timeout);
-    x->idle_timeout = req->idle_timeout;
-    if (x->idle_timeout)
-        x->idle_at = deadline_in(x->idle_timeout);
-}
-
 static int begin(struct fake_exec *x, int exec_dirfd, const struct exec_request *req,
                  uint64_t budget, struct err *err)
 {
@@ -197,7 +187,12 @@ int fake_exec_start(int exec_dirfd, const struct exec_request *req, uint64_t bud
     x->rec.exit_code = -1;
     x->rec.started_wall = time_wall();
     x->started_mono = time_mono();
-    set_limits(x, req);
+    x->end_at = x->timeout_at = x->idle_at = never;
+    if (req->timeout)
+        x->timeout_at = deadline_in(req->timeout);
+    x->idle_timeout = req->idle_timeout;
+    if (x->idle_timeout)
+        x->idle_at = deadline_in(x->idle_timeout);
     r = begin(x, exec_dirfd, req, budget, err);
     if (r < 0) {
         x->rec.error = err->code;

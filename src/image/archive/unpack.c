@@ -377,14 +377,6 @@ static int unpack_put_file(struct unpack *u, struct unpack_item *it, struct err 
     return futimens(fd, times) < 0 ? err_sys(err, errno, "set its time") : 0;
 }
 
-static void unpack_note_folder(struct unpack *u, const struct unpack_item *it)
-{
-    if ((u->n_folders & (u->n_folders - 1)) == 0)
-        u->folders =
-            xreallocarray(u->folders, u->n_folders ? 2 * u->n_folders : 1, sizeof(*u->folders));
-    u->folders[u->n_folders++] = (struct unpack_folder){xstrdup(it->path), it->mode, it->mtime};
-}
-
 /* A folder that exists in this layer keeps its contents. A folder in place of a whiteout hides the
  * lower layers. */
 static int unpack_make_folder(const struct unpack_item *it, bool *hides, struct err *err)
@@ -430,7 +422,10 @@ static int unpack_put_folder(struct unpack *u, struct unpack_item *it, struct er
         if (r < 0)
             return r;
     }
-    unpack_note_folder(u, it);
+    if ((u->n_folders & (u->n_folders - 1)) == 0)
+        u->folders =
+            xreallocarray(u->folders, u->n_folders ? 2 * u->n_folders : 1, sizeof(*u->folders));
+    u->folders[u->n_folders++] = (struct unpack_folder){xstrdup(it->path), it->mode, it->mtime};
     return 0;
 }
 

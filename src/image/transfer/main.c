@@ -87,17 +87,6 @@ static void *transfer_watch_reader(void *arg _unused_)
             _exit(1);
 }
 
-static int transfer_start_watch(struct err *err)
-{
-    pthread_t thread;
-    int r = pthread_create(&thread, NULL, transfer_watch_reader, NULL);
-
-    if (r)
-        return err_sys(err, r, "start a thread");
-    pthread_detach(thread);
-    return 0;
-}
-
 static const struct {
     const char *name;
     bool folder;
@@ -109,6 +98,7 @@ static const struct {
 static int transfer_run_verb(size_t verb, json_t **ret, struct err *err)
 {
     _cleanup_(settings_done) struct settings s = {0};
+    pthread_t thread;
     int r;
 
     r = fetch_init(err);
@@ -124,9 +114,10 @@ static int transfer_run_verb(size_t verb, json_t **ret, struct err *err)
     r = confine_network_program(NULL, 0, err); /* from here on it reads data of untrusted servers */
     if (r < 0)
         return r;
-    r = transfer_start_watch(err);
-    if (r < 0)
-        return r;
+    r = pthread_create(&thread, NULL, transfer_watch_reader, NULL);
+    if (r)
+        return err_sys(err, r, "start a thread");
+    pthread_detach(thread);
     return verbs[verb].run(&s, ret, err);
 }
 

@@ -73,15 +73,15 @@ static void http_server_prepare_tcp(int fd)
 
 static void http_server_take_connection(struct http_server *s, int fd)
 {
-    if (s->config.turn_away && s->config.turn_away(s->config.turn_away_arg, fd))
+    if (s->config.turn_away && s->config.turn_away(s->config.turn_away_arg, fd)) {
         fd_close(fd);
-    else if (!s->config.any_peer && !http_server_peer_may(fd))
+    } else if (!s->config.any_peer && !http_server_peer_may(fd)) {
         http_server_refuse(fd, ERR_DENIED, "this socket serves its owner and root only",
                            "Start your own daemon, or run the command as the daemon's user.");
-    else if (s->n_conns >= s->config.connections_max)
+    } else if (s->n_conns >= s->config.connections_max) {
         http_server_refuse(fd, ERR_LIMIT, "too many connections",
                            "Try again when other requests have ended.");
-    else {
+    } else {
         if (s->config.any_peer)
             http_server_prepare_tcp(fd);
         conn_new(s, fd);
