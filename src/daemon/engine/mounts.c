@@ -88,7 +88,7 @@ static int engine_mounts_check_parents(const char *path, int fd, const char *con
     struct stat st, above;
 
     if (at < 0 || fstat(at, &st) < 0)
-        return err_sys(err, errno, "look at mount source '%s'", path);
+        return err_sys(err, errno, "stat mount source '%s'", path);
     for (int i = 0; i < PARENTS_MAX; i++) {
         int up, r;
 
@@ -151,7 +151,7 @@ static int engine_mounts_check_opened(const char *path, int fd, const char *cons
     int r;
 
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at mount source '%s'", path);
+        return err_sys(err, errno, "stat mount source '%s'", path);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && GUARD("source kinds"))
         return err_set(err, ERR_DENIED, "mount source '%s' is neither a folder nor a plain file",
                        path);

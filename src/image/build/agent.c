@@ -53,7 +53,7 @@ static int agent_place_find(const char *path, struct agent_place *ret, struct er
     if (r < 0)
         return r;
     if (fstatat(ret->dir, ret->name, &ret->st, 0) < 0)
-        return err_sys(err, errno, "look at '%.200s'", path);
+        return err_sys(err, errno, "stat '%.200s'", path);
     if (!S_ISSOCK(ret->st.st_mode))
         return err_set(err, ERR_INVALID, "'%.200s' is not a socket", path);
     return 0;

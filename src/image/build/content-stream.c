@@ -133,7 +133,7 @@ static int content_stream_walk_filtered(struct content_stream_walk *w, int dir, 
     struct stat st;
 
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at '%.200s'", w->entry.path);
+        return err_sys(err, errno, "stat '%.200s'", w->entry.path);
     if (answer == FILTER_LOOK && !S_ISDIR(st.st_mode))
         return 0;
     if (S_ISLNK(st.st_mode))
@@ -212,7 +212,7 @@ static int content_stream_walk_path(int root, const char *path, const char *name
     if (fd < 0)
         return err_sys(err, -fd, "open '%.200s'", path);
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at '%.200s'", path);
+        return err_sys(err, errno, "stat '%.200s'", path);
     w->piece = xmalloc(PIECE);
     w->filter = filter;
     w->root = strlen(name);

@@ -61,7 +61,7 @@ static int context_prune_one(const struct ignore *ig, int dir, const char *name,
     int r;
 
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at '%.200s'", buf_data(path));
+        return err_sys(err, errno, "stat '%.200s'", buf_data(path));
     if (ignored && (!S_ISDIR(st.st_mode) || !ignore_has_exceptions(ig)))
         return rmtree(dir, name, err);
     if (!S_ISDIR(st.st_mode))

@@ -370,7 +370,7 @@ static int build_copy_filtered(struct build_copy *c, int from, const char *name,
     struct stat st;
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at '%.200s'", name);
+        return err_sys(err, errno, "stat '%.200s'", name);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
         return 0;
     if (!S_ISDIR(st.st_mode) && answer == FILTER_LOOK)
@@ -479,7 +479,7 @@ static int build_copy_place_opened(struct build_copy *c, int in, const char *mat
     struct stat st;
 
     if (fstat(in, &st) < 0)
-        return err_sys(err, errno, "look at '%.200s'", match);
+        return err_sys(err, errno, "stat '%.200s'", match);
     if (S_ISDIR(st.st_mode))
         return build_copy_place_folder(c, in, err);
     if (!S_ISREG(st.st_mode))

@@ -46,7 +46,7 @@ static int layer_cleanup_entry(int dir, const char *name, unsigned depth, uint64
     int r;
 
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at '%.200s'", name);
+        return err_sys(err, errno, "stat '%.200s'", name);
     if (S_ISLNK(st.st_mode) || whiteout_is(&st))
         return 0;
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))

@@ -145,7 +145,7 @@ static int build_mounts_copy_bind(void *arg, int dir, struct err *err)
     if (r < 0)
         return r;
     if (fstat(source, &st) < 0)
-        return err_sys(err, errno, "look at '%.200s'", b->source);
+        return err_sys(err, errno, "stat '%.200s'", b->source);
     job.from = from;
     job.to = to;
     job.dest = S_ISDIR(st.st_mode) ? "/all/" : "/";

@@ -55,7 +55,7 @@ static int blob_open_locked(int dir, const char *name, const atomic_bool *stop, 
         if (r < 0)
             return r;
         if (fstat(fd, &st) < 0)
-            return err_sys(err, errno, "look at '%s'", name);
+            return err_sys(err, errno, "stat '%s'", name);
         if (st.st_nlink == 0)
             continue;
         *ret = TAKE_FD(fd);

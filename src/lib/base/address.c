@@ -100,7 +100,7 @@ int address_listen(struct address *a, int *ret_fd, struct err *err)
         return err_hint(err, "Use an address of this machine and a free port.");
     }
     if (getsockname(fd, &a->any, &len) < 0)
-        return err_sys(err, errno, "look at the listening socket");
+        return err_sys(err, errno, "inspect the listening socket");
     *ret_fd = TAKE_FD(fd);
     return 0;
 }

@@ -131,7 +131,7 @@ static int path_make_private(const char *path, struct err *err)
         return err_hint(err, "Choose another folder with --root DIR or RIPCORD_ROOT.");
     }
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at folder '%s'", path);
+        return err_sys(err, errno, "stat folder '%s'", path);
     if (st.st_uid != geteuid()) {
         err_set(err, ERR_DENIED, "folder '%s' belongs to another user (uid %u)", path, st.st_uid);
         return err_hint(err, "Remove it, or choose another folder with --root DIR.");

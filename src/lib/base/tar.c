@@ -415,7 +415,8 @@ int tar_next(struct tar_reader *r, struct tar_entry *ret, struct err *err)
             return err_set(err, ERR_INVALID,
                            "not a tar archive, or a damaged one: bad header checksum");
         if (++r->entries > TAR_ENTRIES_MAX || (++headers > 16 && GUARD("header chains")))
-            return err_set(err, ERR_LIMIT, "archive has more than %d entries or a chain of headers",
+            return err_set(err, ERR_LIMIT,
+                           "archive has more than %d entries, or too many headers for one entry",
                            TAR_ENTRIES_MAX);
         x = tar_take_header(r, &h, &o, err);
         if (x < 0)

@@ -28,7 +28,7 @@ static int token_check_file(int fd, const char *state_dir, struct err *err)
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at '%s/" TOKEN_NAME "'", state_dir);
+        return err_sys(err, errno, "stat '%s/" TOKEN_NAME "'", state_dir);
     if (S_ISREG(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077))
         return 0;
     err_set(err, ERR_DENIED, "'%s/" TOKEN_NAME "' is not a private file of this user", state_dir);

@@ -237,7 +237,7 @@ int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_sta
     /* A path with a trailing slash follows a link to a folder, as in other tools. */
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? err_set(err, ERR_NOT_FOUND, "no file or folder '%s'", path)
-                               : tree_err(err, errno, "look at '%s'", path);
+                               : tree_err(err, errno, "stat '%s'", path);
     while (len > 1 && clean[len - 1] == '/')
         clean[--len] = '\0';
     w->stats = stats;

@@ -183,7 +183,7 @@ int journal_reader_extent(struct journal_reader *r, uint64_t *start, uint64_t *e
     }
     if (fstatat(r->dirfd, journal_segment_name(stream_names[r->stream], last, name), &st,
                 AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at journal segment '%s'", name);
+        return err_sys(err, errno, "stat journal segment '%s'", name);
     *start = first * JOURNAL_SEGMENT_SIZE;
     *end = last * JOURNAL_SEGMENT_SIZE + (uint64_t)st.st_size;
     return 0;

@@ -161,10 +161,10 @@ struct relay_exec {
     struct guest_stream stream;
     char user[RELAY_USER_MAX + 1];
     struct loop_source input; /* the daemon's bytes for stdin */
-    int input_end;           /* its other end: until handed over; with a tty, as long as it lives */
-    uint32_t credit;         /* bytes of STDIN that the guest can take */
-    uint64_t kill_by;        /* KILL must be answered until then, or DEADLINE_NEVER */
-    uint64_t end_by;         /* the container has gone: the stream must end until then */
+    int input_end;    /* the other end of input; -1 after it was handed over, except with a tty */
+    uint32_t credit;  /* bytes of STDIN that the guest can take */
+    uint64_t kill_by; /* KILL must be answered until then, or DEADLINE_NEVER */
+    uint64_t end_by;  /* the container has gone: the stream must end until then */
     struct relay_work *loss; /* finding out how it ended */
     struct guest_exit exit;
     bool exit_known; /* `exit` holds the guest's report */
@@ -238,7 +238,7 @@ struct packages_tunnel {
     struct err err;    /* of the last try */
     unsigned pause_ms; /* before the next try */
     uint64_t since;    /* when it began to listen */
-    uint64_t at;       /* the next try, or the deadline of this one; or DEADLINE_NEVER */
+    uint64_t at;       /* time of the next try, deadline of a running try, or DEADLINE_NEVER */
 };
 
 void packages_tunnel_init(struct relay *r);

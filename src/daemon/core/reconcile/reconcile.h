@@ -39,8 +39,9 @@ void reconcile_free(struct manager *m);
  * before this function has returned, and not at all when the manager is freed first. */
 uint64_t reconcile_request(struct manager *m, const struct reconcile_options *options,
                            reconcile_fn done, void *arg);
-/* The report {"run":N, "running":…, "results":[…]} of a run that is queued, running or the last
- * to end; 0: the running one, else the last. NULL: no such run. New reference. */
+/* Returns a new reference to the report {"run":N, "running":…, "results":[…]} of a run, or NULL.
+ * Only runs that are queued or running, and the last one that ended, have a report. Number 0 means
+ * the running one or, if none runs, the last one. */
 json_t *reconcile_report(struct manager *m, uint64_t number);
 /* Queues a run of all open engines, unless one is queued already. */
 void reconcile_soon(struct manager *m, const char *trigger);

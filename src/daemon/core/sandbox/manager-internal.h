@@ -61,9 +61,9 @@ int sandbox_make_id(struct sandbox *sb, struct err *err);
 int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 
 #define STOPPED_ON_REQUEST "stopped on request"
-/* The reason of an unexpected stop, until a better one is known. Stored. */
+/* The reason of an unexpected stop, until a better one is known. The database keeps this text. */
 #define SANDBOX_ENDED_ITSELF "its supervisor ended by itself"
-/* Begins the reason of a sandbox that its engine does not have any more. Stored. */
+/* The first words of the reason if the engine has lost the sandbox. The database keeps them. */
 #define SANDBOX_GONE "gone: removed outside ripcord"
 
 /* Takes the answer of engine_settle(). True: the engine has a whole sandbox of the stored spec.

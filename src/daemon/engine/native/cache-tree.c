@@ -56,7 +56,7 @@ static int cache_tree_link_entry(int from, const char *name, int to, unsigned de
     struct stat st;
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at '%s'", name);
+        return err_sys(err, errno, "stat '%s'", name);
     if (S_ISDIR(st.st_mode))
         return cache_tree_link_folder(from, name, to, name, depth + 1, err);
     return linkat(from, name, to, name, 0) < 0 ? err_sys(err, errno, "link '%s'", name) : 0;
@@ -140,7 +140,7 @@ static int cache_tree_open_up_entry(int dirfd, const char *name, bool chown, uns
     struct stat st;
 
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at '%s'", name);
+        return err_sys(err, errno, "stat '%s'", name);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
         return unlinkat(dirfd, name, 0) < 0 ? err_sys(err, errno, "remove '%s'", name) : 0;
     if (chown && fchownat(dirfd, name, PLAN_AGENT_ID, PLAN_AGENT_ID, AT_SYMLINK_NOFOLLOW) < 0)
