@@ -165,15 +165,10 @@ static int backend_connect_engine(struct docker_engine *d, const struct deadline
     return 0;
 }
 
-static bool backend_same_engine(const struct docker *a, const struct docker *b)
-{
-    return STREQ(a->where, b->where) && a->flavour == b->flavour && a->api == b->api &&
-           STREQ(a->version, b->version);
-}
-
 int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct err *err)
 {
     _cleanup_(docker_closep) struct docker *c = NULL;
+    const struct docker *old;
     int r;
 
     r = docker_open(&docker_client(d)->endpoint, by, &c, err);
@@ -181,7 +176,9 @@ int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct 
         return r;
     ensured_forget_all(&d->ensured);
     /* Workers may still use the old client, so it stays. After an upgrade a new one is added. */
-    if (!backend_same_engine(c, docker_client(d)))
+    old = docker_client(d);
+    if (!STREQ(c->where, old->where) || c->flavour != old->flavour || c->api != old->api ||
+        !STREQ(c->version, old->version))
         backend_take_client(d, TAKE_PTR(c));
     return 0;
 }
@@ -346,18 +343,10 @@ static struct engine *backend_make(const struct engine_config *config)
     return &d->engine;
 }
 
-static void backend_free_containers(struct map *m)
-{
-    void *value;
-
-    for (size_t i = 0; map_next(m, &i, NULL, &value);)
-        free(value);
-    map_done(m);
-}
-
 static void backend_close(struct engine *e)
 {
     struct docker_engine *d = e ? docker_of(e) : NULL;
+    void *container;
 
     if (!d)
         return;
@@ -365,7 +354,9 @@ static void backend_close(struct engine *e)
     for (size_t i = 0; i < d->n_clients; i++)
         docker_close(d->clients[i]);
     free(d->clients);
-    backend_free_containers(&d->containers);
+    for (size_t i = 0; map_next(&d->containers, &i, NULL, &container);)
+        free(container);
+    map_done(&d->containers);
     ensured_done(&d->ensured);
     supervisors_done(&d->supervisors);
     fd_close(d->execs);

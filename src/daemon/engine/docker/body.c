@@ -41,26 +41,19 @@ static json_t *body_ulimits(const struct body_parts *p)
     return a;
 }
 
-/* Docker refuses more processors than the machine has. */
-static uint64_t body_nano_cpus(const struct body_parts *p)
-{
-    uint64_t milli = p->req->spec.cpu_milli;
-
-    if (p->cpus)
-        milli = MIN(milli, (uint64_t)p->cpus * 1000);
-    return milli * 1000000;
-}
-
 static void body_set_limits(json_t *host, const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
+    uint64_t milli = spec->cpu_milli;
 
+    if (p->cpus) /* Docker refuses more processors than the machine has */
+        milli = MIN(milli, (uint64_t)p->cpus * 1000);
     if (p->caps & ENGINE_CAP_MEMORY_LIMIT) { /* equal values: no swap */
         json_object_set_new(host, "Memory", body_number(spec->memory));
         json_object_set_new(host, "MemorySwap", body_number(spec->memory));
     }
     if (p->caps & ENGINE_CAP_CPU_LIMIT)
-        json_object_set_new(host, "NanoCpus", body_number(body_nano_cpus(p)));
+        json_object_set_new(host, "NanoCpus", body_number(milli * 1000000));
     if (p->caps & ENGINE_CAP_PIDS_LIMIT)
         json_object_set_new(host, "PidsLimit", body_number(spec->pids));
     json_object_set_new(host, "Ulimits", body_ulimits(p));
@@ -91,27 +84,25 @@ static json_t *body_tmpfs(const struct sandbox_spec *spec)
     return o;
 }
 
-/* If somebody removes the volume before this create, the engine makes it again with these labels.
- */
-static json_t *body_volume_mount(const struct body_parts *p, const struct body_volume *v)
-{
-    json_t *labels = json_pack("{s:s}", LABEL_ROOT, p->root_id);
-
-    if (v->shared)
-        json_object_set_new(labels, LABEL_SHARED, json_string(p->prefix));
-    else
-        json_object_set_new(labels, LABEL_ID, json_string(p->req->id));
-    return json_pack("{s:s, s:s, s:s, s:{s:o}}", "Type", "volume", "Source", v->name, "Target",
-                     v->target, "VolumeOptions", "Labels", labels);
-}
-
 static json_t *body_mounts(const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
     json_t *a = json_array();
 
-    for (size_t i = 0; i < p->n_volumes; i++)
-        json_array_append_new(a, body_volume_mount(p, &p->volumes[i]));
+    for (size_t i = 0; i < p->n_volumes; i++) {
+        const struct body_volume *v = &p->volumes[i];
+        /* If somebody removes the volume before this create, the engine makes it again with these
+         * labels. */
+        json_t *labels = json_pack("{s:s}", LABEL_ROOT, p->root_id);
+
+        if (v->shared)
+            json_object_set_new(labels, LABEL_SHARED, json_string(p->prefix));
+        else
+            json_object_set_new(labels, LABEL_ID, json_string(p->req->id));
+        json_array_append_new(a, json_pack("{s:s, s:s, s:s, s:{s:o}}", "Type", "volume", "Source",
+                                           v->name, "Target", v->target, "VolumeOptions", "Labels",
+                                           labels));
+    }
     for (size_t i = 0; i < spec->n_mounts; i++)
         json_array_append_new(
             a, json_pack("{s:s, s:s, s:s, s:b, s:{s:s}}", "Type", "bind", "Source",
@@ -120,37 +111,26 @@ static json_t *body_mounts(const struct body_parts *p)
     return a;
 }
 
-/* pid 1 writes no output. Podman's Docker API has no log driver `none`. */
-static json_t *body_log_config(const struct body_parts *p)
-{
-    if (!p->podman)
-        return json_pack("{s:s}", "Type", "none");
-    return json_pack("{s:s, s:{s:s}}", "Type", "k8s-file", "Config", "max-size", "64k");
-}
-
-static json_t *body_security(const struct body_parts *p)
-{
-    json_t *a = json_pack("[s]", "no-new-privileges");
-
-    if (p->seccomp)
-        json_array_append_new(a, json_sprintf("seccomp=%s", p->seccomp));
-    return a;
-}
-
 static json_t *body_host_config(const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
-    json_t *host = json_object();
+    json_t *host = json_object(), *security = json_pack("[s]", "no-new-privileges");
 
+    if (p->seccomp)
+        json_array_append_new(security, json_sprintf("seccomp=%s", p->seccomp));
     json_object_set_new(host, "CapDrop", json_pack("[s]", "ALL"));
-    json_object_set_new(host, "SecurityOpt", body_security(p));
+    json_object_set_new(host, "SecurityOpt", security);
     json_object_set_new(host, "Privileged", json_false());
     json_object_set_new(host, "CgroupnsMode", json_string("private"));
     json_object_set_new(host, "IpcMode", json_string("private"));
     json_object_set_new(host, "NetworkMode", json_string(p->network ? p->network : "none"));
     json_object_set_new(host, "RestartPolicy", json_pack("{s:s}", "Name", "no"));
     json_object_set_new(host, "AutoRemove", json_false()); /* the container must survive a crash */
-    json_object_set_new(host, "LogConfig", body_log_config(p));
+    /* pid 1 writes no output. Podman's Docker API has no log driver `none`. */
+    json_object_set_new(
+        host, "LogConfig",
+        p->podman ? json_pack("{s:s, s:{s:s}}", "Type", "k8s-file", "Config", "max-size", "64k")
+                  : json_pack("{s:s}", "Type", "none"));
     json_object_set_new(host, "Tmpfs", body_tmpfs(spec));
     json_object_set_new(host, "Mounts", body_mounts(p));
     if (spec->runtime)

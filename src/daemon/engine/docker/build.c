@@ -80,18 +80,6 @@ static int docker_build_add_path(struct buf *b, const struct build_request *req)
     return docker_build_add_args(b, req->args);
 }
 
-static int docker_build_path(const struct build_request *req, char **ret, struct err *err)
-{
-    _cleanup_buf_ struct buf b = BUF_INIT(PATH_MAX_BYTES);
-
-    if (docker_build_add_path(&b, req) < 0)
-        return err_set(err, ERR_LIMIT,
-                       "build: names and arguments are too long (at most %d KiB together)",
-                       PATH_MAX_BYTES >> 10);
-    *ret = buf_steal(&b);
-    return 0;
-}
-
 static int docker_build_check(const struct docker_engine *d, const struct build_request *req,
                               struct err *err)
 {
@@ -109,21 +97,16 @@ static int docker_build_check(const struct docker_engine *d, const struct build_
 
 /* ---- the answer ---- */
 
-static const char *docker_build_failure_of(const json_t *line)
-{
-    const char *words =
-        json_string_value(json_object_get(json_object_get(line, "errorDetail"), "message"));
-
-    return words ? words : json_string_value(json_object_get(line, "error"));
-}
-
 static int docker_build_take_line(struct docker_build_answer *a, const json_t *line,
                                   struct err *err)
 {
     const char *id = json_string_value(json_object_get(json_object_get(line, "aux"), "ID"));
     const json_t *stream = json_object_get(line, "stream");
-    const char *words = docker_build_failure_of(line);
+    const char *words =
+        json_string_value(json_object_get(json_object_get(line, "errorDetail"), "message"));
 
+    if (!words)
+        words = json_string_value(json_object_get(line, "error"));
     if (words && !a->failure)
         a->failure = docker_words(words, strcspn(words, "\n"));
     if (id) {
@@ -244,20 +227,21 @@ int docker_build(struct engine *e, const struct build_request *req, struct build
 {
     struct docker_engine *d = docker_of(e);
     _cleanup_answer_ struct docker_build_answer a = {.engine = d, .req = req, .build = b};
-    _cleanup_free_ char *path = NULL;
+    _cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
     int r = docker_build_check(d, req, err);
 
     if (r < 0)
         return r;
-    r = docker_build_path(req, &path, err);
-    if (r < 0)
-        return r;
+    if (docker_build_add_path(&path, req) < 0)
+        return err_set(err, ERR_LIMIT,
+                       "build: names and arguments are too long (at most %d KiB together)",
+                       PATH_MAX_BYTES >> 10);
     a.lines = build_lines_new(req);
     if (docker_client(d)->flavour == DOCKER_FLAVOUR_PODMAN)
         a.podman = podman_log_new(b, a.lines);
     else
         a.kit = buildkit_new(b, a.lines);
-    r = docker_build_run(&a, path, by, err);
+    r = docker_build_run(&a, buf_data(&path), by, err);
     if (r < 0)
         return r;
     *ret = docker_build_image_json(&a);

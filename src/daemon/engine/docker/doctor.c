@@ -14,17 +14,6 @@ static const char *docker_doctor_env_get(const char *name)
     return getenv(name);
 }
 
-static int docker_doctor_reach(const struct engine_docker_config *config, struct docker **ret,
-                               struct err *err)
-{
-    _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
-    struct deadline by = deadline_in(DOCTOR_TIMEOUT);
-    int r;
-
-    r = docker_endpoint_find(config->host, docker_doctor_env_get, &endpoint, err);
-    return r < 0 ? r : docker_open(&endpoint, &by, ret, err);
-}
-
 static void docker_doctor_check_limits(const struct docker *d, struct doctor_report *ret)
 {
     static const char *const keys[] = {"MemoryLimit", "CpuCfsQuota", "PidsLimit"};
@@ -69,10 +58,13 @@ static void docker_doctor_check_image(const struct docker *d, const char *image,
 void docker_doctor(const struct engine_docker_config *config, bool wanted,
                    struct doctor_report *ret)
 {
+    _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
     _cleanup_(docker_closep) struct docker *d = NULL;
     _cleanup_err_ struct err err = ERR_INIT;
+    struct deadline by = deadline_in(DOCTOR_TIMEOUT);
 
-    if (docker_doctor_reach(config, &d, &err) < 0) {
+    if (docker_endpoint_find(config->host, docker_doctor_env_get, &endpoint, &err) < 0 ||
+        docker_open(&endpoint, &by, &d, &err) < 0) {
         if (wanted)
             doctor_say(ret, "docker engine", DOCTOR_FAIL,
                        err.hint ? err.hint : "Read docs/engines.md.", "%s", err.msg);

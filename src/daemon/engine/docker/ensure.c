@@ -126,17 +126,6 @@ static int ensure_await_job(const struct ensure_job *job, struct ensured_object 
     return o->failure.code ? err_copy(err, &o->failure) : 0;
 }
 
-static struct ensured_object *ensure_object_of(struct ensured *e, const char *key)
-{
-    struct ensured_object *o = map_get(&e->objects, key);
-
-    if (!o) {
-        o = xnew0(struct ensured_object);
-        map_add(&e->objects, key, o);
-    }
-    return o;
-}
-
 static int ensure(const struct ensure_job *job, const struct deadline *by, char **ret,
                   struct err *err)
 {
@@ -146,7 +135,11 @@ static int ensure(const struct ensure_job *job, const struct deadline *by, char 
     int r = 0;
 
     pthread_mutex_lock(&e->lock);
-    o = ensure_object_of(e, key);
+    o = map_get(&e->objects, key);
+    if (!o) {
+        o = xnew0(struct ensured_object);
+        map_add(&e->objects, key, o);
+    }
     if (!o->ready)
         r = o->busy ? ensure_await_job(job, o, by, err) : ensure_run_job(job, o, by, err);
     if (r == 0 && ret)
@@ -271,13 +264,6 @@ static int ensure_check_network(const struct ensure_job *job, const json_t *doc,
     return ensure_differs(job, "option", OPTION_ICC, icc, "false", err);
 }
 
-static json_t *ensure_network_body(const struct ensure_job *job)
-{
-    return json_pack("{s:s, s:s, s:b, s:{s:s}, s:o}", "Name", job->name, "Driver", "bridge",
-                     "CheckDuplicate", 1, "Options", OPTION_ICC, "false", "Labels",
-                     ensure_labels_of(job));
-}
-
 static bool ensure_is_ours(const struct ensure_job *job, const json_t *doc)
 {
     return STREQ(docker_text(json_object_get(doc, "Labels"), LABEL_SHARED), job->d->prefix);
@@ -360,7 +346,9 @@ static int ensure_settle_network(const struct ensure_job *job, const json_t *lis
 static int ensure_create_network(const struct ensure_job *job, const struct deadline *by,
                                  struct err *err)
 {
-    _cleanup_json_ json_t *body = ensure_network_body(job);
+    _cleanup_json_ json_t *body = json_pack("{s:s, s:s, s:b, s:{s:s}, s:o}", "Name", job->name,
+                                            "Driver", "bridge", "CheckDuplicate", 1, "Options",
+                                            OPTION_ICC, "false", "Labels", ensure_labels_of(job));
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     _cleanup_err_ struct err why = ERR_INIT;
 

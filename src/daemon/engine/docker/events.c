@@ -42,17 +42,10 @@ static bool docker_events_pause(const struct docker_watcher *w, uint64_t usec)
     return r == 0;
 }
 
-static void docker_events_report_sandbox(struct docker_engine *d, const char *id)
-{
-    struct engine_news news = {.kind = ENGINE_NEWS_SANDBOX};
-
-    snprintf(news.id, sizeof(news.id), "%s", id);
-    engine_send_news(&d->engine, &news);
-}
-
 static void docker_events_on_container(struct docker_engine *d, const struct docker_event *ev)
 {
     const char *root = docker_event_label(ev, LABEL_ROOT), *id = docker_event_label(ev, LABEL_ID);
+    struct engine_news news = {.kind = ENGINE_NEWS_SANDBOX};
 
     if (!root || !id || !STREQ(root, d->root_id))
         return;
@@ -61,7 +54,8 @@ static void docker_events_on_container(struct docker_engine *d, const struct doc
     case DOCKER_EVENT_PAUSE:
     case DOCKER_EVENT_UNPAUSE:
     case DOCKER_EVENT_DESTROY:
-        docker_events_report_sandbox(d, id);
+        snprintf(news.id, sizeof(news.id), "%s", id);
+        engine_send_news(&d->engine, &news);
         break;
     default:
         break;
@@ -76,16 +70,6 @@ static void docker_events_on_event(struct docker_engine *d, const struct docker_
         ensured_forget(&d->ensured, "volume", *ev->name ? ev->name : ev->id);
     else if (ev->action == DOCKER_EVENT_DESTROY && ev->type == DOCKER_EVENT_NETWORK)
         ensured_forget(&d->ensured, "network", ev->name);
-}
-
-static int docker_events_open_events(struct docker_watcher *w, struct docker_events **ret,
-                                     struct err *err)
-{
-    _cleanup_json_ json_t *filters =
-        json_pack("{s:[s,s,s]}", "type", "container", "volume", "network");
-    struct deadline by = deadline_in(w->d->timeout);
-
-    return docker_events_open(docker_client(w->d), filters, w->stop_fd, &by, ret, err);
 }
 
 /* Reads until the stream ends. True: the thread must end. */
@@ -109,12 +93,15 @@ static int docker_events_begin(struct docker_watcher *w, bool again, struct dock
                                struct err *err)
 {
     const struct engine_news back = {.kind = ENGINE_NEWS_BACK};
+    _cleanup_json_ json_t *filters =
+        json_pack("{s:[s,s,s]}", "type", "container", "volume", "network");
     struct deadline by = deadline_in(w->d->timeout);
     int r = again ? docker_reconnect(w->d, &by, err) : 0;
 
     if (r < 0)
         return r;
-    r = docker_events_open_events(w, ret, err);
+    by = deadline_in(w->d->timeout);
+    r = docker_events_open(docker_client(w->d), filters, w->stop_fd, &by, ret, err);
     if (r < 0)
         return r;
     /* Core reads the state after the stream is open, so no change is missed. */
@@ -146,26 +133,18 @@ static void *docker_events_watcher_main(void *arg)
     }
 }
 
-/* The thread blocks all signals: the loop's thread handles them. */
-static bool docker_events_start_thread(struct docker_watcher *w)
-{
-    sigset_t all, old;
-    int r;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&w->thread, NULL, docker_events_watcher_main, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return r == 0;
-}
-
 struct docker_watcher *watcher_new(struct docker_engine *d)
 {
     struct docker_watcher *w = xnew0(struct docker_watcher);
+    sigset_t all, old;
 
     w->d = d;
     w->stop_fd = eventfd(0, EFD_CLOEXEC);
-    w->running = w->stop_fd >= 0 && docker_events_start_thread(w);
+    sigfillset(&all); /* the thread blocks all signals: the loop's thread handles them */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    w->running =
+        w->stop_fd >= 0 && pthread_create(&w->thread, NULL, docker_events_watcher_main, w) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (!w->running)
         log_warn("engine docker: cannot start the event thread; changes by other programs are "
                  "noticed late");

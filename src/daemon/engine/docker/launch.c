@@ -106,20 +106,11 @@ static bool docker_launch_is_near(const struct docker_launch *l)
     return l->d->near && (runtime ? docker_runtime_is_plain(runtime) : l->d->plain);
 }
 
-static void docker_launch_add_packages_env(const struct docker_launch *l, char ***env)
-{
-    _cleanup_strv_ char **more =
-        docker_launch_has_packages_listener(l) ? packages_variables(&l->req->spec) : NULL;
-
-    for (char **v = more; v && *v; v++)
-        strv_add(env, *v);
-}
-
 static char **docker_launch_environment(const struct docker_launch *l)
 {
     const json_t *image = json_object_get(json_object_get(l->doc, "Config"), "Env"), *v;
     bool podman = docker_client(l->d)->flavour == DOCKER_FLAVOUR_PODMAN;
-    _cleanup_strv_ char **more = NULL;
+    _cleanup_strv_ char **more = NULL, **packages = NULL;
     size_t i;
 
     json_array_foreach (image, i, v) {
@@ -129,7 +120,10 @@ static char **docker_launch_environment(const struct docker_launch *l)
             strv_add(&more, pair);
     }
     cache_variables(&l->req->spec, docker_launch_has_cache, l, &more);
-    docker_launch_add_packages_env(l, &more);
+    if (docker_launch_has_packages_listener(l))
+        packages = packages_variables(&l->req->spec);
+    for (char **pair = packages; pair && *pair; pair++)
+        strv_add(&more, *pair);
     return spec_environment(l->req->spec.user, l->req->spec.env, more);
 }
 
@@ -272,12 +266,6 @@ static int docker_launch_inspect_container(struct docker_launch *l, const struct
     return r < 0 ? r : container_inspect(l->d, l->container, by, &l->doc, err);
 }
 
-static void docker_launch_forget_container(struct docker_launch *l)
-{
-    free(TAKE_PTR(l->container));
-    json_decref(TAKE_PTR(l->doc));
-}
-
 /* Finds the sandbox's container. If it is missing or has another spec, it is created again. */
 static int docker_launch_find_container(struct docker_launch *l, const struct deadline *by,
                                         struct err *err)
@@ -290,7 +278,8 @@ static int docker_launch_find_container(struct docker_launch *l, const struct de
         return err_move(err, &why);
     if (r < 0 || !STREQ(docker_text(docker_launch_labels_of(l), LABEL_HASH), l->req->hash)) {
         container_forget(l->d, l->req->id);
-        docker_launch_forget_container(l);
+        free(TAKE_PTR(l->container));
+        json_decref(TAKE_PTR(l->doc));
         r = docker_create(&l->d->engine, l->req, by, err);
         if (r < 0)
             return r;
@@ -328,13 +317,6 @@ static int docker_launch_replace_network(struct docker_launch *l, const struct d
     return docker_ask(l->d, "POST", to, join, by, NULL, err);
 }
 
-/* Errors that pass after a moment. NETWORK_AMBIGUOUS: another daemon has just created the network
- * too, and Docker looks it up by name, not by id, until the duplicate is removed. */
-static bool docker_launch_is_passing(enum docker_reason reason)
-{
-    return reason == DOCKER_BUSY || reason == DOCKER_NETWORK_AMBIGUOUS;
-}
-
 /* When two processes unmount a container at once, Podman may lose count and believe that it is
  * still mounted. Another unmount corrects that. */
 static void docker_launch_unmount(const struct docker_launch *l, const struct deadline *by)
@@ -357,7 +339,11 @@ static int docker_launch_post_start(const struct docker_launch *l, const struct 
         *ret = reply.reason;
         if (r >= 0)
             return 0;
-        if (!docker_launch_is_passing(*ret) || tries <= 1 || deadline_passed(by))
+        /* Both errors pass after a moment. NETWORK_AMBIGUOUS: another daemon has just created the
+         * network too, and Docker looks it up by name, not by id, until the duplicate is removed.
+         */
+        if ((*ret != DOCKER_BUSY && *ret != DOCKER_NETWORK_AMBIGUOUS) || tries <= 1 ||
+            deadline_passed(by))
             return err_move(err, &why);
         if (*ret == DOCKER_BUSY && tries % UNMOUNT_EVERY == 0)
             docker_launch_unmount(l, by);
@@ -433,16 +419,6 @@ static int docker_launch_check_not_running(struct docker_engine *d, const char *
     return err_set(err, ERR_CONFLICT, "sandbox '%s' is already running", id);
 }
 
-/* The warnings about caches that the container was created without. */
-static char **docker_launch_warnings_of(const struct docker_launch *l)
-{
-    struct engine_sandbox sandbox = {0};
-    struct deadline by = deadline_in(l->d->timeout);
-
-    docker_look(&l->d->engine, l->req->id, &by, &sandbox, NULL);
-    return sandbox.warnings;
-}
-
 int docker_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                  struct engine_sandbox *ret, struct err *err)
 {
@@ -464,9 +440,13 @@ int docker_start(struct engine *e, const struct sandbox_request *req, const stru
     memcpy(sandbox.id, req->id, sizeof(sandbox.id));
     snprintf(sandbox.hash, sizeof(sandbox.hash), "%s",
              docker_text(docker_launch_labels_of(&l), LABEL_HASH));
-    sandbox.warnings = *docker_text(docker_launch_labels_of(&l), LABEL_WITHOUT)
-                           ? docker_launch_warnings_of(&l)
-                           : NULL;
+    if (*docker_text(docker_launch_labels_of(&l), LABEL_WITHOUT)) { /* created without caches */
+        struct deadline soon = deadline_in(d->timeout);
+        struct engine_sandbox seen = {0};
+
+        docker_look(e, req->id, &soon, &seen, NULL);
+        sandbox.warnings = seen.warnings;
+    }
     sandbox.supervisor_fd = TAKE_FD(l.control);
     *ret = sandbox;
     return 0;

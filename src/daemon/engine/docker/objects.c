@@ -206,12 +206,6 @@ static bool docker_objects_is_legacy(const struct docker_engine *d, enum object_
     return false;
 }
 
-/* The id if there is one, because another object may get the same name later. */
-static const char *docker_objects_ref_of(enum object_kind kind, const json_t *item)
-{
-    return docker_text(item, kind == OBJECT_VOLUME ? "Name" : "Id");
-}
-
 static int docker_objects_list_legacy(struct docker_engine *d, enum object_kind kind,
                                       char *const *patterns, const struct deadline *by,
                                       struct engine_objects *ret, struct err *err)
@@ -232,10 +226,11 @@ static int docker_objects_list_legacy(struct docker_engine *d, enum object_kind 
                              err);
     if (r < 0)
         return r;
+    /* By id if there is one, because another object may get the same name later. */
     json_array_foreach (list, i, item)
         if (docker_objects_is_legacy(d, kind, item, patterns))
             engine_objects_add_legacy(ret, kind, docker_objects_name_of(kind, item),
-                                      docker_objects_ref_of(kind, item));
+                                      docker_text(item, kind == OBJECT_VOLUME ? "Name" : "Id"));
     return 0;
 }
 
@@ -324,16 +319,6 @@ static int docker_objects_count_execs(struct docker_engine *d, const char *conta
     return 0;
 }
 
-/* *ret is NULL if the object is not a container. */
-static int docker_objects_container_of(struct docker_engine *d, const struct engine_object *o,
-                                       const struct deadline *by, char **ret, struct err *err)
-{
-    if (o->kind == OBJECT_SANDBOX)
-        return container_find(d, o->id, by, ret, err);
-    *ret = o->kind == OBJECT_CONTAINER ? xstrdup(o->ref) : NULL;
-    return 0;
-}
-
 int docker_live(struct engine *e, const struct engine_object *o, const struct deadline *by,
                 unsigned *ret, struct err *err)
 {
@@ -341,8 +326,12 @@ int docker_live(struct engine *e, const struct engine_object *o, const struct de
     _cleanup_free_ char *container = NULL;
     _cleanup_err_ struct err why = ERR_INIT;
     unsigned n = 0;
-    int r = docker_objects_container_of(d, o, by, &container, &why);
+    int r = 0;
 
+    if (o->kind == OBJECT_SANDBOX)
+        r = container_find(d, o->id, by, &container, &why);
+    else if (o->kind == OBJECT_CONTAINER)
+        container = xstrdup(o->ref);
     if (r == 0 && container)
         r = docker_objects_count_execs(d, container, by, &n, &why);
     if (r < 0 && r != -ERR_NOT_FOUND)

@@ -18,22 +18,15 @@
 
 /* ---- creating ---- */
 
-static json_t *volumes_labels_of(const struct docker_engine *d, const struct volume_wish *w)
-{
-    json_t *o = json_pack("{s:s}", LABEL_ROOT, d->root_id);
-
-    if (w->id)
-        json_object_set_new(o, LABEL_ID, json_string(w->id));
-    if (w->base)
-        json_object_set_new(o, LABEL_BASE, json_string(w->base));
-    return o;
-}
-
 static json_t *volumes_body_of(const struct docker_engine *d, const struct volume_wish *w)
 {
-    json_t *o = json_pack("{s:s, s:s, s:o}", "Name", w->name, "Driver", "local", "Labels",
-                          volumes_labels_of(d, w));
+    json_t *labels = json_pack("{s:s}", LABEL_ROOT, d->root_id), *o;
 
+    if (w->id)
+        json_object_set_new(labels, LABEL_ID, json_string(w->id));
+    if (w->base)
+        json_object_set_new(labels, LABEL_BASE, json_string(w->base));
+    o = json_pack("{s:s, s:s, s:o}", "Name", w->name, "Driver", "local", "Labels", labels);
     if (w->overlay)
         json_object_set_new(
             o, "DriverOpts",
@@ -52,19 +45,13 @@ static bool volumes_is_ours(const struct docker_engine *d, const struct volume_w
            STREQ(docker_text(doc, "Driver"), "local");
 }
 
-static bool volumes_is_as_wished(const struct volume_wish *w, const json_t *doc)
-{
-    const char *o = docker_text(json_object_get(doc, "Options"), "o");
-
-    return STREQ(o, w->overlay ? w->overlay : "");
-}
-
 /* 1: the volume exists with other options (an older base) and must be created again. */
 static int volumes_make_once(struct docker_engine *d, const struct volume_wish *w,
                              const struct deadline *by, char **ret_path, struct err *err)
 {
     _cleanup_json_ json_t *body = volumes_body_of(d, w);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const char *options;
     int r;
 
     r = docker_ask(d, "POST", "/volumes/create", body, by, &reply, err);
@@ -72,7 +59,8 @@ static int volumes_make_once(struct docker_engine *d, const struct volume_wish *
         return r;
     if (!volumes_is_ours(d, w, reply.json))
         return err_set(err, ERR_CONFLICT, "exists, but was not created by ripcord");
-    if (!volumes_is_as_wished(w, reply.json))
+    options = docker_text(json_object_get(reply.json, "Options"), "o");
+    if (!STREQ(options, w->overlay ? w->overlay : ""))
         return 1;
     if (ret_path)
         *ret_path = xstrdup(docker_text(reply.json, "Mountpoint"));
