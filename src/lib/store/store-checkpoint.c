@@ -4,9 +4,9 @@
  * writers continue meanwhile.
  */
 #include <pthread.h>
-#include <signal.h>
 
 #include "lib/base/log.h"
+#include "lib/base/thread.h"
 #include "lib/store/store-internal.h"
 
 /* A writer that never pauses can outrun the thread: above the second mark it makes the checkpoint
@@ -38,15 +38,9 @@ static void store_checkpoint_join(struct store *s)
 
 static void store_checkpoint_start(struct store *s)
 {
-    sigset_t all, old;
-
     store_checkpoint_join(s); /* of one that has ended */
     atomic_store(&s->checkpointing, true);
-    sigfillset(&all); /* other threads handle signals */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    s->checkpoint_started =
-        pthread_create(&s->checkpoint_thread, NULL, store_checkpoint_run, s) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    s->checkpoint_started = thread_start(&s->checkpoint_thread, store_checkpoint_run, s) == 0;
     if (!s->checkpoint_started)
         atomic_store(&s->checkpointing, false);
 }

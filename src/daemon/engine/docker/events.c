@@ -6,8 +6,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -18,6 +16,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/thread.h"
 #include "lib/base/xalloc.h"
 
 #define PAUSE_FIRST (100 * USEC_PER_MSEC)
@@ -136,15 +135,10 @@ static void *docker_events_watcher_main(void *arg)
 struct docker_watcher *watcher_new(struct docker_engine *d)
 {
     struct docker_watcher *w = xnew0(struct docker_watcher);
-    sigset_t all, old;
 
     w->d = d;
     w->stop_fd = eventfd(0, EFD_CLOEXEC);
-    sigfillset(&all); /* the thread blocks all signals: the loop's thread handles them */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    w->running =
-        w->stop_fd >= 0 && pthread_create(&w->thread, NULL, docker_events_watcher_main, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    w->running = w->stop_fd >= 0 && thread_start(&w->thread, docker_events_watcher_main, w) == 0;
     if (!w->running)
         log_warn("engine docker: cannot start the event thread; changes by other programs are "
                  "noticed late");

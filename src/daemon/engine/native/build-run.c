@@ -251,17 +251,9 @@ static int build_run_random_id(char ret[static EXEC_ID_LEN + 1], struct err *err
     return 0;
 }
 
-/* Three quarters of the machine's memory: a build that takes more is ended, and not other
- * processes. */
-static uint64_t build_run_memory_limit(void)
-{
-    struct sysinfo si;
-
-    return sysinfo(&si) < 0 ? 0 : (uint64_t)si.totalram * si.mem_unit / 4 * 3;
-}
-
 static int build_run_fill_request(struct build_run *x, struct err *err)
 {
+    struct sysinfo si;
     int r = build_run_random_id(x->req.id, err);
 
     if (r < 0)
@@ -272,7 +264,9 @@ static int build_run_fill_request(struct build_run *x, struct err *err)
     snprintf(x->req.name, sizeof(x->req.name), STEP_NAME);
     memset(x->req.hash, '0', sizeof(x->req.hash) - 1);
     x->req.ephemeral = x->req.fresh = true;
-    x->req.spec.memory = build_run_memory_limit();
+    /* Three quarters of the machine's memory: a build that takes more is ended, and not other
+     * processes. */
+    x->req.spec.memory = sysinfo(&si) < 0 ? 0 : (uint64_t)si.totalram * si.mem_unit / 4 * 3;
     x->req.spec.pids = PIDS_MAX;
     x->first.attach = true;
     x->req.first = &x->first;
@@ -512,17 +506,6 @@ static int build_run_judge(const struct build_run *x, struct err *err)
     return err_set(err, ERR_INVALID, "'%.200s' was ended: %s", command, end_cause_name(e->cause));
 }
 
-/* The rename replaces the empty folder that ripcord-build made. */
-static int build_run_keep_files(const struct build_run *x, struct err *err)
-{
-    _cleanup_free_ char *upper = xasprintf("%s/root/upper", x->req.id);
-    _cleanup_free_ char *to = xasprintf("%s/images/store/%s", x->n->state_dir, x->to);
-
-    if (renameat(x->n->sandboxes, upper, AT_FDCWD, to) < 0)
-        return err_sys(err, errno, "keep the files of the step");
-    return 0;
-}
-
 static void build_run_list_step(struct native_engine *n, const char *id, bool on)
 {
     char **left = NULL;
@@ -556,6 +539,8 @@ static int build_run_start(struct build_run *x, struct err *err)
 
 static int build_run_finish(const struct build_run *x, const struct deadline *by, struct err *err)
 {
+    _cleanup_free_ char *upper = xasprintf("%s/root/upper", x->req.id);
+    _cleanup_free_ char *to = xasprintf("%s/images/store/%s", x->n->state_dir, x->to);
     int r = native_cleanup(&x->n->engine, x->req.id, by, err);
 
     if (r < 0)
@@ -563,7 +548,10 @@ static int build_run_finish(const struct build_run *x, const struct deadline *by
     r = build_run_judge(x, err);
     if (r < 0)
         return r;
-    return build_run_keep_files(x, err);
+    /* The rename replaces the empty folder that ripcord-build made. */
+    if (renameat(x->n->sandboxes, upper, AT_FDCWD, to) < 0)
+        return err_sys(err, errno, "keep the files of the step");
+    return 0;
 }
 
 /* Whatever happens, the sandbox is removed at the end; reconcile finds what cannot be removed. */
@@ -583,30 +571,21 @@ static int build_run_step(struct build_run *x, struct err *err)
     return r;
 }
 
-static int build_run_serve(struct build_run *x, const struct build_request *req, const json_t *ask,
-                           struct err *err)
-{
-    int r = build_run_read_ask(x, req, ask, err);
-
-    if (r < 0)
-        return r;
-    r = build_run_fill_request(x, err);
-    if (r < 0)
-        return r;
-    return build_run_step(x, err);
-}
-
 int native_build_run(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                      struct err *err)
 {
-    struct build_run x = {
+    _cleanup_(build_run_done) struct build_run x = {
         .n = t->n, .b = t->b, .step = step, .by = t->by, .cancel_fd = t->cancel_fd, .conn = -1};
     int r;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         x.readers[i] = (struct journal_reader){.dirfd = -1, .fd = -1};
     *ret = json_object();
-    r = build_run_serve(&x, t->req, ask, err);
-    build_run_done(&x);
-    return r;
+    r = build_run_read_ask(&x, t->req, ask, err);
+    if (r < 0)
+        return r;
+    r = build_run_fill_request(&x, err);
+    if (r < 0)
+        return r;
+    return build_run_step(&x, err);
 }

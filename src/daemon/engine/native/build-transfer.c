@@ -115,19 +115,6 @@ static int build_transfer_pull(const struct native_task *t, const json_t *ask, i
     return r;
 }
 
-/* ripcord-build made the folder for this file, so the file cannot exist. */
-static int build_transfer_open_new(const struct native_engine *n, const char *path, int *ret,
-                                   struct err *err)
-{
-    _cleanup_free_ char *whole = xasprintf("%s/images/store/%s", n->state_dir, path);
-    int fd = open(whole, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-    if (fd < 0)
-        return err_sys(err, errno, "make a file for the download");
-    *ret = fd;
-    return 0;
-}
-
 static int build_transfer_fetch(const struct native_task *t, const json_t *ask, int events,
                                 char **ret, struct err *err)
 {
@@ -136,14 +123,17 @@ static int build_transfer_fetch(const struct native_task *t, const json_t *ask, 
     const struct json_field fields[] = {{"url", JSON_FIELD_STRING, &f.url},
                                         {"etag", JSON_FIELD_STRING, &f.etag},
                                         {"to", JSON_FIELD_STRING, &to}};
+    _cleanup_free_ char *path = NULL;
     _cleanup_close_ int file = -1;
     int r = json_read(ask, "fetch", fields, ARRAY_SIZE(fields), err);
 
     if (r < 0)
         return r;
-    r = build_transfer_open_new(t->n, to ? to : "", &file, err);
-    if (r < 0)
-        return r;
+    /* ripcord-build made the folder for this file, so the file cannot exist. */
+    path = xasprintf("%s/images/store/%s", t->n->state_dir, to ? to : "");
+    file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0)
+        return err_sys(err, errno, "make a file for the download");
     f.to = file;
     return native_fetch(t->n, &f, t->by, ret, err);
 }

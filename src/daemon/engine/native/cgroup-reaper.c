@@ -1,7 +1,6 @@
 #include "daemon/engine/native/cgroup-reaper.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/base/macro.h"
 #include "lib/base/strv.h"
+#include "lib/base/thread.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/cgroup.h"
 
@@ -85,18 +85,6 @@ static void *cgroup_reaper_main(void *arg)
     return NULL;
 }
 
-/* With the lock held. Signals are blocked: other threads handle them. */
-static bool cgroup_reaper_start_thread(struct cgroup_reaper *b)
-{
-    sigset_t all, old;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    b->threaded = b->threaded || pthread_create(&b->thread, NULL, cgroup_reaper_main, b) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return b->threaded;
-}
-
 struct cgroup_reaper *cgroup_reaper_new(const char *root_id)
 {
     struct cgroup_reaper *b = xnew0(struct cgroup_reaper);
@@ -146,7 +134,8 @@ void cgroup_reaper_add(struct cgroup_reaper *b, const char *id)
     bool taken;
 
     pthread_mutex_lock(&b->lock);
-    taken = cgroup_reaper_start_thread(b);
+    b->threaded = b->threaded || thread_start(&b->thread, cgroup_reaper_main, b) == 0;
+    taken = b->threaded;
     if (taken)
         cgroup_reaper_push(b, id);
     pthread_mutex_unlock(&b->lock);

@@ -22,20 +22,14 @@ enum {
     JOURNAL_MIB = 4, /* the minimum: the journal takes space from the sandbox */
 };
 
-/* A block device can be mounted only from the first user namespace, whatever our uid. */
-static bool native_disk_in_first_userns(void)
-{
-    struct stat st;
-
-    return stat("/proc/self/ns/user", &st) == 0 && st.st_ino == FIRST_USERNS_INO;
-}
-
 bool disk_possible(const char **why)
 {
     _cleanup_close_ int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     const char *missing = NULL;
+    struct stat st;
 
-    if (!native_disk_in_first_userns())
+    /* A block device can be mounted only from the first user namespace, whatever our uid. */
+    if (stat("/proc/self/ns/user", &st) < 0 || st.st_ino != FIRST_USERNS_INO)
         missing = "disk images can be mounted only from the first user namespace";
     else if (control < 0)
         missing = "'/dev/loop-control' cannot be used";

@@ -11,11 +11,6 @@
 
 enum { SUBID_FILE_MAX = 1 << 20 };
 
-static bool native_ids_is_taken(const struct ids *ids, uint32_t n)
-{
-    return ids->taken[n / 8] & (1u << (n % 8));
-}
-
 static void native_ids_take_range(struct ids *ids, uint64_t first, uint64_t count)
 {
     uint64_t end = first + count; /* both below 2^33: no overflow */
@@ -127,7 +122,7 @@ int ids_lease(struct ids *ids, uint32_t *ret_base, int *ret_fd, struct err *err)
         uint32_t n = (ids->next + i) % IDS_LEASES;
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1};
 
-        if (native_ids_is_taken(ids, n))
+        if (ids->taken[n / 8] & (1u << (n % 8)))
             continue;
         if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
             ids->next = (n + 1) % IDS_LEASES;

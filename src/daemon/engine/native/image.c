@@ -444,23 +444,6 @@ static int image_run_transfer(struct native_engine *n, const struct image_tool *
     return r;
 }
 
-static int image_run_import(struct native_engine *n, const struct image_import *req,
-                            const struct deadline *by, char **ret, struct err *err)
-{
-    const struct image_tool t = {
-        .verb = "import", .arg = req->name, .in = req->archive, .data = -1};
-
-    return image_run_transfer(n, &t, by, ret, err);
-}
-
-static int image_run_export(struct native_engine *n, const struct image_export *req,
-                            const struct deadline *by, char **ret, struct err *err)
-{
-    const struct image_tool t = {"export", req->name, req->format, n->devnull, req->archive};
-
-    return image_run_transfer(n, &t, by, ret, err);
-}
-
 /* ripcord-image reads the digests of the images in use from its stdin. */
 static int image_run_with_used(struct native_engine *n, const char *verb, const char *name,
                                char *const *in_use, const struct deadline *by, char **ret,
@@ -523,6 +506,7 @@ int native_image(struct engine *e, const struct image_op *req, const struct dead
                  char **ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
+    struct image_tool t;
 
     switch (req->verb) {
     case IMAGE_LIST:
@@ -530,9 +514,13 @@ int native_image(struct engine *e, const struct image_op *req, const struct dead
     case IMAGE_SHOW:
         return image_show_images(n, req->show.name, ret, err);
     case IMAGE_IMPORT:
-        return image_run_import(n, &req->import, by, ret, err);
+        t = (struct image_tool){
+            .verb = "import", .arg = req->import.name, .in = req->import.archive, .data = -1};
+        return image_run_transfer(n, &t, by, ret, err);
     case IMAGE_EXPORT:
-        return image_run_export(n, &req->export, by, ret, err);
+        t = (struct image_tool){"export", req->export.name, req->export.format, n->devnull,
+                                req->export.archive};
+        return image_run_transfer(n, &t, by, ret, err);
     case IMAGE_PULL:
         return native_pull(n, &req->pull, by, ret, err);
     case IMAGE_PUSH:

@@ -175,30 +175,22 @@ static void native_launch_fill_step(const struct native_launch *l, struct plan *
     }
 }
 
-static int native_launch_fill_image(struct native_launch *l, struct plan *p, char ***variables,
-                                    struct err *err)
-{
-    int r;
-
-    if (l->step) {
-        native_launch_fill_step(l, p);
-        return 0;
-    }
-    r = native_image_plan(l->n, l->req, p, variables, err);
-    return r < 0 ? r : tool_caches_plan(l->n, l->req, l->run, p, variables, &l->warnings, err);
-}
-
 static int native_launch_make_plan(struct native_launch *l, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
     _cleanup_strv_ char **variables = packages_variables(spec);
-    struct plan p = PLAN_INIT;
+    _cleanup_(plan_done) struct plan p = PLAN_INIT;
     int r;
 
-    r = native_launch_fill_image(l, &p, &variables, err);
-    if (r < 0) {
-        plan_done(&p);
-        return r;
+    if (l->step) {
+        native_launch_fill_step(l, &p);
+    } else {
+        r = native_image_plan(l->n, l->req, &p, &variables, err);
+        if (r < 0)
+            return r;
+        r = tool_caches_plan(l->n, l->req, l->run, &p, &variables, &l->warnings, err);
+        if (r < 0)
+            return r;
     }
     native_launch_fill_names(&p, l);
     native_launch_fill_limits(&p, spec);
@@ -212,10 +204,9 @@ static int native_launch_make_plan(struct native_launch *l, struct err *err)
     native_launch_fill_filter(l, &p);
     native_launch_fill_network(&p, l);
     r = l->step ? 0 : native_launch_fill_mounts(l, &p, err);
-    if (r >= 0)
-        r = plan_write(&p, &l->plan, err);
-    plan_done(&p);
-    return r;
+    if (r < 0)
+        return r;
+    return plan_write(&p, &l->plan, err);
 }
 
 static int native_launch_lease_ids(struct native_launch *l, struct err *err)
@@ -288,17 +279,6 @@ static void native_launch_add_log(const struct native_launch *l, struct err *err
     err_wrap(err, "%.200s", line ? line + 1 : text);
 }
 
-static int native_launch_await_ready(struct native_launch *l, const struct deadline *by,
-                                     struct engine_sandbox *sandbox, struct err *err)
-{
-    int r;
-
-    r = handshake_start(l->control, l->req, by, sandbox, err);
-    if (r == -ERR_ENGINE)
-        native_launch_add_log(l, err);
-    return r;
-}
-
 static int native_launch_run(struct native_launch *l, const struct deadline *by,
                              struct engine_sandbox *sandbox, struct err *err)
 {
@@ -320,7 +300,10 @@ static int native_launch_run(struct native_launch *l, const struct deadline *by,
     r = native_launch_start_shim(l, err);
     if (r < 0)
         return r;
-    return native_launch_await_ready(l, by, sandbox, err);
+    r = handshake_start(l->control, l->req, by, sandbox, err);
+    if (r == -ERR_ENGINE)
+        native_launch_add_log(l, err);
+    return r;
 }
 
 /* A sandbox whose supervisor answers must not get a second one. */

@@ -46,20 +46,9 @@ static int native_open_folder(const char *parent, const char *name, int *ret, st
     return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
 }
 
-static int native_open_delete_queue(struct native_engine *n, struct err *err)
-{
-    int fd, r;
-
-    r = native_open_folder(n->state_dir, "trash", &fd, err);
-    if (r < 0)
-        return r;
-    n->delete_queue = delete_queue_new(fd);
-    return 0;
-}
-
 static int native_open_folders(struct native_engine *n, struct err *err)
 {
-    int r;
+    int trash, r;
 
     r = native_open_folder(n->state_dir, "sandboxes", &n->sandboxes, err);
     if (r < 0)
@@ -70,9 +59,10 @@ static int native_open_folders(struct native_engine *n, struct err *err)
     r = native_open_folder(n->run_dir, "sandboxes", &n->runs, err);
     if (r < 0)
         return r;
-    r = native_open_delete_queue(n, err);
+    r = native_open_folder(n->state_dir, "trash", &trash, err);
     if (r < 0)
         return r;
+    n->delete_queue = delete_queue_new(trash);
     ext4_spread_children(n->sandboxes);
     ext4_spread_children(n->execs);
     ext4_spread_children(n->runs);

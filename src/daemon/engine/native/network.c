@@ -254,16 +254,6 @@ static int native_network_make_note(int dirfd, const char *path, struct err *err
     return fd < 0 ? err_sys(err, errno, "note '%s'", path) : 0;
 }
 
-/* Stays on when the rules are removed: something else may need it by then. */
-static int native_network_forward_on(struct err *err)
-{
-    _cleanup_free_ char *now = NULL;
-
-    if (file_read(AT_FDCWD, IP_FORWARD, 16, &now, NULL, NULL) >= 0 && *now == '1')
-        return 0;
-    return file_write(AT_FDCWD, IP_FORWARD, "1", err);
-}
-
 static int native_network_apply(struct network *n, const struct network_tool *tool, bool limited,
                                 const struct deadline *by, struct err *err)
 {
@@ -316,6 +306,7 @@ static int native_network_ensure_rules(struct network *n, const struct deadline 
 static int native_network_check(struct network *n, uint64_t asked, const struct deadline *by,
                                 struct err *err)
 {
+    _cleanup_free_ char *forward = NULL;
     uint64_t began = time_mono();
     int r;
 
@@ -324,9 +315,12 @@ static int native_network_check(struct network *n, uint64_t asked, const struct 
     r = native_network_ensure_rules(n, by, err);
     if (r < 0)
         return r;
-    r = native_network_forward_on(err);
-    if (r < 0)
-        return r;
+    /* Forwarding stays on when the rules are removed: something else may need it by then. */
+    if (file_read(AT_FDCWD, IP_FORWARD, 16, &forward, NULL, NULL) < 0 || *forward != '1') {
+        r = file_write(AT_FDCWD, IP_FORWARD, "1", err);
+        if (r < 0)
+            return r;
+    }
     n->checked = began;
     return 0;
 }

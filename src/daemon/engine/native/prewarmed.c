@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/thread.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/process.h"
 #include "lib/os/rmtree.h"
@@ -224,19 +224,9 @@ static bool prewarmed_make_one(struct prewarmed *s)
     return false;
 }
 
-/* The caller that took a shim is about to start a sandbox and needs the processor. A short `run` is
- * over after this pause. */
-static void prewarmed_pause(struct prewarmed *s)
-{
-    const struct timespec pause = {.tv_nsec = 12000000};
-
-    pthread_mutex_unlock(&s->lock);
-    nanosleep(&pause, NULL);
-    pthread_mutex_lock(&s->lock);
-}
-
 static void *prewarmed_main(void *arg)
 {
+    const struct timespec pause = {.tv_nsec = 12000000};
     struct prewarmed *s = arg;
 
     pthread_mutex_lock(&s->lock);
@@ -246,22 +236,14 @@ static void *prewarmed_main(void *arg)
         s->stuck = true; /* until something is taken */
         while (s->stuck && !s->closing)
             pthread_cond_wait(&s->taken, &s->lock);
-        prewarmed_pause(s);
+        /* The caller that took a shim is about to start a sandbox and needs the processor. A short
+         * `run` is over after this pause. */
+        pthread_mutex_unlock(&s->lock);
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
-}
-
-static bool prewarmed_start_thread(struct prewarmed *s)
-{
-    sigset_t all, old;
-    int r;
-
-    sigfillset(&all); /* signals are blocked: other threads handle them */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&s->thread, NULL, prewarmed_main, s);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return r == 0;
 }
 
 struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PREWARMED_KINDS])
@@ -275,7 +257,8 @@ struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PRE
     pthread_cond_init(&s->taken, NULL);
     for (int kind = 0; kind < PREWARMED_KINDS; kind++)
         prewarmed_remove_folders(s->dirs[kind]);
-    s->threaded = prewarmed_start_thread(s); /* without the thread, each start makes its own */
+    /* Without the thread, each start makes its own. */
+    s->threaded = thread_start(&s->thread, prewarmed_main, s) == 0;
     return s;
 }
 

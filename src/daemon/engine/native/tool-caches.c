@@ -172,25 +172,17 @@ static bool native_tool_caches_is_there(const void *arg, const struct cache_tool
     return !(f->missing & (1U << i));
 }
 
-/* The modes that the spec uses: 1 << enum spec_cache_mode. */
-static uint32_t native_tool_caches_modes_of(const struct sandbox_spec *spec)
-{
-    const struct cache_tool *t;
-    uint32_t bits = 0;
-
-    for (size_t i = 0; (t = cache_tool_at(i)); i++)
-        bits |= 1U << cache_mode_of(spec, t);
-    return bits;
-}
-
 int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req, int run,
                      struct plan *p, char ***env, char ***warnings, struct err *err)
 {
     struct cache_planner f = {.n = n, .req = req, .p = p, .warnings = warnings};
-    uint32_t modes = native_tool_caches_modes_of(&req->spec);
     _cleanup_err_ struct err why = ERR_INIT;
+    const struct cache_tool *t;
+    uint32_t modes = 0; /* that the spec uses: 1 << enum spec_cache_mode */
     int r;
 
+    for (size_t i = 0; (t = cache_tool_at(i)); i++)
+        modes |= 1U << cache_mode_of(&req->spec, t);
     if (modes == 1U << CACHE_OFF)
         return 0;
     f.private_base = !(modes & (1U << CACHE_LAYERED | 1U << CACHE_READONLY));

@@ -65,15 +65,6 @@ static json_t *transfer_hosts_with_ports(char *const *hosts)
     return a;
 }
 
-static json_t *transfer_to_array(char *const *v)
-{
-    json_t *a = json_array();
-
-    for (; v && *v; v++)
-        json_array_append_new(a, json_string(*v));
-    return a;
-}
-
 /* Digests of the layers in the store. Layers over the limit are only downloaded again. */
 static json_t *transfer_layers_here(const struct native_engine *n)
 {
@@ -124,12 +115,15 @@ static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name,
 static int transfer_make_settings(const struct native_engine *n, json_t *doc, int *ret,
                                   struct err *err)
 {
+    json_t *mirrors = json_array();
     _cleanup_free_ char *text = NULL;
     int r;
 
+    for (char **v = n->transfer.mirrors; v && *v; v++)
+        json_array_append_new(mirrors, json_string(*v));
     if (geteuid() == 0 && probe_id_exists(n->transfer.uid))
         json_object_set_new(doc, "uid", json_integer(n->transfer.uid));
-    json_object_set_new(doc, "mirrors", transfer_to_array(n->transfer.mirrors));
+    json_object_set_new(doc, "mirrors", mirrors);
     json_object_set_new(doc, "ca_file", json_string(n->transfer.ca_file));
     text = json_to_text(doc, false);
     if (strlen(text) > TRANSFER_SETTINGS_MAX)
@@ -178,14 +172,6 @@ static int transfer_start(const struct native_engine *n, const char *verb,
 
 /* ---- pull ---- */
 
-static int transfer_open_downloads(const struct native_engine *n, int *ret, struct err *err)
-{
-    _cleanup_free_ char *path = xasprintf("%s/images/downloads", n->state_dir);
-    int r = dir_make_all(AT_FDCWD, path, 0700, err);
-
-    return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
-}
-
 /* ripcord-transfer is asked first: when it fails, ripcord-image has only read half an archive. */
 static int transfer_run_pull(const struct native_engine *n, const struct image_tool *tool,
                              int archive, const int fds[static TRANSFER_FDS],
@@ -210,7 +196,7 @@ static int transfer_pull(struct native_engine *n, const struct image_pull *req, 
                          const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int settings = -1, folder = -1;
-    _cleanup_free_ char *name = NULL;
+    _cleanup_free_ char *name = NULL, *downloads = NULL;
     struct image_tool tool = {.verb = "import", .data = -1};
     int p[2], r = transfer_split_name(doc, req->name, &name, err);
 
@@ -220,7 +206,11 @@ static int transfer_pull(struct native_engine *n, const struct image_pull *req, 
     r = transfer_make_settings(n, doc, &settings, err);
     if (r < 0)
         return r;
-    r = transfer_open_downloads(n, &folder, err);
+    downloads = xasprintf("%s/images/downloads", n->state_dir);
+    r = dir_make_all(AT_FDCWD, downloads, 0700, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, downloads, &folder, err);
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0)
