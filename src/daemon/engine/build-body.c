@@ -152,16 +152,6 @@ static int build_body_take_part(const struct part *part, uint64_t size,
     return part->parse(buf_data(&text), text.len, req, err);
 }
 
-static int build_body_take_parts(const struct build_body *body, int stop_fd,
-                                 struct build_request *req, struct err *err)
-{
-    static const struct part secrets = {"secrets", BUILD_SECRETS_MAX, build_body_parse_secrets},
-                             logins = {"logins", BUILD_LOGINS_SIZE, build_body_parse_logins};
-    int r = build_body_take_part(&secrets, body->secrets, body, stop_fd, req, err);
-
-    return r < 0 ? r : build_body_take_part(&logins, body->logins, body, stop_fd, req, err);
-}
-
 /* ---- the context ---- */
 
 static int build_body_spool(const struct build_body *body, int stop_fd, int file, uint64_t *ret,
@@ -191,9 +181,14 @@ static int build_body_spool(const struct build_body *body, int stop_fd, int file
 int build_body_take(const struct build_body *body, int stop_fd, struct build_request *req,
                     struct err *err)
 {
+    static const struct part secrets = {"secrets", BUILD_SECRETS_MAX, build_body_parse_secrets},
+                             logins = {"logins", BUILD_LOGINS_SIZE, build_body_parse_logins};
     _cleanup_close_ int file = -1;
-    int r = build_body_take_parts(body, stop_fd, req, err);
+    int r = build_body_take_part(&secrets, body->secrets, body, stop_fd, req, err);
 
+    if (r < 0)
+        return r;
+    r = build_body_take_part(&logins, body->logins, body, stop_fd, req, err);
     if (r < 0)
         return r;
     file = open(body->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

@@ -356,6 +356,8 @@ static void engine_build_work(void *arg)
 
 static void engine_build_free(struct build *b)
 {
+    if (!b)
+        return;
     loop_watch_free(b->watch);
     fd_close(b->in);
     fd_close(b->out);
@@ -371,6 +373,8 @@ static void engine_build_free(struct build *b)
     pthread_mutex_destroy(&b->lock);
     free(b);
 }
+
+DEFINE_CLEANUP(struct build *, engine_build_free);
 
 static void engine_build_stop_reading(struct build *b)
 {
@@ -388,21 +392,13 @@ static void engine_build_maybe_done(void *arg)
     engine_build_free(b);
 }
 
-static void engine_build_pass_lines(struct build *b)
-{
-    const char *data = buf_data(&b->lines), *last = memrchr(data, '\n', b->lines.len);
-    size_t len = last ? (size_t)(last - data) + 1 : 0;
-
-    if (len)
-        b->events.lines(b->arg, data, len);
-    buf_consume(&b->lines, len);
-}
-
 static void engine_build_on_readable(void *arg, int events _unused_)
 {
     struct build *b = arg;
     char *p = buf_reserve(&b->lines, READ_PIECE);
     ssize_t n = p ? read(b->in, p, READ_PIECE) : 0;
+    const char *data, *last;
+    size_t len;
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -412,7 +408,13 @@ static void engine_build_on_readable(void *arg, int events _unused_)
         return;
     }
     buf_commit(&b->lines, (size_t)n);
-    engine_build_pass_lines(b); /* may hold or cancel the build, never frees it */
+    data = buf_data(&b->lines);
+    last = memrchr(data, '\n', b->lines.len);
+    if (!last)
+        return;
+    len = (size_t)(last - data) + 1;
+    b->events.lines(b->arg, data, len); /* may hold or cancel the build, never frees it */
+    buf_consume(&b->lines, len);
 }
 
 static void engine_build_done(void *arg)
@@ -497,28 +499,20 @@ static int engine_build_check(const struct engine *e, const struct build_request
     return 0;
 }
 
-static int engine_build_submit(struct build *b, struct err *err)
+int engine_build(struct engine *e, struct build_request *req, const struct build_body *body,
+                 const struct build_events *events, void *arg, struct build **ret, struct err *err)
 {
-    int r = engine_build_check(b->engine, &b->req, err);
+    _cleanup_(engine_build_freep) struct build *b = engine_build_new(e, req, body, events, arg);
+    int r = engine_build_check(e, &b->req, err);
 
     if (r < 0)
         return r;
     r = engine_build_open_ends(b, err);
     if (r < 0)
         return r;
-    return pool_submit(b->engine->opener->builds, engine_build_work, engine_build_done, b, err);
-}
-
-int engine_build(struct engine *e, struct build_request *req, const struct build_body *body,
-                 const struct build_events *events, void *arg, struct build **ret, struct err *err)
-{
-    struct build *b = engine_build_new(e, req, body, events, arg);
-    int r = engine_build_submit(b, err);
-
-    if (r < 0) {
-        engine_build_free(b);
+    r = pool_submit(e->opener->builds, engine_build_work, engine_build_done, b, err);
+    if (r < 0)
         return r;
-    }
-    *ret = b;
+    *ret = TAKE_PTR(b);
     return 0;
 }

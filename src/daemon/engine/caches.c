@@ -185,14 +185,6 @@ uint32_t cache_owner(const struct sandbox_spec *spec)
     return uid;
 }
 
-static void engine_caches_add_unset(const struct sandbox_spec *spec, const char *pair, char ***env)
-{
-    _cleanup_free_ char *name = xstrndup(pair, strcspn(pair, "="));
-
-    if (!engine_caches_sets(spec->env, name))
-        strv_add(env, pair);
-}
-
 void cache_variables(const struct sandbox_spec *spec, cache_there_fn there, const void *arg,
                      char ***env)
 {
@@ -203,7 +195,11 @@ void cache_variables(const struct sandbox_spec *spec, cache_there_fn there, cons
 
         if (mode == CACHE_OFF || !there(arg, t, mode))
             continue;
-        for (const char *const *v = t->env; *v; v++)
-            engine_caches_add_unset(spec, *v, env);
+        for (const char *const *v = t->env; *v; v++) {
+            _cleanup_free_ char *name = xstrndup(*v, strcspn(*v, "="));
+
+            if (!engine_caches_sets(spec->env, name))
+                strv_add(env, *v);
+        }
     }
 }

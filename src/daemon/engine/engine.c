@@ -377,13 +377,6 @@ static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC
 static const struct call_type call_cache_mounts = {"ask",    3600 * USEC_PER_SEC, engine_run_cache_mounts, ANSWER_JSON,    0};
 /* clang-format on */
 
-static bool engine_needs_open(const struct engine_call *c)
-{
-    if (c->type == &call_connect && c->engine->ops->connects_closed)
-        return false;
-    return !(c->type->flags & CALL_OFFLINE);
-}
-
 /* On the worker: the capabilities are known once the backend is open. */
 static int engine_call_check_spec(struct engine_call *c)
 {
@@ -405,7 +398,8 @@ static void engine_call_work(void *arg)
             err_wrap(&c->err, "%s sandbox '%s'", c->type->verb, c->req.id);
         return;
     }
-    c->asked = engine_needs_open(c);
+    c->asked = !(c->type->flags & CALL_OFFLINE) &&
+               !(c->type == &call_connect && c->engine->ops->connects_closed);
     c->unopened = c->asked && opener_open(c->engine, &c->by, &c->err) < 0;
     c->failed = c->unopened || engine_call_check_spec(c) < 0 || c->type->run(c) < 0;
 }

@@ -133,20 +133,10 @@ static int engine_mounts_open_source(const char *path, int *ret, struct err *err
     return err_sys(err, errno, "open mount source '%s'", path);
 }
 
-static int engine_mounts_check_parent_of_file(const char *path, const char *const *own,
-                                              struct err *err)
-{
-    _cleanup_free_ char *dir = xstrndup(path, MAX(1, (size_t)(strrchr(path, '/') - path)));
-    _cleanup_close_ int fd = -1;
-    int r;
-
-    r = engine_mounts_open_source(dir, &fd, err);
-    return r < 0 ? r : engine_mounts_check_parents(path, fd, own, err);
-}
-
 static int engine_mounts_check_opened(const char *path, int fd, const char *const *own,
                                       struct mount_source *ret, struct err *err)
 {
+    _cleanup_close_ int folder = -1;
     struct stat st;
     int r;
 
@@ -155,8 +145,15 @@ static int engine_mounts_check_opened(const char *path, int fd, const char *cons
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && GUARD("source kinds"))
         return err_set(err, ERR_DENIED, "mount source '%s' is neither a folder nor a plain file",
                        path);
-    r = S_ISDIR(st.st_mode) ? engine_mounts_check_parents(path, fd, own, err)
-                            : engine_mounts_check_parent_of_file(path, own, err);
+    if (!S_ISDIR(st.st_mode)) {
+        _cleanup_free_ char *dir = xstrndup(path, MAX(1, (size_t)(strrchr(path, '/') - path)));
+
+        r = engine_mounts_open_source(dir, &folder, err);
+        if (r < 0)
+            return r;
+        fd = folder;
+    }
+    r = engine_mounts_check_parents(path, fd, own, err);
     if (r < 0)
         return r;
     *ret = (struct mount_source){

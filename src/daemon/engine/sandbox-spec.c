@@ -103,17 +103,6 @@ static void sandbox_spec_add_pairs(char ***env, char *const *pairs)
     }
 }
 
-/* `pip install`, `uv tool` and pipx put the programs of packages into this folder. */
-static void sandbox_spec_add_user_programs(char ***env, const char *home)
-{
-    const char *old = strv_env_get(*env, "PATH");
-    _cleanup_free_ char *path = xasprintf("%s/.local/bin:%s", home, old);
-
-    /* An empty part of PATH is the current folder. */
-    if (*old)
-        strv_env_set(env, "PATH", path);
-}
-
 /*
  * Debian marks its Python as externally managed, and pip then installs nothing, not even into the
  * user's home. That protects a system that people maintain with apt. A sandbox has its own file
@@ -122,6 +111,8 @@ static void sandbox_spec_add_user_programs(char ***env, const char *home)
  */
 char **spec_environment(const char *user, char *const *own, char *const *more)
 {
+    const char *home = sandbox_spec_home_of(user), *old;
+    _cleanup_free_ char *path = NULL;
     char **env = NULL;
 
     strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -129,8 +120,12 @@ char **spec_environment(const char *user, char *const *own, char *const *more)
     strv_add(&env, "PIP_BREAK_SYSTEM_PACKAGES=1");
     strv_add(&env, "PIP_ROOT_USER_ACTION=ignore");
     sandbox_spec_add_pairs(&env, more);
-    sandbox_spec_add_user_programs(&env, sandbox_spec_home_of(user));
-    strv_env_set(&env, "HOME", sandbox_spec_home_of(user));
+    /* `pip install`, `uv tool` and pipx put the programs of packages into this folder. */
+    old = strv_env_get(env, "PATH");
+    path = xasprintf("%s/.local/bin:%s", home, old);
+    if (*old) /* an empty part of PATH is the current folder */
+        strv_env_set(&env, "PATH", path);
+    strv_env_set(&env, "HOME", home);
     strv_env_set(&env, "USER", user);
     strv_env_set(&env, "LOGNAME", user);
     sandbox_spec_add_pairs(&env, own);

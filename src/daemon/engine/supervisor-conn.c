@@ -251,13 +251,6 @@ struct supervisor_incoming {
     int fd; /* owned until a callback takes it */
 };
 
-static void supervisor_conn_incoming_done(struct supervisor_incoming *m)
-{
-    strv_free(m->stats);
-    err_done(&m->err);
-    m->fd = fd_close(m->fd);
-}
-
 static void supervisor_conn_incoming_field(struct supervisor_incoming *m, const struct sup_value *v)
 {
     switch (v->tag) {
@@ -304,13 +297,6 @@ static void supervisor_conn_on_answer(struct supervisor_conn *l, struct supervis
     supervisor_conn_request_free(q);
 }
 
-static void supervisor_conn_on_attached(struct supervisor_conn *l, struct supervisor_incoming *m)
-{
-    supervisor_conn_on_answer(l, m);
-    if (!l->freed && m->exec && m->has_offsets)
-        l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
-}
-
 static void supervisor_conn_drop_request(struct supervisor_conn *l, uint64_t seq)
 {
     struct supervisor_request *q = supervisor_conn_request_take(l, seq);
@@ -330,12 +316,6 @@ static void supervisor_conn_on_ended(struct supervisor_conn *l, const struct sup
                  err.msg);
     }
     l->events->ended(l->arg, m->exec, &rec);
-}
-
-static void supervisor_conn_on_hello(struct supervisor_conn *l, const struct supervisor_incoming *m)
-{
-    if (m->has_version && m->version >> 32 != SUP_VERSION_MAJOR)
-        supervisor_conn_break(l, "peer has another protocol version");
 }
 
 static void supervisor_conn_dispatch_exec(struct supervisor_conn *l, enum sup_msg_type type,
@@ -362,14 +342,17 @@ static void supervisor_conn_dispatch(struct supervisor_conn *l, unsigned type,
 {
     switch (type) {
     case SUP_HELLO:
-        supervisor_conn_on_hello(l, m);
+        if (m->has_version && m->version >> 32 != SUP_VERSION_MAJOR)
+            supervisor_conn_break(l, "peer has another protocol version");
         break;
     case SUP_RESULT:
     case SUP_STATS:
         supervisor_conn_on_answer(l, m);
         break;
     case SUP_ATTACHED:
-        supervisor_conn_on_attached(l, m);
+        supervisor_conn_on_answer(l, m);
+        if (!l->freed && m->exec && m->has_offsets)
+            l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
         break;
     case SUP_STARTED:
     case SUP_EXEC_FAILED:
@@ -428,7 +411,9 @@ static bool supervisor_conn_read_one(struct supervisor_conn *l)
         supervisor_conn_break(l, err.msg);
     else
         supervisor_conn_dispatch(l, type, &m);
-    supervisor_conn_incoming_done(&m);
+    strv_free(m.stats);
+    err_done(&m.err);
+    fd_close(m.fd);
     return !l->freed && !l->broken;
 }
 

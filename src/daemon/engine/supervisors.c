@@ -38,16 +38,6 @@ void supervisors_add(struct supervisors *s, const char *id, pid_t pid)
     pthread_mutex_unlock(&s->lock);
 }
 
-static pid_t supervisors_child_take(struct supervisors *s, const char *id)
-{
-    pid_t pid;
-
-    pthread_mutex_lock(&s->lock);
-    pid = (pid_t)(intptr_t)map_remove(&s->children, id);
-    pthread_mutex_unlock(&s->lock);
-    return pid;
-}
-
 /* A connected, non-blocking socket; ERR_NOT_FOUND when no supervisor listens. */
 static int supervisors_dial(const struct supervisors *s, const char *id, int *ret, struct err *err)
 {
@@ -176,9 +166,12 @@ int supervisors_end(struct supervisors *s, const char *id, const struct deadline
                     struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
-    pid_t pid = supervisors_child_take(s, id);
+    pid_t pid;
     int r;
 
+    pthread_mutex_lock(&s->lock);
+    pid = (pid_t)(intptr_t)map_remove(&s->children, id);
+    pthread_mutex_unlock(&s->lock);
     r = pid ? supervisors_end_child(pid, id, by, &why) : supervisors_end_peer(s, id, by, &why);
     if (r < 0 && pid)
         supervisors_add(s, id, pid); /* we still have to reap it */
