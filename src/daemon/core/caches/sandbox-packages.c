@@ -21,39 +21,28 @@ static bool sandbox_packages_is_used(const struct sandbox *sb, const struct sand
     return sb->m->config.packages && spec->network == SPEC_NETWORK_PACKAGES && !cannot;
 }
 
-/* A supervisor of an earlier version does not know the request. */
-static void sandbox_packages_no_listener(struct sandbox *sb, const struct err *err)
-{
-    const char *why = err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND
-                          ? "an earlier version started the sandbox; stop it and start it again"
-                          : err->msg;
-    char *text = xasprintf("network 'packages' has no package cache: %s", why);
-
-    manager_warn(sb->m, "sandbox %s: %s", sb->name, text);
-    strv_push(&sb->warnings, text);
-}
-
-/* A Unix socket leads to the relay, any other socket is in the sandbox's network namespace. */
-static enum packages_route sandbox_packages_route_of(int fd)
-{
-    int domain = 0;
-    socklen_t len = sizeof(domain);
-
-    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-    return domain == AF_UNIX ? PACKAGES_ROUTE_STREAM : PACKAGES_ROUTE_SOCKET;
-}
-
 static void sandbox_packages_on_listener(void *arg, const struct err *err, int fd)
 {
     struct sandbox *sb = arg;
+    int domain = 0;
+    socklen_t len = sizeof(domain);
 
     if (err && (!sb->conn || supervisor_conn_is_over(sb->conn)))
         return; /* it ended by itself, perhaps at once: nothing is missing */
     if (err || fd < 0) {
-        sandbox_packages_no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
+        /* A supervisor of an earlier version does not know the request. */
+        bool old = !err || err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND;
+        char *text = xasprintf(
+            "network 'packages' has no package cache: %s",
+            old ? "an earlier version started the sandbox; stop it and start it again" : err->msg);
+
+        manager_warn(sb->m, "sandbox %s: %s", sb->name, text);
+        strv_push(&sb->warnings, text);
         return;
     }
-    sb->packages_route = sandbox_packages_route_of(fd);
+    /* A Unix socket leads to the relay, any other socket is in the sandbox's network namespace. */
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    sb->packages_route = domain == AF_UNIX ? PACKAGES_ROUTE_STREAM : PACKAGES_ROUTE_SOCKET;
     packages_proxy_attach(sb->m->config.packages, sb->id, fd);
 }
 

@@ -221,16 +221,6 @@ static int warm_plan_add_packages(char ***argv, const struct warm_recipe *r, con
     return 0;
 }
 
-static int warm_plan_make_argv(const struct warm_recipe *r, const struct warm_request *q,
-                               char ***ret, struct err *err)
-{
-    const char *const *words = q->lock ? r->lock : q->requirements ? r->requirements : r->packages;
-
-    while (*words)
-        strv_add(ret, *words++);
-    return warm_plan_add_packages(ret, r, q->packages, err);
-}
-
 /* ---- the files ---- */
 
 /* Removes the addresses of packages: they come from the package cache here. */
@@ -384,6 +374,7 @@ int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err
     _cleanup_(warm_plan_done) struct warm_plan p = {.files = -1};
     const struct warm_recipe *recipe = NULL;
     struct warm_request q = {0};
+    const char *const *words;
     int r;
 
     r = warm_plan_read_request(request, &q, err);
@@ -395,7 +386,10 @@ int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err
     r = warm_plan_check_kind(recipe, &q, err);
     if (r < 0)
         return r;
-    r = warm_plan_make_argv(recipe, &q, &p.argv, err);
+    words = q.lock ? recipe->lock : q.requirements ? recipe->requirements : recipe->packages;
+    while (*words)
+        strv_add(&p.argv, *words++);
+    r = warm_plan_add_packages(&p.argv, recipe, q.packages, err);
     if (r < 0)
         return r;
     r = warm_plan_make_files(&q, &p.files, err);

@@ -219,18 +219,6 @@ static int warm_open_archive(struct warm *w, int *ret, struct err *err)
     return 0;
 }
 
-static void warm_take_cache(struct warm *w)
-{
-    _cleanup_free_ char *path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
-    const struct sup_copy copy = {.path = path};
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_close_ int fd = -1;
-
-    if (warm_open_archive(w, &fd, &err) < 0 ||
-        manager_copy(w->m, w->name, &copy, TAKE_FD(fd), warm_copied_out, w, &err) < 0)
-        warm_finish(w, &err);
-}
-
 /* ---- the tool ---- */
 
 /* The last line of stderr, where tools print the cause of a failure. */
@@ -281,16 +269,19 @@ static void warm_check_end(const struct exec *x, struct err *err)
 static void warm_on_exec(void *arg, enum exec_event event)
 {
     struct warm *w = arg;
+    _cleanup_free_ char *path = NULL;
     _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_close_ int fd = -1;
 
     if (event != EXEC_EVENT_ENDED)
         return;
     warm_check_end(w->exec, &err);
     warm_unwatch(w);
-    if (err.code)
+    path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
+    if (err.code || warm_open_archive(w, &fd, &err) < 0 ||
+        manager_copy(w->m, w->name, &(struct sup_copy){.path = path}, TAKE_FD(fd), warm_copied_out,
+                     w, &err) < 0)
         warm_finish(w, &err);
-    else
-        warm_take_cache(w);
 }
 
 static void warm_run_tool(struct warm *w)
@@ -323,14 +314,6 @@ static void warm_copied_in(void *arg, const struct err *err, const struct copy_r
         warm_run_tool(arg);
 }
 
-static int warm_check_sandbox(const struct sandbox *sb, struct err *err)
-{
-    if (sb->engine->caps & ENGINE_CAP_NET_PACKAGES && sb->engine->ops->cache_publish)
-        return 0;
-    return err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot warm caches on this machine",
-                   sb->engine->ops->name);
-}
-
 static void warm_ensured(void *arg, const struct err *err, const struct sandbox *sb,
                          enum manager_action action)
 {
@@ -345,8 +328,13 @@ static void warm_ensured(void *arg, const struct err *err, const struct sandbox 
         return;
     }
     w->engine = sb->engine;
-    if (warm_check_sandbox(sb, &why) < 0 ||
-        manager_copy(w->m, w->name, &copy, TAKE_FD(w->plan.files), warm_copied_in, w, &why) < 0)
+    if (!(sb->engine->caps & ENGINE_CAP_NET_PACKAGES) || !sb->engine->ops->cache_publish) {
+        err_set(&why, ERR_UNSUPPORTED, "engine '%s' cannot warm caches on this machine",
+                sb->engine->ops->name);
+        warm_finish(w, &why);
+        return;
+    }
+    if (manager_copy(w->m, w->name, &copy, TAKE_FD(w->plan.files), warm_copied_in, w, &why) < 0)
         warm_finish(w, &why);
 }
 

@@ -131,13 +131,6 @@ static struct event events_to_event(const struct pending_event *p)
     };
 }
 
-static struct store_event events_to_row(const struct pending_event *p)
-{
-    struct event e = events_to_event(p);
-
-    return (struct store_event){e.seq, e.at, e.kind, e.sandbox_id, e.sandbox, e.exec, e.data};
-}
-
 /* Lets the log grow a little over the limit, so that not every write also deletes. */
 static int events_trim(struct event_log *ev, struct err *err)
 {
@@ -163,8 +156,12 @@ static int events_flush_batch(struct event_log *ev, struct err *err)
     size_t n = 0;
     int r;
 
-    for (const struct pending_event *p = ev->first; p && n < BATCH; p = p->next)
-        rows[n++] = events_to_row(p);
+    for (const struct pending_event *p = ev->first; p && n < BATCH; p = p->next) {
+        struct event e = events_to_event(p);
+
+        rows[n++] =
+            (struct store_event){e.seq, e.at, e.kind, e.sandbox_id, e.sandbox, e.exec, e.data};
+    }
     r = store_event_add(ev->store, rows, n, err);
     if (r < 0)
         return r;
@@ -246,14 +243,6 @@ void events_close(struct event_log *ev)
 
 /* ---- emitting ---- */
 
-static void events_notify_soon(struct event_log *ev)
-{
-    if (!ev->watches || ev->notifying)
-        return;
-    ev->notifying = true;
-    loop_timer_set(ev->notify_timer, 0, false);
-}
-
 /* False: no number is available and this event is lost. Its number is skipped, so readers see a
  * gap. */
 static bool events_take_number(struct event_log *ev, uint64_t *ret)
@@ -308,7 +297,10 @@ void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_
     ev->last = &p->next;
     if (++ev->n_pending > PENDING_MAX)
         events_pending_pop(ev);
-    events_notify_soon(ev);
+    if (!ev->watches || ev->notifying)
+        return;
+    ev->notifying = true;
+    loop_timer_set(ev->notify_timer, 0, false);
 }
 
 void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
@@ -344,16 +336,11 @@ struct event_reading {
     void *arg;
 };
 
-static bool events_matches_kind(const char *wanted, const char *kind)
-{
-    size_t len = strlen(wanted);
-
-    return strncmp(wanted, kind, len) == 0 && (!kind[len] || kind[len] == '.');
-}
-
 static bool events_matches(const struct event_reader *r, const struct event *e)
 {
-    if (r->kind && !events_matches_kind(r->kind, e->kind))
+    size_t len = r->kind ? strlen(r->kind) : 0;
+
+    if (r->kind && (strncmp(r->kind, e->kind, len) != 0 || (e->kind[len] && e->kind[len] != '.')))
         return false;
     return !r->sandbox || (e->sandbox && STREQ(r->sandbox, e->sandbox)) ||
            (e->sandbox_id && STREQ(r->sandbox, e->sandbox_id));

@@ -175,33 +175,25 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
 
 /* ---- start ---- */
 
-static char *exec_options_text(const struct exec *x)
-{
-    _cleanup_json_ json_t *o = json_object();
-
-    json_object_set_new(o, "tty", json_boolean(x->req.tty));
-    json_object_set_new(o, "detached", json_boolean(x->detached));
-    if (x->req.session)
-        json_object_set_new(o, "session", json_true());
-    return json_to_text(o, true);
-}
-
 static void exec_store_add(struct exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *argv = exec_argv_to_json(x->req.argv);
-    _cleanup_free_ char *argv_text = json_to_text(argv, false);
-    _cleanup_free_ char *options = exec_options_text(x);
-    const struct store_exec row = {
+    _cleanup_json_ json_t *argv = exec_argv_to_json(x->req.argv), *options = json_object();
+    _cleanup_free_ char *argv_text = json_to_text(argv, false), *options_text = NULL;
+    struct store_exec row = {
         .id = x->id,
         .sandbox_id = x->sandbox_id,
         .seq = x->seq,
         .argv = argv_text,
-        .options = options,
         .state = exec_state_name(EXEC_RUNNING),
         .started_at = x->started_at,
     };
 
+    json_object_set_new(options, "tty", json_boolean(x->req.tty));
+    json_object_set_new(options, "detached", json_boolean(x->detached));
+    if (x->req.session)
+        json_object_set_new(options, "session", json_true());
+    row.options = options_text = json_to_text(options, true);
     if (store_exec_add(x->m->store, &row, &err) < 0)
         manager_warn(x->m, "exec %s of sandbox %s cannot be saved: %s", x->id, x->sandbox_name,
                      err.msg);
@@ -247,23 +239,17 @@ void exec_first_sent(struct sandbox *sb)
         x->sent = true;
 }
 
-/* Sends changes of `attached` that were made after the request had gone ahead with the start. */
-static void exec_catch_up(struct exec *x)
-{
-    if (x->attached && !x->req.attach)
-        supervisor_conn_attach(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
-                               exec_slowest(x, JOURNAL_STDERR), exec_attached, exec_ref(x));
-    else if (x->req.attach && !x->attached)
-        supervisor_conn_detach(x->sb->conn, x->id);
-}
-
 void exec_launch(struct exec *x)
 {
-    if (x->sent) {
-        exec_catch_up(x);
-    } else {
+    /* If the request went ahead with the start, later changes of `attached` are sent now. */
+    if (!x->sent) {
         x->attached = x->req.attach |= x->attached;
         supervisor_conn_exec(x->sb->conn, &x->req);
+    } else if (x->attached && !x->req.attach) {
+        supervisor_conn_attach(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
+                               exec_slowest(x, JOURNAL_STDERR), exec_attached, exec_ref(x));
+    } else if (x->req.attach && !x->attached) {
+        supervisor_conn_detach(x->sb->conn, x->id);
     }
     /* Sent first, stored second: the supervisor works while SQLite writes. If the daemon dies
      * between the two, the journals are on disk and only the row is missing. */
@@ -300,13 +286,6 @@ static int exec_write_end(struct exec *x, struct err *err)
                           output_retention_bytes(x), err);
 }
 
-static int exec_write_end_and_totals(struct exec *x, struct err *err)
-{
-    int r = exec_write_end(x, err);
-
-    return r < 0 ? r : usage_totals_write(&x->m->usage_totals, err);
-}
-
 /* Writes the end and its share of the totals in one transaction: neither exists without the
  * other. */
 static int exec_commit_end(struct exec *x, struct err *err)
@@ -316,7 +295,9 @@ static int exec_commit_end(struct exec *x, struct err *err)
 
     if (r < 0)
         return r;
-    r = store_end(s, exec_write_end_and_totals(x, err), err);
+    r = exec_write_end(x, err);
+    r = r < 0 ? r : usage_totals_write(&x->m->usage_totals, err);
+    r = store_end(s, r, err);
     if (r < 0)
         return r;
     usage_totals_written(&x->m->usage_totals);
@@ -541,19 +522,10 @@ struct exec *exec_find_live(struct sandbox *sb, const char *id)
     return newest && newest->seq + 1 == sb->next_seq ? newest : NULL;
 }
 
-/* Enough to recognise the exec; its document has the whole command line. */
-static json_t *exec_command_data(const struct exec *x)
-{
-    json_t *o = json_object();
-
-    if (x->req.argv && *x->req.argv)
-        json_object_set_new(o, "command", json_string(*x->req.argv));
-    return o;
-}
-
 void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
 {
     struct exec *x = exec_find_id(sb, id);
+    json_t *data;
 
     if (!x) {
         fd_close(stdin_fd);
@@ -566,7 +538,10 @@ void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
     if (stdin_fd >= 0)
         fd_set_nonblock(stdin_fd, true);
     exec_notify(x, EXEC_EVENT_STARTED);
-    events_emit(sb->m->config.events, "exec.started", sb, x->id, exec_command_data(x));
+    data = json_object(); /* enough to recognise the exec; its document has the command line */
+    if (x->req.argv && *x->req.argv)
+        json_object_set_new(data, "command", json_string(*x->req.argv));
+    events_emit(sb->m->config.events, "exec.started", sb, x->id, data);
 }
 
 void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t err_end)

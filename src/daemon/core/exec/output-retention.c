@@ -127,19 +127,12 @@ static struct retain_job *output_retention_job_new(struct sandbox *sb)
 
 /* ---- removing output ---- */
 
-static struct sandbox *output_retention_job_sandbox(const struct retain_job *j)
-{
-    struct sandbox *sb = map_get(&j->m->sandboxes, j->name);
-
-    return sb && STREQ(sb->id, j->id) ? sb : NULL;
-}
-
 static void output_retention_forgotten(void *arg, const struct err *err,
                                        struct engine_sandbox *info)
 {
     struct retain_job *j = arg;
     struct manager *m = j->m;
-    struct sandbox *sb = output_retention_job_sandbox(j);
+    struct sandbox *sb = map_get(&m->sandboxes, j->name);
 
     (void)info;
     m->background_calls--;
@@ -149,7 +142,7 @@ static void output_retention_forgotten(void *arg, const struct err *err,
                      err->msg);
     for (char **x = err ? NULL : j->execs; x && *x; x++)
         store_exec_journal_gone(m->store, *x, NULL);
-    if (sb && !err) {
+    if (sb && STREQ(sb->id, j->id) && !err) {
         sb->journal_bytes -= MIN(sb->journal_bytes, j->bytes);
         store_exec_trim(m->store, sb->id, j->too_many, NULL);
         sb->retain_at = 0; /* there may be more */

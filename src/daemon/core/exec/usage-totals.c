@@ -141,36 +141,26 @@ void usage_totals_add(struct usage_totals *t, const struct sandbox *sb, const st
 
 /* ---- writing ---- */
 
-static int usage_totals_write_one(struct usage_totals *t, const struct usage_sum *s,
-                                  struct err *err)
-{
-    struct store_total row = s->add;
-
-    row.scope = s->scope;
-    row.name = s->name;
-    t->labels_new += STREQ(s->scope, SCOPE_LABEL);
-    return store_total_add(t->store, &row, err);
-}
-
-static int usage_totals_trim(struct usage_totals *t, struct err *err)
-{
-    if (t->labels_new < LABELS_MAX / 8)
-        return 0;
-    t->labels_new = 0;
-    return store_total_trim(t->store, SCOPE_LABEL, LABELS_MAX, err);
-}
-
 int usage_totals_write(struct usage_totals *t, struct err *err)
 {
     void *value;
 
     for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);) {
-        int r = usage_totals_write_one(t, value, err);
+        const struct usage_sum *s = value;
+        struct store_total row = s->add;
+        int r;
 
+        row.scope = s->scope;
+        row.name = s->name;
+        t->labels_new += STREQ(s->scope, SCOPE_LABEL);
+        r = store_total_add(t->store, &row, err);
         if (r < 0)
             return r;
     }
-    return usage_totals_trim(t, err);
+    if (t->labels_new < LABELS_MAX / 8)
+        return 0;
+    t->labels_new = 0;
+    return store_total_trim(t->store, SCOPE_LABEL, LABELS_MAX, err);
 }
 
 void usage_totals_written(struct usage_totals *t)

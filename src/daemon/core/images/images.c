@@ -39,34 +39,19 @@ static void images_finish(struct image_call *a, const struct err *err, const cha
     free(a);
 }
 
-static char **images_in_use(struct manager *m)
-{
-    char **used = NULL;
-    struct sandbox *sb;
-
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (sb->spec.image_digest && !strv_contains(used, sb->spec.image_digest))
-            strv_add(&used, sb->spec.image_digest);
-    return used;
-}
-
 /* An ephemeral sandbox without a command only waits for its readers. */
-static bool images_is_being_removed(const struct sandbox *sb)
-{
-    const struct op *last = op_last(sb);
-
-    return sb->spec.image_digest &&
-           ((sb->ephemeral && !sb->n_execs) || sb->state == SANDBOX_REMOVING ||
-            (last && last->type == &op_remove));
-}
-
 static bool images_any_being_removed(struct manager *m)
 {
     struct sandbox *sb;
 
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (images_is_being_removed(sb))
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        const struct op *last = op_last(sb);
+
+        if (sb->spec.image_digest &&
+            ((sb->ephemeral && !sb->n_execs) || sb->state == SANDBOX_REMOVING ||
+             (last && last->type == &op_remove)))
             return true;
+    }
     return false;
 }
 
@@ -90,9 +75,13 @@ static void images_answered(void *arg, const struct err *err, const char *json)
 
 static void images_submit(struct image_call *a, const struct image_op *req)
 {
-    _cleanup_strv_ char **used = images_in_use(a->m);
+    _cleanup_strv_ char **used = NULL;
     struct image_op all = *req;
+    struct sandbox *sb;
 
+    for (size_t i = 0; manager_next(a->m, &i, &sb);)
+        if (sb->spec.image_digest && !strv_contains(used, sb->spec.image_digest))
+            strv_add(&used, sb->spec.image_digest);
     if (req->verb == IMAGE_REMOVE)
         all.remove.used = used;
     else if (req->verb == IMAGE_PRUNE)

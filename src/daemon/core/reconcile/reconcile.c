@@ -365,21 +365,17 @@ static void reconcile_settle_engines(struct recon_run *run)
     }
 }
 
-static void reconcile_count(const struct recon_run *run, size_t ret[static 4])
-{
-    memset(ret, 0, 4 * sizeof(*ret));
-    for (size_t i = 0; i < run->n_lanes; i++)
-        for (size_t k = 0; k < run->lanes[i].n; k++)
-            if (run->lanes[i].items[k]->action != RECON_ADOPT ||
-                run->lanes[i].items[k]->result != RECON_DONE || run->lanes[i].items[k]->adopts)
-                ret[run->lanes[i].items[k]->result]++;
-}
-
 static void reconcile_emit_ended(struct recon_run *run)
 {
-    size_t n[4];
+    size_t n[4] = {0};
 
-    reconcile_count(run, n);
+    for (size_t i = 0; i < run->n_lanes; i++)
+        for (size_t k = 0; k < run->lanes[i].n; k++) {
+            const struct recon_item *item = run->lanes[i].items[k];
+
+            if (item->action != RECON_ADOPT || item->result != RECON_DONE || item->adopts)
+                n[item->result]++;
+        }
     if (!run->options.dry_run && n[RECON_DONE] + n[RECON_FAILED] > 0)
         events_emit(run->m->config.events, "reconcile.ended", NULL, NULL,
                     json_pack("{s:s, s:I, s:I, s:I}", "trigger", run->options.trigger, "done",
@@ -484,23 +480,17 @@ void reconcile_soon(struct manager *m, const char *trigger)
     reconcile_request(m, &(struct reconcile_options){.trigger = trigger}, NULL, NULL);
 }
 
-/* Re-creates stale sandboxes that were busy, as soon as they are idle. */
-static void reconcile_renew_idle(struct manager *m)
-{
-    struct sandbox *sb;
-
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (sb->stale && !sb->ops && !sb->n_execs && !sb->n_transfers)
-            op_push(sb, &op_renew);
-}
-
 void reconcile_tick(struct manager *m)
 {
     struct reconcile *rc = m->reconcile;
+    struct sandbox *sb;
 
     if (m->closing || !manager_is_recovered(m))
         return;
-    reconcile_renew_idle(m);
+    /* Stale sandboxes that were busy are re-created as soon as they are idle. */
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (sb->stale && !sb->ops && !sb->n_execs && !sb->n_transfers)
+            op_push(sb, &op_renew);
     if (rc->queue) {
         reconcile_kick(rc);
         return;

@@ -128,16 +128,6 @@ static void copy_dial_sandbox_ready(void *arg, const struct err *err, const stru
         copy_dial_launch(t);
 }
 
-static int copy_dial_check_sandbox(const struct sandbox *sb, struct err *err)
-{
-    if (!sb->ops && sandbox_check_awake(sb, err) < 0)
-        return -ERR_CONFLICT;
-    if (sb->n_transfers >= TRANSFERS_MAX)
-        return err_set(err, ERR_LIMIT, "sandbox '%s': too many copies and connections (limit %d)",
-                       sb->name, TRANSFERS_MAX);
-    return 0;
-}
-
 /* Starts the sandbox first when it does not run. Takes `call`, also on failure. */
 static int copy_dial_start(struct manager *m, const char *name, struct copy_call *call,
                            struct err *err)
@@ -145,13 +135,14 @@ static int copy_dial_start(struct manager *m, const char *name, struct copy_call
     _cleanup_(copy_call_freep) struct copy_call *owned = call;
     struct sandbox *sb = manager_find(m, name, err);
     struct op *op;
-    int r;
 
     if (!sb)
         return err ? -(int)err->code : -ERR_NOT_FOUND;
-    r = copy_dial_check_sandbox(sb, err);
-    if (r < 0)
-        return r;
+    if (!sb->ops && sandbox_check_awake(sb, err) < 0)
+        return -ERR_CONFLICT;
+    if (sb->n_transfers >= TRANSFERS_MAX)
+        return err_set(err, ERR_LIMIT, "sandbox '%s': too many copies and connections (limit %d)",
+                       sb->name, TRANSFERS_MAX);
     call->sb = sb;
     call->next = sb->transfers;
     sb->transfers = TAKE_PTR(owned);

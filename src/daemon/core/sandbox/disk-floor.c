@@ -56,19 +56,6 @@ static int disk_floor_too_full(const char *what, const char *free, const char *f
                          "ripcord.yaml.");
 }
 
-/* Some file systems do not count inodes and report 0. */
-static int disk_floor_check_inodes(const struct statvfs *fs, struct err *err)
-{
-    uint64_t floor = (uint64_t)fs->f_files / INODES_DIVISOR;
-    char have[FORMAT_MAX], need[FORMAT_MAX];
-
-    if (fs->f_favail >= floor)
-        return 0;
-    snprintf(have, sizeof(have), "%llu", (unsigned long long)fs->f_favail);
-    snprintf(need, sizeof(need), "%llu", (unsigned long long)floor);
-    return disk_floor_too_full(" inodes", have, need, err);
-}
-
 /*
  * Keeps enough descriptors to finish the work that is running: a start or an exec needs a dozen for
  * a moment, several run at once, and clients need answers.
@@ -91,6 +78,7 @@ int disk_floor_check(const struct manager *m, struct err *err)
 {
     char have[FORMAT_MAX], need[FORMAT_MAX];
     struct disk_floor_state s;
+    uint64_t inodes;
     int r = disk_floor_check_descriptors(err);
 
     if (r < 0)
@@ -99,7 +87,12 @@ int disk_floor_check(const struct manager *m, struct err *err)
         return 0;
     if (s.free < s.floor)
         return disk_floor_too_full("", format_size(s.free, have), format_size(s.floor, need), err);
-    return disk_floor_check_inodes(&s.fs, err);
+    inodes = (uint64_t)s.fs.f_files / INODES_DIVISOR; /* 0: the file system does not count them */
+    if (s.fs.f_favail >= inodes)
+        return 0;
+    snprintf(have, sizeof(have), "%llu", (unsigned long long)s.fs.f_favail);
+    snprintf(need, sizeof(need), "%llu", (unsigned long long)inodes);
+    return disk_floor_too_full(" inodes", have, need, err);
 }
 
 /* ---- the sandbox that grows fastest ---- */
@@ -170,42 +163,24 @@ struct disk_measurement {
     char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1];
 };
 
-static void disk_floor_store_usage(struct disk_measurement *w, uint64_t usage)
-{
-    struct sandbox *sb = map_get(&w->m->sandboxes, w->name);
-
-    if (!sb || !STREQ(sb->id, w->id))
-        return;
-    sb->usage_pair = sb->usage_round + 1 == w->m->floor.round;
-    sb->usage_before = sb->usage;
-    sb->usage = usage;
-    sb->usage_round = w->m->floor.round;
-}
-
 static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage)
 {
     struct disk_measurement *w = arg;
     struct manager *m = w->m;
+    struct sandbox *sb = map_get(&m->sandboxes, w->name);
     struct disk_floor_state s;
 
-    disk_floor_store_usage(w, err ? USAGE_UNKNOWN : usage);
+    if (sb && STREQ(sb->id, w->id)) {
+        sb->usage_pair = sb->usage_round + 1 == m->floor.round;
+        sb->usage_before = sb->usage;
+        sb->usage = err ? USAGE_UNKNOWN : usage;
+        sb->usage_round = m->floor.round;
+    }
     free(w);
     m->background_calls--;
     if (--m->floor.pending == 0 && !m->closing && disk_floor_read_scarcer(m, &s) &&
         s.free < s.floor / 2)
         disk_floor_stop_grower(m, s.free);
-}
-
-static void disk_floor_measure(struct sandbox *sb)
-{
-    struct disk_measurement *w = xnew0(struct disk_measurement);
-
-    w->m = sb->m;
-    memcpy(w->name, sb->name, sizeof(w->name));
-    memcpy(w->id, sb->id, sizeof(w->id));
-    sb->m->background_calls++;
-    sb->m->floor.pending++;
-    engine_usage(sb->engine, sb->id, disk_floor_measured, w);
 }
 
 void disk_floor_tick(struct manager *m)
@@ -220,7 +195,17 @@ void disk_floor_tick(struct manager *m)
     f->round += 1;
     if (!disk_floor_read_scarcer(m, &s) || s.free >= s.floor)
         return;
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (sb->state == SANDBOX_RUNNING)
-            disk_floor_measure(sb);
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        struct disk_measurement *w;
+
+        if (sb->state != SANDBOX_RUNNING)
+            continue;
+        w = xnew0(struct disk_measurement);
+        w->m = m;
+        memcpy(w->name, sb->name, sizeof(w->name));
+        memcpy(w->id, sb->id, sizeof(w->id));
+        m->background_calls++;
+        f->pending++;
+        engine_usage(sb->engine, sb->id, disk_floor_measured, w);
+    }
 }

@@ -179,17 +179,6 @@ static void engine_watch_opened(void *arg, const struct err *err, struct engine_
     free(r);
 }
 
-static void engine_watch_open(struct manager *m, struct engine *e)
-{
-    struct engine_attempt *r = xnew0(struct engine_attempt);
-
-    r->m = m;
-    r->before = engine_trouble(e) ? xstrdup(engine_trouble(e)->msg) : NULL;
-    m->background_calls++;
-    m->opening++;
-    engine_prepare(e, engine_watch_opened, r);
-}
-
 bool engine_watch_is_wanted(struct manager *m, const struct engine *e)
 {
     struct sandbox *sb = NULL;
@@ -209,9 +198,16 @@ void engine_watch_tick(struct manager *m)
     m->open_at = time_mono() + REACH_INTERVAL;
     for (size_t i = 0; i < m->config.n_engines; i++) {
         struct engine *e = m->config.engines[i];
+        struct engine_attempt *r;
 
-        if (!engine_is_open(e) && engine_watch_is_wanted(m, e))
-            engine_watch_open(m, e);
+        if (engine_is_open(e) || !engine_watch_is_wanted(m, e))
+            continue;
+        r = xnew0(struct engine_attempt);
+        r->m = m;
+        r->before = engine_trouble(e) ? xstrdup(engine_trouble(e)->msg) : NULL;
+        m->background_calls++;
+        m->opening++;
+        engine_prepare(e, engine_watch_opened, r);
     }
 }
 

@@ -564,19 +564,6 @@ void manager_start_for(struct exec *x)
     op_wait(op, manager_exec_ready, exec_ref(x));
 }
 
-static int manager_check_exec(const struct manager *m, const struct sandbox *sb,
-                              const struct exec_request *req, struct err *err)
-{
-    int r = sb->ops ? 0 : sandbox_check_awake(sb, err);
-
-    if (r < 0)
-        return r;
-    r = disk_floor_check(m, err);
-    if (r < 0)
-        return r;
-    return req->session && !req->concurrent ? session_check_free(sb, err) : 0;
-}
-
 int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
                  struct err *err)
 {
@@ -585,7 +572,13 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
 
     if (r < 0)
         return r;
-    r = manager_check_exec(m, sb, req, err);
+    r = sb->ops ? 0 : sandbox_check_awake(sb, err);
+    if (r < 0)
+        return r;
+    r = disk_floor_check(m, err);
+    if (r < 0)
+        return r;
+    r = req->session && !req->concurrent ? session_check_free(sb, err) : 0;
     if (r < 0)
         return r;
     r = exec_new(sb, req, ret, err);

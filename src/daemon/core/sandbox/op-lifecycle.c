@@ -119,18 +119,6 @@ static void op_remove_ended(void *arg, const struct err *err, struct engine_sand
     op_remove_down(arg);
 }
 
-/* Nobody waits for an end record, so the sandbox is removed without a stop before. */
-static void op_remove_running(struct op *op)
-{
-    struct sandbox *sb = op->sb;
-
-    sandbox_unlink(sb);
-    if (engine_ends_first(sb->engine))
-        engine_end(sb->engine, sb->id, op_remove_ended, op);
-    else
-        op_remove_down(op);
-}
-
 static void op_remove_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -145,10 +133,16 @@ static void op_remove_run(struct op *op)
         return;
     }
     sandbox_set_state(sb, SANDBOX_REMOVING, op->why, NULL);
-    if (sb->engine->ops->removes_running && !sb->n_execs && !sb->n_transfers)
-        op_remove_running(op);
-    else
+    if (!sb->engine->ops->removes_running || sb->n_execs || sb->n_transfers) {
         op_down(op, 0, op_remove_down);
+        return;
+    }
+    /* Nobody waits for an end record, so the sandbox is removed without a stop before. */
+    sandbox_unlink(sb);
+    if (engine_ends_first(sb->engine))
+        engine_end(sb->engine, sb->id, op_remove_ended, op);
+    else
+        op_remove_down(op);
 }
 
 const struct op_type op_remove = {"remove", op_remove_run};

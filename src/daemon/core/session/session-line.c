@@ -47,12 +47,6 @@ bool session_line_next(const char *data, size_t len, bool over, uint32_t part, s
 
 /* ---- events ---- */
 
-/* CRLF ends a line like LF. */
-static size_t session_line_without_cr(const struct session_line *l)
-{
-    return l->last && l->len && l->data[l->len - 1] == '\r' ? l->len - 1 : l->len;
-}
-
 static bool session_line_is_utf8(const char *s, size_t len)
 {
     unsigned cp;
@@ -68,7 +62,8 @@ static bool session_line_is_utf8(const char *s, size_t len)
 static int session_line_put_log(const struct session_line *l, enum journal_stream stream,
                                 struct buf *b)
 {
-    size_t len = session_line_without_cr(l);
+    bool cr = l->last && l->len && l->data[l->len - 1] == '\r'; /* CRLF ends a line like LF */
+    size_t len = l->len - cr;
 
     if (buf_appendf(b, "{\"type\":\"log\",\"stream\":\"%s\",\"text\":\"",
                     stream == JOURNAL_STDOUT ? "stdout" : "stderr") < 0 ||
