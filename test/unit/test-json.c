@@ -133,6 +133,17 @@ TEST(json_read_refuses_unknown_fields_and_suggests)
     CHECK(!err.hint);
 }
 
+TEST(json_from_strv_leaves_out_what_json_cannot_hold)
+{
+    char *const v[] = {(char *)"a", (char *)"\xff", (char *)"", NULL};
+    _cleanup_json_ json_t *some = json_from_strv(v), *none = json_from_strv(NULL);
+
+    CHECK(json_array_size(some) == 2);
+    CHECK(STREQ(json_string_value(json_array_get(some, 0)), "a"));
+    CHECK(STREQ(json_string_value(json_array_get(some, 1)), ""));
+    CHECK(json_is_array(none) && json_array_size(none) == 0);
+}
+
 TEST(json_read_strv_wants_strings)
 {
     _cleanup_err_ struct err err = ERR_INIT;

@@ -48,17 +48,12 @@ int auth_unix(void *arg _unused_, const struct http_head *head, struct err *err)
 
 /* ---- TCP ---- */
 
-static bool auth_has_port(const char *host)
-{
-    const char *colon = strrchr(host, ':');
-
-    return colon && !strchr(colon, ']');
-}
-
 /* Browsers leave the port out of Host if it is 80. */
 static void auth_add_host(struct auth *a, const char *name)
 {
-    if (auth_has_port(name)) {
+    const char *colon = strrchr(name, ':');
+
+    if (colon && !strchr(colon, ']')) { /* it has a port: this is not a colon within [::1] */
         strv_add(&a->hosts, name);
         return;
     }
@@ -67,18 +62,11 @@ static void auth_add_host(struct auth *a, const char *name)
         strv_add(&a->hosts, name);
 }
 
-static bool auth_is_our_host(const struct auth *a, const char *host)
-{
-    for (char **h = a->hosts; h && *h; h++)
-        if (strcasecmp(*h, host) == 0)
-            return true;
-    return false;
-}
-
 static int auth_check_host(const struct auth *a, const char *host, struct err *err)
 {
-    if (host && auth_is_our_host(a, host))
-        return 0;
+    for (char **h = a->hosts; host && h && *h; h++)
+        if (strcasecmp(*h, host) == 0)
+            return 0;
     err_set(err, ERR_DENIED, "host '%.100s' is not accepted here", host ? host : "");
     err_hint(err, "Use the address that the daemon listens on, or add the host name to http.hosts "
                   "in ripcord.yaml.");
@@ -100,31 +88,16 @@ static int auth_check_origin(const struct http_head *head, const char *host, str
     return 0;
 }
 
-static void auth_read_token(struct auth *a, uint64_t stamp)
-{
-    struct api_token old = a->token;
-
-    a->stamp = token_load(a->config.state_dir, &a->token, NULL) < 0 ? 0 : stamp;
-    a->changed |= !a->stamp || !token_matches(&a->token, old.text);
-    token_done(&old);
-}
-
 static void auth_check_file(struct auth *a)
 {
     uint64_t stamp = token_stamp(a->config.state_dir);
+    struct api_token old = a->token;
 
-    if (stamp != a->stamp)
-        auth_read_token(a, stamp);
-}
-
-static bool auth_has_token(struct auth *a, const struct http_head *head)
-{
-    static const char scheme[] = "Bearer ";
-    const char *given = http_field_get(head, "authorization");
-
-    auth_check_file(a);
-    return a->stamp && given && strncasecmp(given, scheme, sizeof(scheme) - 1) == 0 &&
-           token_matches(&a->token, given + sizeof(scheme) - 1);
+    if (stamp == a->stamp)
+        return;
+    a->stamp = token_load(a->config.state_dir, &a->token, NULL) < 0 ? 0 : stamp;
+    a->changed |= !a->stamp || !token_matches(&a->token, old.text);
+    token_done(&old);
 }
 
 /* Each second allows one more refusal, up to TRIES_MAX. */
@@ -170,7 +143,9 @@ static int auth_refuse_try(struct auth *a, bool given, struct err *err)
 
 int auth_tcp(void *auth, const struct http_head *head, struct err *err)
 {
+    static const char scheme[] = "Bearer ";
     const char *host = http_field_get(head, "host");
+    const char *given = http_field_get(head, "authorization");
     struct auth *a = auth;
     int status;
 
@@ -179,8 +154,11 @@ int auth_tcp(void *auth, const struct http_head *head, struct err *err)
         status = auth_check_origin(head, host, err);
     if (status)
         return status;
-    return auth_has_token(a, head) ? 0
-                                   : auth_refuse_try(a, http_field_get(head, "authorization"), err);
+    auth_check_file(a);
+    if (a->stamp && given && strncasecmp(given, scheme, sizeof(scheme) - 1) == 0 &&
+        token_matches(&a->token, given + sizeof(scheme) - 1))
+        return 0;
+    return auth_refuse_try(a, given, err);
 }
 
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err)

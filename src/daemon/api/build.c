@@ -146,16 +146,6 @@ static int api_build_read_options(const struct api_call *c, struct build_request
     return 0;
 }
 
-static int api_build_check_type(struct api_call *c, bool *ret_digest_only, struct err *err)
-{
-    const char *type = http_field_get(http_req_head(c->req), "content-type");
-
-    *ret_digest_only = type && strcasecmp(type, DIGEST_CONTEXT_TYPE) == 0;
-    if (*ret_digest_only || (type && strcasecmp(type, "application/x-tar") == 0))
-        return 0;
-    return err_set(err, ERR_INVALID, "request body: Content-Type must be application/x-tar");
-}
-
 static void api_build_start(struct api_call *c, const char *engine, struct build_request *req,
                             struct build_body *body)
 {
@@ -180,14 +170,19 @@ static void api_build_start(struct api_call *c, const char *engine, struct build
 
 void handle_image_build(struct api_call *c)
 {
+    const char *type = http_field_get(http_req_head(c->req), "content-type");
     struct build_request req = {.context = -1};
     struct build_body body = {.fd = -1};
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
 
-    if (api_build_check_type(c, &req.digest_only, &err) < 0)
+    req.digest_only = type && strcasecmp(type, DIGEST_CONTEXT_TYPE) == 0;
+    if (!req.digest_only && (!type || strcasecmp(type, "application/x-tar") != 0)) {
+        err_set(&err, ERR_INVALID, "request body: Content-Type must be application/x-tar");
         call_reply_status(c, 415, &err);
-    else if (api_build_read_options(c, &req, &body, &engine, &err) < 0)
+        return;
+    }
+    if (api_build_read_options(c, &req, &body, &engine, &err) < 0)
         call_reply_err(c, &err);
     else
         api_build_start(c, engine, &req, &body);

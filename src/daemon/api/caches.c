@@ -23,32 +23,29 @@ static void api_caches_ask(struct api_call *c, const struct packages_proxy_ask *
     call_reply_err(c, &err);
 }
 
-/* The package cache counts by sandbox id. This adds the names, for people. */
-static void api_caches_add_names(struct manager *m, json_t *doc)
-{
-    const json_t *counted = json_object_get(doc, "sandboxes");
-    json_t *names = json_object();
-    struct sandbox *sb;
-
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (json_object_get(counted, sb->id))
-            json_object_set_new(names, sb->id, json_string(sb->name));
-    json_object_set_new(doc, "names", names);
-}
-
 static void api_caches_with_names(void *arg, const struct err *err, const char *json)
 {
     struct api_call *c = arg;
-    json_t *doc = NULL;
+    json_t *doc = NULL, *names;
+    const json_t *counted;
+    struct sandbox *sb;
 
     if (err) {
         call_reply_err(c, err);
-    } else if (json_parse("answer of the package cache", json, strlen(json), &doc, NULL) < 0) {
-        call_reply_text(c, 200, json);
-    } else {
-        api_caches_add_names(c->manager, doc);
-        call_reply(c, 200, doc);
+        return;
     }
+    if (json_parse("answer of the package cache", json, strlen(json), &doc, NULL) < 0) {
+        call_reply_text(c, 200, json);
+        return;
+    }
+    /* The package cache counts by sandbox id. This adds the names, for people. */
+    counted = json_object_get(doc, "sandboxes");
+    names = json_object();
+    for (size_t i = 0; manager_next(c->manager, &i, &sb);)
+        if (json_object_get(counted, sb->id))
+            json_object_set_new(names, sb->id, json_string(sb->name));
+    json_object_set_new(doc, "names", names);
+    call_reply(c, 200, doc);
 }
 
 void handle_caches(struct api_call *c)
@@ -62,24 +59,15 @@ void handle_cache_list(struct api_call *c)
     api_caches_ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_LIST}, call_answered);
 }
 
-static int api_caches_read_subject(const struct api_call *c, char **ret, struct err *err)
-{
-    int r = call_query_text(c, "of", ret, err);
-
-    if (r < 0)
-        return r;
-    if (*ret && **ret)
-        return 0;
-    return err_set(err, ERR_INVALID,
-                   "query parameter 'of' is missing (pypi/NAME, npm/NAME or a digest)");
-}
-
 void handle_cache_show(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *of = NULL;
 
-    if (api_caches_read_subject(c, &of, &err) < 0)
+    if (call_query_text(c, "of", &of, &err) >= 0 && (!of || !*of))
+        err_set(&err, ERR_INVALID,
+                "query parameter 'of' is missing (pypi/NAME, npm/NAME or a digest)");
+    if (err.code)
         call_reply_err(c, &err);
     else
         api_caches_ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_SHOW, .subject = of},

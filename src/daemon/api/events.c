@@ -66,24 +66,16 @@ static void api_events_on_event(void *arg, const struct event *e)
         buf_truncate(&l->out, before);
 }
 
-/* Returns the number of events that were read, before the filters. */
-static int api_events_send_some(struct events_answer *l, struct err *err)
-{
-    int n;
-
-    buf_clear(&l->out);
-    n = events_read(l->events, &l->reader, READ_AT_ONCE, api_events_on_event, l, err);
-    http_stream_write(l->req, buf_data(&l->out), l->out.len);
-    return n;
-}
-
 static void api_events_pump(struct events_answer *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     while (http_stream_pending(l->req) < PENDING_MAX) {
-        int n = api_events_send_some(l, &err);
+        int n; /* events that were read, before the filters */
 
+        buf_clear(&l->out);
+        n = events_read(l->events, &l->reader, READ_AT_ONCE, api_events_on_event, l, &err);
+        http_stream_write(l->req, buf_data(&l->out), l->out.len);
         if (n > 0)
             continue;
         if (n == 0 && l->follow)

@@ -110,17 +110,6 @@ static int exec_spec_check_strings(const struct exec_doc *d, struct err *err)
     return d->workdir ? spec_check_path("workdir", d->workdir, err) : 0;
 }
 
-/* The copy in the document is wiped, because it is not needed again. */
-static void exec_spec_take_secret(struct exec_request *req, const char *name, json_t *value)
-{
-    size_t len = json_string_length(value);
-
-    req->secrets = xreallocarray(req->secrets, req->n_secrets + 1, sizeof(*req->secrets));
-    req->secrets[req->n_secrets++] = (struct exec_secret){
-        .name = xstrdup(name), .value = xmemdup(json_string_value(value), len), .len = len};
-    explicit_bzero((char *)json_string_value(value), len);
-}
-
 static int exec_spec_read_secrets(const json_t *secrets, struct exec_request *req, struct err *err)
 {
     size_t bytes = 0;
@@ -140,8 +129,15 @@ static int exec_spec_read_secrets(const json_t *secrets, struct exec_request *re
     if (bytes > EXEC_SECRETS_BYTES_MAX)
         return err_set(err, ERR_LIMIT, "field 'secrets': too large (%zu bytes, at most %d KiB)",
                        bytes, EXEC_SECRETS_BYTES_MAX >> 10);
-    json_object_foreach ((json_t *)secrets, name, value)
-        exec_spec_take_secret(req, name, value);
+    json_object_foreach ((json_t *)secrets, name, value) {
+        size_t len = json_string_length(value);
+
+        req->secrets = xreallocarray(req->secrets, req->n_secrets + 1, sizeof(*req->secrets));
+        req->secrets[req->n_secrets++] = (struct exec_secret){
+            .name = xstrdup(name), .value = xmemdup(json_string_value(value), len), .len = len};
+        /* The copy in the document is wiped, because it is not needed again. */
+        explicit_bzero((char *)json_string_value(value), len);
+    }
     return 0;
 }
 

@@ -245,17 +245,6 @@ static struct api_copy *files_upload_start(struct api_call *call, loop_watch_fn 
     return NULL;
 }
 
-static void files_take_result(struct api_copy *c, const struct err *err,
-                              const struct copy_result *result)
-{
-    c->ended = true;
-    c->result = *result;
-    if (err) {
-        err_copy(&c->err, err);
-        err_wrap(&c->err, "sandbox '%s'", c->name);
-    }
-}
-
 static void files_upload_answer(struct api_copy *c)
 {
     struct http_req *req = TAKE_PTR(c->req);
@@ -338,7 +327,12 @@ static void files_upload_ended(void *arg, const struct err *err, const struct co
 {
     struct api_copy *c = arg;
 
-    files_take_result(c, err, result);
+    c->ended = true;
+    c->result = *result;
+    if (err) {
+        err_copy(&c->err, err);
+        err_wrap(&c->err, "sandbox '%s'", c->name);
+    }
     if (!c->req) {
         files_copy_free(c);
     } else if (err || c->body_done) {

@@ -136,11 +136,6 @@ static int config_file_read_mapping(struct config_reader *r, const char *prefix,
     }
 }
 
-static bool config_file_is_empty_scalar(const struct config_reader *r)
-{
-    return r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.length == 0;
-}
-
 static int config_file_read_document(struct config_reader *r, struct err *err)
 {
     int n;
@@ -155,7 +150,7 @@ static int config_file_read_document(struct config_reader *r, struct err *err)
              r->event.type == YAML_DOCUMENT_START_EVENT);
     if (r->event.type == YAML_MAPPING_START_EVENT)
         n = config_file_read_mapping(r, NULL, err);
-    else if (!config_file_is_empty_scalar(r))
+    else if (r->event.type != YAML_SCALAR_EVENT || r->event.data.scalar.length != 0)
         n = config_file_unexpected(r, "'key: value'", err);
     if (n < 0)
         return n;

@@ -137,25 +137,19 @@ static int daemon_config_set_list(void *at, enum key_type type, char *const *ite
     return 0;
 }
 
-static char **daemon_config_split(const char *text)
-{
-    _cleanup_free_ char *copy = xstrdup(text);
-    char *rest = copy, *item;
-    char **v = NULL;
-
-    while (*text && (item = strsep(&rest, ",")))
-        strv_add(&v, item);
-    return v;
-}
-
 static void daemon_config_set_default(struct daemon_config *c, const struct config_key *k)
 {
     void *at = (char *)c + k->offset;
+    _cleanup_free_ char *copy = NULL;
+    char *rest, *item;
 
-    if (k->type == KEY_LIST)
-        *(char ***)at = daemon_config_split(k->def);
-    else
+    if (k->type != KEY_LIST) {
         daemon_config_set_text(at, k->type, k->def, NULL);
+        return;
+    }
+    copy = rest = xstrdup(k->def);
+    while (*k->def && (item = strsep(&rest, ",")))
+        strv_add((char ***)at, item);
 }
 
 static int daemon_config_find_key(const char *name, struct err *err)
@@ -303,15 +297,6 @@ void config_done(struct daemon_config *c)
 
 /* ---- showing ---- */
 
-static json_t *daemon_config_list_to_json(char *const *v)
-{
-    json_t *a = json_array();
-
-    for (; v && *v; v++)
-        json_array_append_new(a, json_string(*v));
-    return a;
-}
-
 static json_t *daemon_config_value_to_json(const struct daemon_config *c,
                                            const struct config_key *k)
 {
@@ -334,7 +319,7 @@ static json_t *daemon_config_value_to_json(const struct daemon_config *c,
     case KEY_BOOL:
         return json_boolean(*(const bool *)at);
     case KEY_LIST:
-        return daemon_config_list_to_json(*(char **const *)at);
+        return json_from_strv(*(char **const *)at);
     }
     return json_null();
 }

@@ -56,15 +56,6 @@ static int packages_config_add_file(json_t *list, const char *path, struct err *
     return 0;
 }
 
-static json_t *packages_config_to_array(char *const *v)
-{
-    json_t *a = json_array();
-
-    for (; v && *v; v++)
-        json_array_append_new(a, json_string(*v));
-    return a;
-}
-
 static int packages_config_settings(const struct daemon_config *c, const char *state_dir,
                                     char **ret, struct err *err)
 {
@@ -80,7 +71,7 @@ static int packages_config_settings(const struct daemon_config *c, const char *s
                   (json_int_t)c->packages_budget, "metadata_life",
                   (json_int_t)(c->packages_metadata_life / USEC_PER_SEC), "offline",
                   c->packages_offline, "min_age", (json_int_t)(c->packages_min_age / USEC_PER_SEC),
-                  "deny", packages_config_to_array(c->packages_deny), "upstreams", upstreams);
+                  "deny", json_from_strv(c->packages_deny), "upstreams", upstreams);
     if (!doc)
         return err_set(err, ERR_INVALID, "keys 'packages.*': a value is not valid UTF-8");
     if (*c->packages_upstreams) {

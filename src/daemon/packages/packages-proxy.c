@@ -316,16 +316,9 @@ static void packages_proxy_down(struct packages_proxy *proxy, const char *why)
     }
 }
 
-static char *packages_proxy_describe_end(int status)
-{
-    if (WIFSIGNALED(status))
-        return xasprintf("the process was killed by signal %d", WTERMSIG(status));
-    return xasprintf("the process exited with status %d", WEXITSTATUS(status));
-}
-
 static void packages_proxy_on_process_end(void *arg, int events)
 {
-    _cleanup_free_ char *why = NULL, *reported = NULL;
+    _cleanup_free_ char *why = NULL;
     struct packages_proxy *proxy = arg;
     int status = 0;
 
@@ -335,13 +328,17 @@ static void packages_proxy_on_process_end(void *arg, int events)
     /* Reads a last message that says why it cannot start: the end may be reported first. */
     while (proxy->control_watch && packages_proxy_read_one(proxy))
         ;
-    reported = proxy->explained ? xstrdup(proxy->trouble) : NULL;
-    why = reported ? NULL : packages_proxy_describe_end(status);
+    if (proxy->explained)
+        why = xstrdup(proxy->trouble);
+    else if (WIFSIGNALED(status))
+        why = xasprintf("the process was killed by signal %d", WTERMSIG(status));
+    else
+        why = xasprintf("the process exited with status %d", WEXITSTATUS(status));
     loop_watch_free(TAKE_PTR(proxy->process_watch));
     loop_watch_free(TAKE_PTR(proxy->control_watch));
     proxy->pidfd = fd_close(proxy->pidfd);
     proxy->control = fd_close(proxy->control);
-    packages_proxy_down(proxy, reported ? reported : why);
+    packages_proxy_down(proxy, why);
 }
 
 /* ---- the control socket ---- */

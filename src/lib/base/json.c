@@ -169,6 +169,15 @@ int json_read_strv(const json_t *array, const char *where, char ***ret, struct e
     return 0;
 }
 
+json_t *json_from_strv(char *const *v)
+{
+    json_t *a = json_array();
+
+    for (; v && *v; v++)
+        json_array_append_new(a, json_string(*v));
+    return a;
+}
+
 json_t *json_from_err(const struct err *err)
 {
     /* json_string() returns NULL for invalid UTF-8, which file names may hold. */

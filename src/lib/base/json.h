@@ -55,6 +55,7 @@ int json_read(const json_t *obj, const char *where, const struct json_field *fie
 
 /* An array of strings; *ret is a new strv. */
 int json_read_strv(const json_t *array, const char *where, char ***ret, struct err *err);
+json_t *json_from_strv(char *const *v); /* leaves out strings that are not valid UTF-8 */
 
 /* Converts between an err and {"error":{"code","message","hint"}}. */
 json_t *json_from_err(const struct err *err);

@@ -16,7 +16,6 @@ void exec_adopt(struct sandbox *sb, const struct store_exec *row);
 struct exec_request *exec_first_request(struct sandbox *sb);
 void exec_first_sent(struct sandbox *sb);
 /* exec-json.c; argv may be NULL. New reference. */
-json_t *exec_argv_to_json(char *const *argv);
 /* Sends the exec to the supervisor of its sandbox, which must be connected. */
 void exec_launch(struct exec *x);
 /* Ends the exec as start_failed: its sandbox did not start. */

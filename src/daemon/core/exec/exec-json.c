@@ -16,22 +16,13 @@ static void exec_json_put_time(json_t *o, const char *key, uint64_t wall)
     json_object_set_new(o, key, wall ? json_string(time_format(wall, tmp)) : json_null());
 }
 
-json_t *exec_argv_to_json(char *const *argv)
-{
-    json_t *a = json_array();
-
-    for (; argv && *argv; argv++)
-        json_array_append_new(a, json_string(*argv));
-    return a;
-}
-
 json_t *exec_to_json(const struct exec *x)
 {
     json_t *o = json_object();
 
     json_object_set_new(o, "id", json_string(x->id));
     json_object_set_new(o, "sandbox", json_string(x->sandbox_name));
-    json_object_set_new(o, "argv", exec_argv_to_json(x->req.argv));
+    json_object_set_new(o, "argv", json_from_strv(x->req.argv));
     json_object_set_new(o, "state", json_string(exec_state_name(x->state)));
     exec_json_put_time(o, "started_at", x->started_at);
     exec_json_put_time(o, "ended_at", x->ended_at);

@@ -178,7 +178,7 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
 static void exec_store_add(struct exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *argv = exec_argv_to_json(x->req.argv), *options = json_object();
+    _cleanup_json_ json_t *argv = json_from_strv(x->req.argv), *options = json_object();
     _cleanup_free_ char *argv_text = json_to_text(argv, false), *options_text = NULL;
     struct store_exec row = {
         .id = x->id,

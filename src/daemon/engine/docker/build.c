@@ -183,17 +183,6 @@ static int docker_build_report_failure(const struct docker_build_answer *a, cons
     return -ERR_INVALID;
 }
 
-static char *docker_build_image_json(const struct docker_build_answer *a)
-{
-    _cleanup_json_ json_t *doc = json_object(), *names = json_array();
-
-    for (char **t = a->req->tags; t && *t; t++)
-        json_array_append_new(names, json_string(*t));
-    json_object_set_new(doc, "id", json_string(a->id));
-    json_object_set(doc, "names", names);
-    return json_to_text(doc, false);
-}
-
 static int docker_build_send(struct docker_build_answer *a, const char *path,
                              const struct deadline *by, struct err *err)
 {
@@ -228,6 +217,7 @@ int docker_build(struct engine *e, const struct build_request *req, struct build
     struct docker_engine *d = docker_of(e);
     _cleanup_answer_ struct docker_build_answer a = {.engine = d, .req = req, .build = b};
     _cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
+    _cleanup_json_ json_t *image = json_object();
     int r = docker_build_check(d, req, err);
 
     if (r < 0)
@@ -244,6 +234,8 @@ int docker_build(struct engine *e, const struct build_request *req, struct build
     r = docker_build_run(&a, buf_data(&path), by, err);
     if (r < 0)
         return r;
-    *ret = docker_build_image_json(&a);
+    json_object_set_new(image, "id", json_string(a.id));
+    json_object_set_new(image, "names", json_from_strv(req->tags));
+    *ret = json_to_text(image, false);
     return 0;
 }

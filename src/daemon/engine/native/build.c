@@ -40,24 +40,15 @@ struct native_builder {
 
 /* ---- the process ---- */
 
-static json_t *native_build_texts_json(char *const *v)
-{
-    json_t *list = json_array();
-
-    for (; v && *v; v++)
-        json_array_append_new(list, json_string(*v));
-    return list;
-}
-
 static int native_build_make_request(const struct native_builder *x, int *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_object();
     _cleanup_free_ char *text = NULL, *line = NULL;
 
     json_object_set_new(doc, "dockerfile", json_string(x->req->dockerfile));
-    json_object_set_new(doc, "tags", native_build_texts_json(x->req->tags));
-    json_object_set_new(doc, "args", native_build_texts_json(x->req->args));
-    json_object_set_new(doc, "agents", native_build_texts_json(x->req->agents));
+    json_object_set_new(doc, "tags", json_from_strv(x->req->tags));
+    json_object_set_new(doc, "args", json_from_strv(x->req->args));
+    json_object_set_new(doc, "agents", json_from_strv(x->req->agents));
     json_object_set_new(doc, "no_cache", json_boolean(x->req->no_cache));
     json_object_set_new(doc, "pull", json_boolean(x->req->pull));
     json_object_set_new(doc, "thin", json_boolean(x->req->digest_only));

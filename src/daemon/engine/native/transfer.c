@@ -115,15 +115,12 @@ static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name,
 static int transfer_make_settings(const struct native_engine *n, json_t *doc, int *ret,
                                   struct err *err)
 {
-    json_t *mirrors = json_array();
     _cleanup_free_ char *text = NULL;
     int r;
 
-    for (char **v = n->transfer.mirrors; v && *v; v++)
-        json_array_append_new(mirrors, json_string(*v));
     if (geteuid() == 0 && probe_id_exists(n->transfer.uid))
         json_object_set_new(doc, "uid", json_integer(n->transfer.uid));
-    json_object_set_new(doc, "mirrors", mirrors);
+    json_object_set_new(doc, "mirrors", json_from_strv(n->transfer.mirrors));
     json_object_set_new(doc, "ca_file", json_string(n->transfer.ca_file));
     text = json_to_text(doc, false);
     if (strlen(text) > TRANSFER_SETTINGS_MAX)
