@@ -317,7 +317,8 @@ const struct cli_command cmd_cp = {
         "files and links instead; then a copy that fails leaves the old file.\n\n"
         "'-' as SRC reads a tar archive from standard input; '-' as DST writes one to standard "
         "output. A stopped sandbox is started. Files from a sandbox are written only below DST, "
-        "even if their names or links point elsewhere.",
+        "even if their names or links point elsewhere. A link in the place of DST is not followed; "
+        "DST/. copies into the folder that it points to.",
     .examples = "ripcord cp ./project box:\tcopy to /home/agent/project\n"
                 "ripcord cp box:out/report.pdf .\tcopy a file from the home folder\n"
                 "ripcord cp box:data other:data\tcopy between sandboxes\n"

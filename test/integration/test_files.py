@@ -307,6 +307,30 @@ class Hostile(FilesCase):
         self.assertFalse(Path("/etc/planted").exists())
         self.assertEqual(before, {**listing(self.here), **{k: before[k] for k in ("back", ".") if k in before}})
 
+    def test_a_link_in_the_place_of_the_destination_is_not_followed(self):
+        """First the path inside is a link, which the copy puts beside the user; next time it is a file."""
+        victim = self.here / "victim"
+        victim.mkdir()
+        (victim / "file").write_text("kept")
+        (self.here / "out").mkdir()
+        self.shell("a", f"ln -s {victim} x; ln -s {victim}/file y; ln -s {victim}/new z")
+        for name in "xyz":
+            self.copied(f"a:{name}", "out")
+            self.assertTrue((self.here / "out" / name).is_symlink())
+        self.shell("a", "for f in x y z; do rm $f; echo planted > $f; done")
+        for to in ("out/x", "out/x/", "out/x//"):
+            r = self.assert_exit(self.cp("a:x", to), 4)
+            self.assertIn("'out/x' is a link to a folder\nhint: Write 'out/x/.' to copy into that folder.", r.err.decode())
+        for name in "yz":
+            self.copied(f"a:{name}", f"out/{name}")
+            self.assertEqual((self.here / "out" / name).read_text(), "planted\n")
+        self.copied("a:x", "out")
+        self.assertFalse((self.here / "out" / "x").is_symlink())
+        self.assertEqual([(p.name, p.read_text()) for p in victim.iterdir()], [("file", "kept")])
+        (self.here / "mine").symlink_to(victim)
+        self.copied("a:x", "mine/.")
+        self.assertEqual((victim / "x").read_text(), "planted\n")
+
     @full_run_only
     def test_a_swapped_folder_leads_nowhere(self):
         """d is a folder now and a link to / then, while files are written to d/x."""

@@ -20,7 +20,7 @@
 
 enum { TREE_CHUNK = 256 << 10, TEMP_NAME_SIZE = 40, TREE_LINKS_MAX = 1 << 20 };
 
-static const struct tree_rules tree_in_plain; /* of callers that give none */
+static const struct tree_rules tree_in_own; /* of callers that give none */
 static const uint64_t tree_in_below = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
 
 /*
@@ -473,23 +473,43 @@ static int tree_in_no_folder(const struct placer *p, const char *path, int errnu
 
     if (errnum == ENOENT)
         err_hint(err, "Make the folder first%s.",
-                 p->rules == &tree_in_plain ? "" : ", or use --parents (`parents=1` in the API)");
+                 p->rules == &tree_in_own ? "" : ", or use --parents (`parents=1` in the API)");
     return r;
 }
 
-/* Where the archive goes: `path` itself when it is a folder, else its parent with the last
- * component as the new name. */
+static bool tree_in_is_link_to_folder(const char *path)
+{
+    struct stat link, target;
+
+    return lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && stat(path, &target) == 0 &&
+           S_ISDIR(target.st_mode);
+}
+
+/*
+ * Where the archive goes: `path` itself when it is a folder, else its parent with the last
+ * component as the new name. Among the user's own files an earlier copy may have put a link there,
+ * which leads wherever the sandbox wants: it is not followed, not even with a slash behind it.
+ */
 static int tree_in_open_destination(struct placer *p, char *path, struct err *err)
 {
+    bool own = p->rules == &tree_in_own;
     size_t len = strlen(path);
     bool folder = len && path[len - 1] == '/';
     char *slash;
 
+    while (own && len > 1 && path[len - 1] == '/')
+        path[--len] = '\0';
     p->dest_path = path;
-    p->dest = folder ? tree_in_open_dir(p, path)
-                     : tree_in_open(AT_FDCWD, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+    p->dest = folder && !own
+                  ? tree_in_open_dir(p, path)
+                  : tree_in_open(AT_FDCWD, path, O_PATH | O_DIRECTORY | (own ? O_NOFOLLOW : 0),
+                                 RESOLVE_NO_MAGICLINKS);
     if (p->dest >= 0)
         return 0;
+    if (own && errno == ENOTDIR && tree_in_is_link_to_folder(path)) {
+        err_set(err, ERR_CONFLICT, "'%s' is a link to a folder", path);
+        return err_hint(err, "Write '%s/.' to copy into that folder.", path);
+    }
     if ((errno != ENOENT && errno != ENOTDIR) || folder)
         return tree_in_no_folder(p, path, errno, err);
     slash = strrchr(path, '/');
@@ -531,7 +551,7 @@ int tree_from_tar(const char *path, const struct tree_rules *rules, tar_read_fn 
 {
     _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK), *where = xstrdup(path);
     struct placer p = {
-        .stats = stats, .rules = rules ? rules : &tree_in_plain, .dest = -1, .chunk = chunk};
+        .stats = stats, .rules = rules ? rules : &tree_in_own, .dest = -1, .chunk = chunk};
     int r;
 
     tar_reader_init(&p.tar, read, arg);

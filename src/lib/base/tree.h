@@ -47,7 +47,8 @@ struct tree_rules {
 /*
  * Works like `cp -r`. When `path` is a folder, the top entry of the archive goes into it under its
  * own name. When `path` does not exist but its parent does, the top entry gets that name; a `path`
- * that ends with a slash must be a folder. Existing folders keep their mode. Folders below `path`
+ * that ends with a slash must be a folder. rules NULL: the files are the user's own, and a link in
+ * the place of `path` is not followed. Existing folders keep their mode. Folders below `path`
  * that are links are refused. Set-uid and set-gid bits are dropped. An archive without its end mark
  * is an error, which is found after its entries were written. Errors name the whole path.
  */

@@ -404,7 +404,8 @@ int native_image_check_user(struct native_engine *n, const struct sandbox_spec *
     enum account_found found = ACCOUNT_UNKNOWN;
     int r;
 
-    if (!engine_check_needs_account(spec))
+    /* A build step has layers instead of an image: the shim looks the user up in them. */
+    if (!spec->image || !engine_check_needs_account(spec))
         return 0;
     r = image_find_user(n, spec, &found, err);
     return r < 0 || found != ACCOUNT_MISSING ? r : engine_check_no_account(spec, err);
