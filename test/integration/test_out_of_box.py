@@ -88,7 +88,7 @@ class OutOfTheBox(PackagesCase):
         with tempfile.TemporaryDirectory(dir="/root", prefix="ripcord-test-") as folder:
             Path(folder).chmod(0o755)
             script = "git init -q && echo x > f && git add f && git -c user.name=h -c user.email=h@x commit -qm host"
-            subprocess.run(["sh", "-c", script], cwd=folder, check=True)
+            subprocess.run(["sh", "-c", f"{script} && chown -R 1000:1000 ."], cwd=folder, check=True)
             self.root.ok("up", "a", "--mount", f"{folder}:/work")
             self.assertEqual(self.says("git clone -q /work c && cd c && git log --format=%s && cd /work && git log --format=%s && echo y >> f && "
                                        "git commit -qam inside && git log -1 --format=%an"), "host\nhost\nagent\n")
