@@ -25,12 +25,14 @@ EXTRA = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/usr/bin/a
 # (path, mode, owner)
 FOLDERS = (("etc", 0o755, 0), ("proc", 0o755, 0), ("sys", 0o755, 0), ("dev", 0o755, 0), ("run", 0o755, 0),
            ("tmp", 0o1777, 0), ("var", 0o755, 0), ("var/tmp", 0o1777, 0), ("root", 0o700, 0), ("home", 0o755, 0),
-           ("home/agent", 0o755, 1000), ("cache", 0o755, 1000))
+           ("home/agent", 0o755, 1000), ("home/agent/.config", 0o755, 1000), ("home/agent/.config/pnpm", 0o755, 1000),
+           ("cache", 0o755, 1000))
 TEXTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1000::/home/agent:/bin/bash\n"
                   "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "etc/group": "root:x:0:\ntty:x:5:\nagent:x:1000:\nnogroup:x:65534:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "home/agent/.config/pnpm/rc": (Path(__file__).parents[2] / "images" / "default" / "pnpmrc").read_text(encoding="utf-8"),
 }
 ENV = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"]
 
