@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,10 @@ void fake_set_fault(struct engine *e, enum fake_op op, const struct fake_fault *
 
 /* Kills the supervisor of this sandbox at once: it writes no record and sends nothing. */
 void fake_kill(const char *id);
+
+/* From now on a supervisor that is asked for its package listener ends instead of answering, as one
+ * whose command was very short. */
+void fake_end_at_listener(bool on);
 
 /* Does that to a sandbox of `remote` as if from outside, and sends the engine's news. */
 enum fake_outside { FAKE_OUTSIDE_NOTHING, FAKE_OUTSIDE_PAUSED, FAKE_OUTSIDE_REMOVED };

@@ -16,6 +16,7 @@
 
 #include "daemon/engine/sandbox-request.h"
 #include "fake-engine/exec.h"
+#include "fake-engine/fake.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -43,13 +44,20 @@ struct fake_supervisor {
     /* end of this thread */
     int control_in;
     char id[33], hash[65];
-    bool ephemeral, paused, stopping;
+    bool ephemeral, paused, stopping, killed;
     int exec_dirfd;
     uint64_t budget;
     struct conn conns[FAKE_CONNS_MAX];
     struct fake_exec *execs;
     size_t n_execs;
 };
+
+static atomic_bool ends_at_listener;
+
+void fake_end_at_listener(bool on)
+{
+    atomic_store(&ends_at_listener, on);
+}
 
 static struct fake_exec *find_exec(struct fake_supervisor *s, const char *id)
 {
@@ -354,6 +362,8 @@ static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
     } else if (o->type == SUP_STOP) {
         s->stopping = true;
         send_result(c, o->seq, NULL, -1);
+    } else if (o->type == SUP_LISTENER && atomic_load(&ends_at_listener)) {
+        s->killed = true;
     } else {
         err_set(&err, ERR_NOT_FOUND, "no exec '%s'", o->req.id);
         send_result(c, o->seq, &err, -1);
@@ -493,7 +503,7 @@ static void *supervisor_main(void *arg)
     struct fake_supervisor *s = arg;
     _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
 
-    while (!s->stopping && turn(s, packet))
+    while (!s->stopping && !s->killed && turn(s, packet))
         ;
     if (s->stopping)
         stop_all(s);

@@ -217,6 +217,14 @@ def test_a_character_that_is_cut_leaves_the_rest_of_a_message(d):
     assert "x" + "\u00e9" * 39 + "\ufffd" in message, message
 
 
+def test_reconcile_runs_by_number(d):
+    report = expect(d.call("POST", "/v1/reconcile", {}), 200)["reconcile"]
+    assert expect(d.call("GET", "/v1/reconcile"), 200)["reconcile"]["run"] == report["run"], report
+    assert expect(d.call("GET", f"/v1/reconcile?run={report['run']}"), 200)["reconcile"]["run"] == report["run"]
+    expect(d.call("GET", "/v1/reconcile?run=99"), 404, "not_found", "reconcile run 99: no such run")
+    expect(d.call("GET", "/v1/reconcile?run=x"), 400, "invalid", "run")
+
+
 def test_old_configuration_keys_are_logged(d):
     d.stop()
     path = d.dir.name + "/ripcord.yaml"
