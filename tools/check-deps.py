@@ -8,9 +8,9 @@ The check also refuses // comments: a // comment is usually debugging code that 
     tools/check-deps.py --self-test  proves on made-up files that each rule can fail
 """
 import re
-import sys
-import tempfile
-from pathlib import Path
+
+import check_lib
+from check_lib import line_of
 
 # What each folder of src/ may include besides itself and the folders below it. Order: lowest layer first. A row stands for
 # the folders below it that have no row of their own. There are no exemptions for single headers.
@@ -70,10 +70,6 @@ GENERATED = {"version.h", "ripcord.h", "host-texts.h"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.S)
-
-
-def line_of(text, pos):
-    return text.count("\n", 0, pos) + 1
 
 
 def row_of(path):
@@ -170,28 +166,8 @@ GOOD = {
 
 
 def self_test():
-    with tempfile.TemporaryDirectory() as name:
-        top = Path(name)
-        for path, text in [(p, t) for p, (t, _) in BAD.items()] + list(GOOD.items()):
-            (top / path).parent.mkdir(parents=True, exist_ok=True)
-            (top / path).write_text(text)
-        found = check_tree(top)
-    missed = [p for p, (_, words) in BAD.items()
-              if not any(f.startswith(p) and words in f for f in found)]
-    wrong = [f for f in found if f.split(":")[0] in GOOD]
-    for line in [f"missed: {p}" for p in missed] + [f"wrongly found: {f}" for f in wrong]:
-        print(line)
-    return 1 if missed or wrong else 0
-
-
-def main(argv):
-    if argv[1:] == ["--self-test"]:
-        return self_test()
-    top = Path(argv[1] if len(argv) > 1 else Path(__file__).parent.parent).resolve()
-    problems = check_tree(top)
-    print("\n".join(problems), end="\n" if problems else "")
-    return 1 if problems else 0
+    return check_lib.self_test_of_files(check_tree, BAD, GOOD)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    check_lib.main(check_tree, self_test)

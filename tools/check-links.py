@@ -14,9 +14,10 @@ import functools
 import os
 import re
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
+
+import check_lib
+from check_lib import blank, line_of
 
 WIDTH = 120
 MAN_BUILD = "man/meson.build"
@@ -90,15 +91,6 @@ class Tree:
         commands = re.search(r"^cli_commands = \[(.*?)\]", self.text(COMMANDS_BUILD), re.M | re.S)
         names.update(f"ripcord-{word}.1" for word in re.findall(r"'([\w-]+)'", commands.group(1) if commands else ""))
         return {"{}({})".format(*name.rsplit(".", 1)) for name in names}
-
-
-def line_of(text, pos):
-    return text.count("\n", 0, pos) + 1
-
-
-def blank(match):
-    """The same number of lines and columns, without the words."""
-    return re.sub(r"[^\n]", " ", match.group())
 
 
 def without_fences(text):
@@ -241,7 +233,7 @@ def check_file(tree, name):
     return [f"{name}:{line}: {what}" for line, what in sorted(set(problems))]
 
 
-def check_tree(top, names):
+def check_names(top, names):
     tree = Tree(top, names)
     return [problem for name in sorted(names) for problem in check_file(tree, name)]
 
@@ -251,6 +243,10 @@ def tracked(top):
     done = subprocess.run(["git", "-C", str(top), "ls-files", "-coz", "--exclude-standard"], check=True, capture_output=True)
     names = set(done.stdout.decode().split("\0")) - {""}
     return sorted(name for name in names if (top / name).is_file())
+
+
+def check_tree(top):
+    return check_names(top, tracked(top))
 
 
 # One made-up line per rule, and the words that its complaint must hold.
@@ -291,28 +287,8 @@ GOOD = {
 
 
 def self_test():
-    files = {**{p: t for p, (t, _) in BAD.items()}, **GOOD}
-    with tempfile.TemporaryDirectory() as name:
-        top = Path(name)
-        for path, text in files.items():
-            (top / path).parent.mkdir(parents=True, exist_ok=True)
-            (top / path).write_text(text, encoding="utf-8")
-        found = check_tree(top, sorted(files))
-    missed = [p for p, (_, words) in BAD.items() if not any(f.startswith(p) and words in f for f in found)]
-    wrong = [f for f in found if f.split(":")[0] in GOOD]
-    for line in [f"missed: {p}" for p in missed] + [f"wrongly found: {f}" for f in wrong]:
-        print(line)
-    return 1 if missed or wrong else 0
-
-
-def main(argv):
-    if argv[1:] == ["--self-test"]:
-        return self_test()
-    top = Path(argv[1] if len(argv) > 1 else Path(__file__).parent.parent).resolve()
-    problems = check_tree(top, tracked(top))
-    print("\n".join(problems), end="\n" if problems else "")
-    return 1 if problems else 0
+    return check_lib.self_test_of_files(lambda top: check_names(top, sorted(BAD.keys() | GOOD.keys())), BAD, GOOD)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    check_lib.main(check_tree, self_test)

@@ -10,10 +10,10 @@
     tools/check-names.py --self-test  proves on made-up files that each rule can fail
 """
 import re
-import sys
-import tempfile
 from collections import defaultdict
-from pathlib import Path
+
+import check_lib
+from check_lib import line_of
 
 SHARED_MAX = 0.08
 
@@ -25,10 +25,6 @@ FUNCTION = re.compile(
 # Words that stand for a folder in names, where that is not the folder's own name.
 FOLDERS = {"http": ["http"], "wire": ["http"], "server": ["http"], "api": ["api", "handle"], "main": ["daemon"], "store": ["store", "images"],
            "common": ["supervisor"], "archive": ["archive", "image"], "transfer": ["transfer"], "packages": ["packages", "package"]}
-
-
-def line_of(text, pos):
-    return text.count("\n", 0, pos) + 1
 
 
 def prefixes(path):
@@ -89,27 +85,11 @@ GOOD = {
 
 
 def self_test():
-    def check(files):
-        with tempfile.TemporaryDirectory() as name:
-            for path, text in files.items():
-                (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
-                (Path(name) / path).write_text(text)
-            return check_tree(Path(name))
-
-    found = check({path: text for path, (text, _) in BAD.items()})
-    wrong = [f"missed: {words}" for _, all_words in BAD.values() for words in all_words if not any(words in f for f in found)]
-    wrong += [f"wrongly found: {f}" for f in check(GOOD)]
-    print("\n".join(wrong), end="\n" if wrong else "")
-    return 1 if wrong else 0
-
-
-def main(argv):
-    if argv[1:] == ["--self-test"]:
-        return self_test()
-    problems = check_tree(Path(argv[1] if len(argv) > 1 else Path(__file__).parent.parent).resolve())
-    print("\n".join(problems), end="\n" if problems else "")
-    return 1 if problems else 0
+    found = check_lib.check_made_up({path: text for path, (text, _) in BAD.items()}, check_tree)
+    for _, all_words in BAD.values():
+        yield from (f"missed: {words}" for words in all_words if not any(words in f for f in found))
+    yield from (f"wrongly found: {f}" for f in check_lib.check_made_up(GOOD, check_tree))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    check_lib.main(check_tree, self_test)

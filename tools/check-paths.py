@@ -9,8 +9,9 @@ lists each remaining call by name with its reason; a new call needs an entry the
     tools/check-paths.py --self-test  proves that the rule can fail
 """
 import re
-import sys
-from pathlib import Path
+
+import check_lib
+from check_lib import blank, line_of
 
 FILES = ("caches", "exec-child", "init", "mount-point", "secrets", "setup-dev", "setup-proc-view", "setup-proc", "setup-root")
 OTHERS = {"user": "lib/os", "tree-file": "lib/base"}  # of src/; all others are in src/supervisor/shim
@@ -44,12 +45,12 @@ def path_of(name):
 
 def find(text):
     """(line, call) of everything that goes by name."""
-    bare = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+    bare = COMMENT.sub(blank, text)
     for match in CALL.finditer(bare):
-        yield bare.count("\n", 0, match.start()) + 1, re.sub(r"\s+", " ", match.group()).strip()
+        yield line_of(bare, match.start()), re.sub(r"\s+", " ", match.group()).strip()
 
 
-def problems(name, text):
+def check_file(name, text):
     allowed = ALLOWED.get(name, {})
     used = set()
     for line, call in find(text):
@@ -61,24 +62,17 @@ def problems(name, text):
         yield f"tools/check-paths.py: '{call}' is no longer in {path_of(name)}: remove it here"
 
 
+def check_tree(top):
+    for name in (*FILES, *OTHERS):
+        yield from check_file(name, (top / path_of(name)).read_text(encoding="utf-8"))
+
+
 def self_test():
     bad = ['fd = open("/etc/passwd", O_RDONLY);', "mkdir(path, 0755);", "x = openat(AT_FDCWD, name, 0);", "if (mount(a, b, c, 0, d) < 0)"]
     good = ["place_mkdir(fd, path, 0755, err);", "openat(dir, name, 0);", "/* open(path) */", "layers_open(x)", "a->open(b)", "mount_clone(fd, x)"]
-    for line in bad:
-        assert list(problems("mount-point", line)), line
-    for line in good:
-        assert not list(problems("mount-point", line)), line
-
-
-def main():
-    if sys.argv[1:] == ["--self-test"]:
-        self_test()
-        return 0
-    root = Path(__file__).resolve().parents[1]
-    found = [p for name in (*FILES, *OTHERS) for p in problems(name, (root / path_of(name)).read_text(encoding="utf-8"))]
-    print("\n".join(found), end="\n" if found else "")
-    return 1 if found else 0
+    yield from (f"missed: {line}" for line in bad if not list(check_file("mount-point", line)))
+    yield from (f"wrongly found: {line}" for line in good if list(check_file("mount-point", line)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    check_lib.main(check_tree, self_test)

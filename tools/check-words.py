@@ -8,8 +8,9 @@ configuration and the OpenAPI document. CONTRIBUTING.md says how we write.
     tools/check-words.py --self-test  proves that each form is found
 """
 import re
-import sys
-from pathlib import Path
+
+import check_lib
+from check_lib import blank, line_of
 
 # form, what to write instead, an example
 FORMS = [
@@ -34,14 +35,10 @@ PIECE = re.compile(r'"((?:\\.|[^"\\\n])*)"')
 CODE = re.compile(r"```.*?```", re.S)
 
 
-def blank(match):
-    return re.sub(r"[^\n]", " ", match.group())
-
-
 def texts_of_source(source):
     source = COMMENT.sub(blank, source)
     for match in LITERAL.finditer(source):
-        yield source.count("\n", 0, match.start()) + 1, "".join(PIECE.findall(match.group()))
+        yield line_of(source, match.start()), "".join(PIECE.findall(match.group()))
 
 
 def texts_of_prose(prose):
@@ -67,23 +64,13 @@ def check_tree(top):
 
 
 def self_test():
-    missed = [example for form, _, example in FORMS if not form.search(example)]
+    yield from (f"missed: {example}" for form, _, example in FORMS if not form.search(example))
     fine = ["there is no daemon", "it is no longer there", "'x' is not a terminal", "one of them is not one of ours"]
-    wrong = [text for text in fine if list(complaints(text))]
+    yield from (f"wrongly found: {text}" for text in fine if list(complaints(text)))
     joined = [text for _, text in texts_of_source('f("is " /* no */\n  "no terminal");')]
     if joined != ["is no terminal"]:
-        wrong.append(f"literals are not joined: {joined}")
-    print("\n".join([f"missed: {m}" for m in missed] + [f"wrongly found: {w}" for w in wrong]), end="\n" if missed or wrong else "")
-    return 1 if missed or wrong else 0
-
-
-def main(argv):
-    if argv[1:] == ["--self-test"]:
-        return self_test()
-    problems = list(check_tree(Path(argv[1] if len(argv) > 1 else Path(__file__).parent.parent).resolve()))
-    print("\n".join(problems), end="\n" if problems else "")
-    return 1 if problems else 0
+        yield f"literals are not joined: {joined}"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    check_lib.main(check_tree, self_test)

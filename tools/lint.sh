@@ -63,12 +63,8 @@ for name in sys.argv[1:]:
     ast.parse(open(name, encoding="utf-8").read(), name)'
 }
 
-lint_layers() { tools/check-deps.py --self-test && tools/check-deps.py; }
-
-lint_paths() { tools/check-paths.py --self-test && tools/check-paths.py; }
-lint_names() { tools/check-names.py --self-test && tools/check-names.py; }
-lint_words() { tools/check-words.py --self-test && tools/check-words.py; }
-lint_links() { tools/check-links.py --self-test && tools/check-links.py; }
+# Runs one of the programs tools/check-*.py, if its self-test passes.
+checker() { "tools/check-$1.py" --self-test && "tools/check-$1.py"; }
 
 # A file over 800 lines, or a tab in a source, is nearly always an accident. clang-format leaves comments alone, so their
 # width is checked here; tables of data may be wider.
@@ -90,12 +86,12 @@ lint_umask() {
 }
 
 check clang-format lint_format
-check layers lint_layers
-check "paths by descriptor" lint_paths
-check names lint_names
-check words lint_words
-check links lint_links
-check "docs of security tests" tools/check-security.py
+check layers checker deps
+check "paths by descriptor" checker paths
+check names checker names
+check words checker words
+check links checker links
+check "docs of security tests" checker security
 check shape lint_shape
 check umask lint_umask
 check shellcheck lint_shell
