@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 import engines  # noqa: E402  (found through the line above)
-import tools_box  # noqa: E402
+import installers  # noqa: E402
 from bench_lib import Goals, progress, write_json  # noqa: E402
 from ripcord_test import Config, Root  # noqa: E402
 
@@ -142,7 +142,7 @@ class PlainDocker:
         hosts = [o for h in HOSTS[tool] for o in ("--add-host", f"{h}:{socket.gethostbyname(h)}")]
         since = time.perf_counter()
         out = self.command("run", "--rm", "--network", "host", *hosts, "-u", "1000", "-v", "/usr:/machine:ro",
-                           *(["-v", f"{tools_box.folder()[0]}:/tools:ro"] if tool == "uv" else []), "-v", "/etc/ssl/certs:/etc/ssl/certs:ro", "--tmpfs", "/scratch:exec,mode=1777",
+                           *(["-v", f"{installers.folder()[0]}:/tools:ro"] if tool == "uv" else []), "-v", "/etc/ssl/certs:/etc/ssl/certs:ro", "--tmpfs", "/scratch:exec,mode=1777",
                            *(["-v", "bench-cache:/cache"] if self.shared else []), *(o for e in env for o in ("-e", e)),
                            engines.IMAGE, "sh", "-c", script)
         return (time.perf_counter() - since) * 1000, int(out.split()[-1])
@@ -166,7 +166,7 @@ class Ours:
 
     def begin(self, tool):
         self.root = Root()
-        self.root.configure(f"mounts.roots: [{tools_box.folder()[0] or '/usr'}]\n")
+        self.root.configure(f"mounts.roots: [{installers.folder()[0] or '/usr'}]\n")
         self.root.start()
         if self.warm:
             self.root.ok("cache", "warm", "--tool", tool, *PACKAGES[tool], timeout=600)
@@ -183,7 +183,7 @@ class Ours:
         box = f"box-{self.boxes}"
         since = time.perf_counter()
         self.root.ok("up", box, "--cache", f"{tool}={self.mode}",
-                     *(["--mount", f"{tools_box.folder()[0]}:/tools:ro"] if tool == "uv" else []))
+                     *(["--mount", f"{installers.folder()[0]}:/tools:ro"] if tool == "uv" else []))
         return box, (time.perf_counter() - since) * 1000
 
     def run(self, box, command, packages):
@@ -245,7 +245,7 @@ def columns(r):
 def run(engine, args):
     results, goals = {}, Goals()
     for tool in args.tool or sorted(PACKAGES):
-        if (tool == "npm" and not shutil.which("npm")) or (tool == "uv" and not tools_box.folder()[0]):
+        if (tool == "npm" and not shutil.which("npm")) or (tool == "uv" and not installers.folder()[0]):
             continue
         rounds = {}
         for number in range(args.rounds):

@@ -1,4 +1,4 @@
-"""What really runs of a root, as the kernel or the engine says it: what ripcord's answers are compared with."""
+"""The actual state of a root's sandboxes, read from the kernel or the engine. Tests compare ripcord's answers with it."""
 import os
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def processes():
 
 
 def marked(marker):
-    """Commands of a test that live: {what follows the marker: pid} of `sleep MARKER.n`."""
+    """The running `sleep MARKER.n` commands of a test: {"MARKER.n": pid}."""
     found = {}
     for proc in processes():
         words = read(proc / "cmdline").split(b"\0")
@@ -54,9 +54,9 @@ class Native:
                 found.setdefault((match.group(2).decode(), match.group(1).decode()), []).append(int(proc.name))
         return found
 
-    def boxes(self):
-        """{sandbox id: "running" or "paused"}; what is not there does not run."""
-        return {box: "paused" if self.frozen(path) else "running" for box, path in self.pids()}
+    def sandboxes(self):
+        """{sandbox id: "running" or "paused"}; other sandboxes do not run."""
+        return {sandbox: "paused" if self.frozen(path) else "running" for sandbox, path in self.pids()}
 
     def frozen(self, path):
         for base in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
@@ -64,11 +64,11 @@ class Native:
                 return True
         return read(Path("/sys/fs/cgroup/freezer" + path) / "freezer.state").startswith(b"FROZEN")
 
-    def init_of(self, box):
-        return next((p for (b, _), pids in self.pids().items() if b == box for p in pids if is_init(p)), None)
+    def init_of(self, sandbox):
+        return next((p for (s, _), pids in self.pids().items() if s == sandbox for p in pids if is_init(p)), None)
 
-    def supervisor_of(self, box):
-        return supervisor(self.root, box, "ripcord-shim")
+    def supervisor_of(self, sandbox):
+        return supervisor(self.root, sandbox, "ripcord-shim")
 
 
 class Docker:
@@ -82,37 +82,38 @@ class Docker:
         listed = Config.backend.api("GET", f"/containers/json?all=1&filters={wanted}").json() or []
         return {c["Labels"].get("ripcord.id"): c for c in listed if c["Labels"].get("ripcord.id")}
 
-    def boxes(self):
-        return {box: c["State"] for box, c in self.containers().items() if c["State"] in ("running", "paused", "restarting")}
+    def sandboxes(self):
+        return {sandbox: c["State"] for sandbox, c in self.containers().items() if c["State"] in ("running", "paused", "restarting")}
 
-    def init_of(self, box):
-        c = self.containers().get(box)
+    def init_of(self, sandbox):
+        c = self.containers().get(sandbox)
         pid = c and Config.backend.api("GET", f"/containers/{c['Id']}/json").json()["State"]["Pid"]
         return pid or None
 
-    def supervisor_of(self, box):
-        return supervisor(self.root, box, "ripcord-relay")
+    def supervisor_of(self, sandbox):
+        return supervisor(self.root, sandbox, "ripcord-relay")
 
-    def behind_our_back(self, box, method, what):
-        c = self.containers().get(box)
+    def change_outside(self, sandbox, method, what):
+        c = self.containers().get(sandbox)
         if c:
             Config.backend.api(method, f"/containers/{c['Id']}{what}")
 
 
-def supervisor(root, box, comm):
-    """The process that holds a sandbox's folder of the run directory, by its name and arguments."""
+def supervisor(root, sandbox, comm):
+    """The pid of a sandbox's supervisor, found by its process name and arguments."""
     for pid in root.processes():
-        if read(Path(f"/proc/{pid}/comm")).decode().strip() == comm[:15] and box.encode() in read(Path(f"/proc/{pid}/cmdline")):
+        if read(Path(f"/proc/{pid}/comm")).decode().strip() == comm[:15] and sandbox.encode() in read(Path(f"/proc/{pid}/cmdline")):
             return pid
     return None
 
 
-def truth_of(root):
+def of(root):
+    """The view of the engine that this test run uses."""
     return (Docker if Config.backend else Native)(root)
 
 
 def kill(pid):
-    """SIGKILL; False when there was nobody."""
+    """Sends SIGKILL. False if there is no such process."""
     try:
         os.kill(pid, 9)
     except (ProcessLookupError, TypeError):

@@ -1,7 +1,7 @@
-"""An Engine API on a unix socket that does what a test tells it: the faults that a real engine shows once a year.
+"""A fake Engine API on a unix socket. A test chooses its answers: the faults that a real engine shows once a year.
 
-The container always runs until `gone` is set. Each started exec is handed to `on_exec(conn, args)` on a thread of its
-own, with the hijacked connection behind its 101; the functions below write what a guest would.
+The container runs until `gone` is set. Each started exec is handed to `on_exec(conn, args)` on a thread of its own, after
+the engine has answered 101 on that connection. The functions below build what a guest sends.
 """
 import json
 import re
@@ -52,8 +52,8 @@ class FakeEngine:
         self.gone = threading.Event()
         self.hung = threading.Event()       # no call is answered
         self.create_status = None           # of POST /exec
-        self.pid = 42                       # what it calls the pid 1 of the container
-        self.exec_status = 137              # what inspect says of every exec; None: it is not known
+        self.pid = 42                       # the pid of the container's pid 1, as inspect reports it
+        self.exec_status = 137              # the exit status that inspect reports for every exec; None: unknown exec
         self.on_exec = lambda conn, args: None
         self.calls, self.execs = [], {}
         self.listener = socket.socket(socket.AF_UNIX)
@@ -133,7 +133,7 @@ class FakeEngine:
 
     def create_exec(self, conn, body):
         if self.create_status:
-            self.reply(conn, self.create_status, {"message": "the fake engine is not in the mood"})
+            self.reply(conn, self.create_status, {"message": "the fake engine refuses"})
             return
         name = f"{len(self.execs):064x}"
         self.execs[name] = body["Cmd"][1:]
@@ -150,7 +150,7 @@ class FakeEngine:
 
 
 class Guest:
-    """Reads what the relay says on a hijacked connection."""
+    """The guest's end of a hijacked connection: reads the relay's frames and sends its own."""
 
     def __init__(self, conn):
         self.conn, self.data = conn, b""

@@ -1,7 +1,7 @@
-"""A ripcord-relay started by hand on a container: what the engine does, without the daemon in between.
+"""Starts a ripcord-relay on a container, as the daemon would, and speaks the supervisor protocol with it.
 
-    with relay_box.Box(engine, bin) as box:
-        x = box.exec("echo", "hello")
+    with relay_fixture.Sandbox(engine, bin) as sandbox:
+        x = sandbox.exec("echo", "hello")
         x.end()["cause"]; x.read("out")
 """
 import fcntl
@@ -52,7 +52,7 @@ def unpack(packet):
     return kind, seq, fields
 
 
-class Link:
+class Connection:
     """One connection to the relay."""
 
     def __init__(self, sock):
@@ -74,7 +74,7 @@ class Link:
         return (*unpack(packet), fds[0] if fds else None) if packet else None
 
     def until(self, wanted, seconds=60):
-        """Looks through what came before, then waits."""
+        """The first message that satisfies `wanted`: of those received before, else of those that follow."""
         by = time.monotonic() + seconds
         for i, m in enumerate(self.messages):
             if wanted(m):
@@ -82,7 +82,7 @@ class Link:
         while True:
             m = self.receive(max(by - time.monotonic(), 0.01))
             if m is None:
-                raise EOFError("the relay has closed its line")
+                raise EOFError("the relay has closed its connection")
             if m[0] == OUTPUT:
                 self.send(ACK, *((k, m[2][k]) for k in ("exec", "stdout", "stderr")))
             if wanted(m):
@@ -95,28 +95,29 @@ class Link:
 
 
 class Exec:
-    def __init__(self, box, link, name, seq):
-        self.box, self.link, self.name, self.seq = box, link, name, seq
+    def __init__(self, sandbox, connection, name, seq):
+        self.sandbox, self.connection, self.name, self.seq = sandbox, connection, name, seq
         self.stdin = None
 
     def started(self):
-        kind, _, fields, fd = self.link.until(lambda m: m[1] == self.seq and m[0] in (STARTED, EXEC_FAILED))
+        kind, _, fields, fd = self.connection.until(lambda m: m[1] == self.seq and m[0] in (STARTED, EXEC_FAILED))
         self.stdin = fd
         return fields if kind == STARTED else RuntimeError(fields["err_msg"])
 
     def end(self, seconds=60):
-        m = self.link.until(lambda m: m[0] == ENDED and m[2]["exec"] == self.name, seconds)
+        m = self.connection.until(lambda m: m[0] == ENDED and m[2]["exec"] == self.name, seconds)
         return dict(line.split("=", 1) for line in m[2]["record"].splitlines())
 
     def read(self, stream="out"):
-        return b"".join(p.read_bytes() for p in sorted(self.box.execs.joinpath(self.name).glob(f"{stream}.*")))
+        return b"".join(p.read_bytes() for p in sorted(self.sandbox.execs.joinpath(self.name).glob(f"{stream}.*")))
 
-    def tell(self, kind, *fields):
-        return self.link.ask(kind, ("exec", self.name), *fields)[2]
+    def request(self, kind, *fields):
+        """The fields of the relay's answer to a message about this exec."""
+        return self.connection.ask(kind, ("exec", self.name), *fields)[2]
 
 
-class Box:
-    """A running container with the guest in it, and its relay."""
+class Sandbox:
+    """A running container with the guest in it, and the relay that supervises it."""
 
     def __init__(self, engine, bin_folder, ephemeral=False, memory=0, pids=0, budget=0, host=None, port=0, inside=False):
         self.engine, self.bin = engine, Path(bin_folder)
@@ -131,7 +132,7 @@ class Box:
         self.execs.mkdir()
         try:
             self.make_container()
-            self.link = self.start_relay()
+            self.connection = self.start_relay()
         except BaseException:
             shutil.rmtree(self.place)
             raise
@@ -184,20 +185,20 @@ class Box:
         for fd in (plan, *high):
             os.close(fd)
         theirs.close()
-        link = Link(ours)
-        self.hello = link.until(lambda m: m[0] in (HELLO, FAILED))
+        connection = Connection(ours)
+        self.hello = connection.until(lambda m: m[0] in (HELLO, FAILED))
         if self.hello[0] == HELLO:
-            self.ready = link.until(lambda m: m[0] in (READY, FAILED))
-        return link
+            self.ready = connection.until(lambda m: m[0] in (READY, FAILED))
+        return connection
 
     def log(self):
         return (self.run / "relay.log").read_text(errors="replace")
 
     def connect(self):
-        """As a later daemon does."""
+        """A second connection, as the next daemon makes it after a restart."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sock.connect(str(self.run / "shim.sock"))
-        return Link(sock)
+        return Connection(sock)
 
     def exec(self, *argv, env=(), stdin=False, tty=False, user=None, cwd=None, timeout=None, idle=None, attach=True):
         name = f"x{next(self.numbers)}"
@@ -207,10 +208,10 @@ class Box:
         fields += [(k, int(v * 1e6)) for k, v in (("timeout", timeout), ("idle_timeout", idle)) if v]
         if tty:
             fields += [("rows", 24), ("cols", 80)]
-        return Exec(self, self.link, name, self.link.send(EXEC, *fields))
+        return Exec(self, self.connection, name, self.connection.send(EXEC, *fields))
 
     def processes(self):
-        """Command lines inside, but for pid 1."""
+        """Command lines of the container's processes, except pid 1."""
         top = self.engine.api("GET", f"/containers/{self.id}/json").json()["State"]["Pid"]
         ns = os.readlink(f"/proc/{top}/ns/pid")
         found = []
@@ -223,7 +224,7 @@ class Box:
         return found
 
     def __exit__(self, *_):
-        self.link.sock.close()
+        self.connection.sock.close()
         if self.relay.poll() is None:
             self.relay.kill()
         self.relay.wait()

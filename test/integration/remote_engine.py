@@ -1,10 +1,10 @@
-"""An engine that is not of this machine's kernel, as far as anybody can tell: a test engine behind a forwarder.
+"""A test engine behind a forwarder, so that it looks like an engine on another machine.
 
-    with Far(engine) as far:            # a unix socket, and another kernel's name in /info: Docker Desktop
-    with Far(engine, tcp=True) as far:  # 127.0.0.1, and the words of the engine itself: a machine elsewhere
-        far.host; far.cut()
+    with RemoteEngine(engine) as remote:            # a unix socket; /info names another kernel: as Docker Desktop does
+    with RemoteEngine(engine, tcp=True) as remote:  # 127.0.0.1; answers are unchanged: an engine on another machine
+        remote.host; remote.cut()
 
-cut() ends every connection that is open, as a network does; the engine and its containers live on.
+cut() closes all open connections, as a broken network does. The engine and its containers continue.
 """
 import os
 import re
@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 
-class Far:
+class RemoteEngine:
     def __init__(self, engine, tcp=False):
         self.engine, self.tcp = engine, tcp
         self.lock, self.open = threading.Lock(), set()
@@ -71,7 +71,7 @@ class Far:
                 self.open -= {near, far}
 
     def talk(self, near, far):
-        """The first request decides what is done with its answers."""
+        """Forwards one connection. The answer to GET /info is changed, unless the engine is reached over TCP."""
         first = near.recv(65536)
         info = not self.tcp and re.match(rb"GET (/v[\d.]+)?/info ", first)
         far.sendall(first)
@@ -84,7 +84,7 @@ class Far:
 
 
 def pump(source, sink):
-    """Until the end of one direction, which is passed on."""
+    """Copies one direction until it ends, then closes that direction of the other socket."""
     try:
         while data := source.recv(65536):
             sink.sendall(data)
@@ -114,6 +114,6 @@ def is_whole(data):
 
 
 def another_kernel(answer):
-    """As long as before, so that nothing else of the answer changes."""
+    """Replaces the kernel's name by another of the same length, so that Content-Length stays right."""
     ours = os.uname().release.encode()
     return answer.replace(b'"KernelVersion":"' + ours, b'"KernelVersion":"' + b"z" * len(ours))

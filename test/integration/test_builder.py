@@ -7,7 +7,7 @@ import tarfile
 import unittest
 from pathlib import Path
 
-import packages_box
+import packages_fixture
 from ripcord_test import TestCase, only_on, wait_until
 from test_images import BUSYBOX, entry, saved, tar
 
@@ -322,8 +322,8 @@ class Packages(BuildCase):
              "wget -q -O /pip/demo.whl http://127.0.0.1:7417/pypi/$(sed -n 's|.*href=\"../../\\(files[^\"#]*whl\\)#.*|\\1|p' /tmp/page)")
 
     def setUp(self):
-        packages_box.TestCase.prepare()
-        self.up = packages_box.Upstream(packages_box.TestCase.certificates)
+        packages_fixture.TestCase.prepare()
+        self.up = packages_fixture.Upstream(packages_fixture.TestCase.certificates)
         self.addCleanup(self.up.stop)
         self.up.add_wheel("demo", "1.5", os.urandom(100000))
         super().setUp()

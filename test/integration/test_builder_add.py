@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-import packages_box
+import packages_fixture
 from ripcord_test import only_on, wait_until
 from test_builder import BuildCase
 from test_images import BUSYBOX, entry, tar
@@ -176,8 +176,8 @@ class Add(BuildCase):
         self.assert_nothing_left()
 
     def test_tls_and_no_way_down_from_it(self):
-        packages_box.TestCase.prepare()
-        certificates = packages_box.TestCase.certificates
+        packages_fixture.TestCase.prepare()
+        certificates = packages_fixture.TestCase.certificates
         secure = Files(certificates)
         self.addCleanup(secure.close)
         ca = self.root.path / "ca.pem"

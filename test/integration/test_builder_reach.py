@@ -2,7 +2,7 @@
 import os
 import unittest
 
-import transfer_box
+import image_registries
 from ripcord_test import only_on
 from test_builder import BuildCase
 from test_images import BUSYBOX, digest, entry, rootfs, tar
@@ -39,18 +39,18 @@ class Network(BuildCase):
 
 
 @only_on("native")
-@unittest.skipUnless(transfer_box.PROGRAM, "docker-registry is not installed")
+@unittest.skipUnless(image_registries.PROGRAM, "docker-registry is not installed")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Bases(BuildCase):
     """Images that are not in the store are pulled from the registry in their name."""
 
     def setUp(self):
         super().setUp()
-        self.registry = transfer_box.RealRegistry()
+        self.registry = image_registries.RealRegistry()
         self.addCleanup(self.registry.close)
 
     def put(self, tag, word):
-        image = transfer_box.Image([rootfs(), tar(entry("word", data=word.encode()))], Env=["A=b"])
+        image = image_registries.Image([rootfs(), tar(entry("word", data=word.encode()))], Env=["A=b"])
         self.registry.put("team/base", tag, image)
         return digest(image.manifest)
 

@@ -13,8 +13,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import transfer_box
-from transfer_box import Image
+import image_registries
+from image_registries import Image
 from ripcord_test import Config, files_below, only_on, wait_until
 from test_builder import BuildCase, cmdline
 from test_images import BUSYBOX, entry, tar
@@ -301,19 +301,19 @@ class Login(BuildCase):
             self.root.ok("image", "prune")
         self.assert_nothing_left()
 
-    @unittest.skipUnless(transfer_box.PROGRAM, "docker-registry is not installed")
+    @unittest.skipUnless(image_registries.PROGRAM, "docker-registry is not installed")
     def test_a_real_registry_with_passwords(self):
-        registry = transfer_box.RealRegistry(htpasswd=HTPASSWD, login=LOGIN)
+        registry = image_registries.RealRegistry(htpasswd=HTPASSWD, login=LOGIN)
         self.addCleanup(registry.close)
         self.everything(registry)
 
     def test_tokens(self):
-        registry = transfer_box.FakeRegistry(LOGIN)
+        registry = image_registries.FakeRegistry(LOGIN)
         self.addCleanup(registry.close)
         self.everything(registry)
 
     def test_no_other_registry_gets_them(self):
-        registry = transfer_box.FakeRegistry(LOGIN)
+        registry = image_registries.FakeRegistry(LOGIN)
         self.addCleanup(registry.close)
         self.bases(registry)
         other = registry.host.replace("127.0.0.1", "127.0.0.2")
@@ -323,7 +323,7 @@ class Login(BuildCase):
 
     def test_a_name_that_only_looks_like_the_registrys_gets_none(self):
         """The registry is the first part of the name after "docker.io/" is removed."""
-        registry = transfer_box.FakeRegistry(LOGIN)
+        registry = image_registries.FakeRegistry(LOGIN)
         self.addCleanup(registry.close)
         self.bases(registry)
         for key in ("docker.io", "https://index.docker.io/v1/"):
@@ -335,7 +335,7 @@ class Login(BuildCase):
                 self.assertEqual(result.code, 5, result)
 
     def test_they_stay_here_when_the_daemon_is_elsewhere(self):
-        registry = transfer_box.FakeRegistry(LOGIN)
+        registry = image_registries.FakeRegistry(LOGIN)
         self.addCleanup(registry.close)
         self.bases(registry)
         env, secrets = self.config(registry.host)
@@ -357,7 +357,7 @@ class Login(BuildCase):
             self.assertNotIn("dTpodXNo", said)
 
     def test_they_are_in_nobodys_arguments(self):
-        registry = transfer_box.FakeRegistry(LOGIN)
+        registry = image_registries.FakeRegistry(LOGIN)
         self.addCleanup(registry.close)
         self.bases(registry)
         manifest = registry.files["/v2/team/base/manifests/1"]

@@ -1,7 +1,7 @@
 """Tool caches below /cache: their modes, whose they are, how long they live, and that no sandbox can put
 anything into another's.
 
-The upstreams are our own (packages_box.py); what is installed comes through the package registry.
+The upstreams are our own (packages_fixture.py); what is installed comes through the package registry.
 """
 import hashlib
 import io
@@ -12,8 +12,8 @@ import time
 import unittest
 import zipfile
 
-import packages_box
-import tools_box
+import packages_fixture
+import installers
 from ripcord_test import Config, only_on
 from test_packages import LISTENER, PIP, PackagesCase
 
@@ -135,12 +135,12 @@ class CachesCase(PackagesCase):
         self.root.ok("cp", file, f"{name}:{path}")
 
     def poison_pip(self, name):
-        evil = packages_box.make_wheel("demo", "1.5")[1].replace(b"version = '1.5'", b"version = '6.6'")
+        evil = packages_fixture.make_wheel("demo", "1.5")[1].replace(b"version = '1.5'", b"version = '6.6'")
         self.put(name, repack(evil), "/tmp/evil.whl")
         self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", POISON_PIP)
 
     def poison_npm(self, name):
-        evil = packages_box.make_tarball("demo", "6.6.0")[0]
+        evil = packages_fixture.make_tarball("demo", "6.6.0")[0]
         self.put(name, evil, "/tmp/evil.tgz")
         self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", POISON_NPM)
 
@@ -166,7 +166,7 @@ def repack(wheel):
 class Use(CachesCase):
     def test_pip_cache_dir_is_used(self):
         self.up.add_wheel("demo", "1.5", os.urandom(50000))
-        self.up_box("a")
+        self.start_sandbox("a")
         self.assertEqual(self.install("a", "env -u PIP_CACHE_DIR"), "1.5")
         self.assertEqual(self.files("a", "/cache/pip"), [])
         self.assertEqual(self.install("a"), "1.5")
@@ -182,7 +182,7 @@ class Use(CachesCase):
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_npm_cache_is_used(self):
         self.up.add_npm("demo", "1.5.0", os.urandom(50000))
-        self.up_box("a")
+        self.start_sandbox("a")
         self.assertEqual(self.npm_install("a", "env -u NPM_CONFIG_CACHE"), "1.5.0")
         self.assertEqual(self.files("a", "/cache/npm"), [])
         self.assertEqual(self.npm_install("a"), "1.5.0")
@@ -194,12 +194,12 @@ class Use(CachesCase):
 
     def test_pnpm_cache_is_used(self):
         """By the pnpm that reads variables of npm's names, and by the one that has its own."""
-        if not tools_box.folder()[0]:
-            self.skipTest(tools_box.folder()[1])
+        if not installers.folder()[0]:
+            self.skipTest(installers.folder()[1])
         self.up.add_npm("demo", "1.5.0", os.urandom(50000))
         for i, pnpm in enumerate(("node /tools/pnpm/node_modules/pnpm/bin/pnpm.cjs", "/tools/pnpm-now/node_modules/.bin/pnpm")):
             name = f"a{i}"
-            self.up_box(name)
+            self.start_sandbox(name)
             self.shell(name, f"mkdir /tmp/n && cd /tmp/n && echo '{{}}' >package.json && {pnpm} add demo >&2")
             self.assertTrue({"meta", "store"} <= {f.split("/")[3] for f in self.files(name, "/cache/pnpm")}, pnpm)
 
@@ -208,7 +208,7 @@ class Use(CachesCase):
         file, wheel = self.up.add_wheel("demo", "1.5")
         true = hashlib.sha256(wheel).hexdigest()
         for name, mode in ("a", "layered"), ("b", "layered"), ("c", "shared"), ("d", "shared"):
-            self.up_box(name, "--cache", f"pip={mode}")
+            self.start_sandbox(name, "--cache", f"pip={mode}")
         for attacker, victim, expected in ("a", "b", "1.5"), ("c", "d", "6.6"):
             self.assertEqual(self.install(attacker), "1.5")
             self.poison_pip(attacker)
@@ -225,7 +225,7 @@ class Use(CachesCase):
     def test_poisoning_is_impossible_with_npm(self):
         tarball = self.up.add_npm("demo", "1.5.0")
         for name, mode in ("a", "layered"), ("b", "layered"), ("c", "shared"), ("d", "shared"):
-            self.up_box(name, "--cache", f"npm={mode}")
+            self.start_sandbox(name, "--cache", f"npm={mode}")
         for attacker, victim, expected in ("a", "b", "1.5.0"), ("c", "d", "6.6.0"):
             self.assertEqual(self.npm_install(attacker), "1.5.0")
             self.poison_npm(attacker)

@@ -7,7 +7,7 @@ from ripcord_test import Config, TestCase, only_on, wait_until
 
 
 @only_on("docker", "podman")
-class Box(TestCase):
+class DockerSandbox(TestCase):
 
     def setUp(self):
         super().setUp()
@@ -28,8 +28,8 @@ class Box(TestCase):
     def actions(self, container, since):
         """The engine's events about the container."""
         query = quote(json.dumps({"container": [container]}))
-        told = self.engine.api("GET", f"/events?since={since}&until={time.time() + 1}&filters={query}").body
-        return [json.loads(line)["Action"] for line in told.splitlines()]
+        reply = self.engine.api("GET", f"/events?since={since}&until={time.time() + 1}&filters={query}").body
+        return [json.loads(line)["Action"] for line in reply.splitlines()]
 
     @only_on("docker")
     def test_a_removal_needs_no_kill_by_the_engine(self):
@@ -37,13 +37,13 @@ class Box(TestCase):
         for name in "ab":
             self.root.ok("up", name)
         self.root.ok("pause", "b")
-        for name, kills in (("a", False), ("b", True)):  # a paused one hears no signal
+        for name, kills in (("a", False), ("b", True)):  # a paused container receives no signal
             container = self.inspect(name)["Id"]
             self.root.ok("rm", "-f", name)
             actions = self.actions(container, since)
             self.assertEqual(("kill" in actions, actions[-1]), (kills, "destroy"), actions)
 
-    def test_hardening_is_what_the_engine_says(self):
+    def test_hardening_as_the_engine_reports_it(self):
         self.root.ok("up", "a", "--memory", "256M", "--cpus", "1", "--pids", "60", "--env", "SECRET=sek-0815",
                      "--label", "team=x", "--label", "ripcord.id=forged")
         doc = self.inspect("a")
@@ -57,15 +57,15 @@ class Box(TestCase):
         self.assertEqual(limits["nofile"], 16384)
         self.assertIn("nproc", limits)
         labels = doc["Config"]["Labels"]
-        box = self.root.sandbox("a")
+        sandbox = self.root.sandbox("a")
         self.assertEqual((labels["ripcord.root"], labels["ripcord.id"], labels["ripcord.name"], labels["ripcord.hash"]),
-                         (self.root.root_id, box["id"], "a", box["hash"]))
+                         (self.root.root_id, sandbox["id"], "a", sandbox["hash"]))
         self.assertEqual(labels["team"], "x")
-        self.assertEqual(doc["Image"].removeprefix("sha256:"), box["image_digest"].removeprefix("sha256:"))
+        self.assertEqual(doc["Image"].removeprefix("sha256:"), sandbox["image_digest"].removeprefix("sha256:"))
         self.assertNotIn("sek-0815", json.dumps(doc), "a variable is in the engine's records")
         self.assertEqual(self.shell("a", "echo $SECRET"), "sek-0815\n")
 
-    def test_hardening_is_what_the_kernel_says(self):
+    def test_hardening_as_the_kernel_reports_it(self):
         self.root.ok("up", "a")
         status = dict(l.split(":\t", 1) for l in self.shell("a", "cat /proc/self/status").splitlines() if ":\t" in l)
         for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
@@ -83,20 +83,20 @@ class Box(TestCase):
         self.assertEqual(self.shell("a", "touch ~/x /tmp/x /scratch/x /cache/pip/x && echo fine"), "fine\n")
         self.assertEqual(self.shell("a", "ls /var/run/docker.sock /run/docker.sock 2>/dev/null; echo none"), "none\n")
 
-    def test_what_belongs_to_it_goes_with_it(self):
+    def test_removal_also_removes_volumes(self):
         self.root.ok("up", "a")
         found = self.engine.labelled(f"ripcord.root={self.root.root_id}")
         self.assertEqual(found, {"containers": [f"/{self.prefix}-a"], "networks": [],
                                  "volumes": [f"{self.prefix}-caches-a", f"{self.prefix}-home-a"]})
-        self.root.ok("run", "--", "true")  # returns with the command's end; its sandbox goes a moment later
+        self.root.ok("run", "--", "true")  # returns when the command ends; its sandbox is removed a moment later
         wait_until(lambda: self.engine.labelled(f"ripcord.root={self.root.root_id}") == found, 20, "the run to be gone")
         self.root.ok("rm", "-f", "a")
         self.assertEqual(self.engine.labelled(f"ripcord.root={self.root.root_id}"),
                          {"containers": [], "volumes": [], "networks": []})
 
-    def test_leftovers_of_this_root_go_and_nothing_else(self):
+    def test_only_leftovers_of_this_root_are_removed(self):
         self.root.ok("run", "--", "true")
-        self.root.ok("reconcile")  # a store that is new removes nothing before it has seen the engine once
+        self.root.ok("reconcile")  # with a new store, nothing is removed before the first reconcile
         image = self.engine.api("GET", "/images/ripcord%2Fdefault/json").json()["Id"]
         made = {}
         for name, labels in (("ours", {"ripcord.root": self.root.root_id, "ripcord.id": "00000000000000aa"}),
@@ -117,7 +117,7 @@ class Box(TestCase):
             for cid in made.values():
                 self.engine.api("DELETE", f"/containers/{cid}?force=1")
 
-    def test_names_that_others_have_are_not_taken(self):
+    def test_a_container_name_in_use_is_refused(self):
         reply = self.engine.api("POST", f"/containers/create?name={self.prefix}-a", {"Image": "ripcord/default", "Cmd": ["true"]})
         self.assertEqual(reply.status, 201, reply)
         try:
@@ -127,7 +127,7 @@ class Box(TestCase):
         finally:
             self.engine.api("DELETE", f"/containers/{reply.json()['Id']}?force=1")
 
-    def test_what_it_cannot_do_is_refused_by_name(self):
+    def test_unsupported_options_are_refused_by_name(self):
         self.refused(7, "up", "a", "--image", "host", words=["'host'", "default"])
         self.refused(3, "up", "a", "--image", "no/such:1", words=["image 'no/such:1'"])
         self.refused(2, "up", "a", "--cache", "pipp=shared", words=["pipp", "'pip'"])
@@ -143,7 +143,7 @@ class Box(TestCase):
         self.refused(5, "up", "b", "--mount", f"{self.engine.place}:/x", words=["would share"])
         self.refused(5, "up", "b", "--mount", f"{self.engine.place}/data:/x", words=["would share"])
 
-    def test_the_engine_is_found_by_the_environment(self):
+    def test_docker_host_selects_the_engine(self):
         other = self.new_root()
         (other.path / "ripcord.yaml").write_text(f"docker.prefix: {self.prefix}e\n", encoding="ascii")
         done = other.ok("run", "--engine", "docker", "--", "echo", "found", env={"DOCKER_HOST": self.engine.host})
@@ -153,7 +153,7 @@ class Box(TestCase):
         self.assertIn(self.engine.kind, engines["docker"]["about"])
         other.ok("up", "a", "--engine", "docker")
         other.kill_daemon()
-        elsewhere = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}  # of whoever starts the next daemon
+        elsewhere = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}  # the environment of the client that starts the next daemon
         self.assertEqual(other.ok("exec", "a", "--", "echo", "still here", env=elsewhere).text, "still here\n")
         other.ok("rm", "-f", "a")
         other.kill_daemon()

@@ -7,9 +7,9 @@ import threading
 import unittest
 from pathlib import Path
 
-import transfer_box
-import packages_box
-from transfer_box import Image, index_of
+import image_registries
+import packages_fixture
+from image_registries import Image, index_of
 from ripcord_test import files_below, wait_until
 from test_images import ImageCase, config_of, digest, entry, rootfs, saved, tar
 
@@ -30,18 +30,18 @@ class PullCase(ImageCase):
         return sorted(p.name for p in (Path(self.root.path) / "state/images/downloads").iterdir())
 
 
-@unittest.skipUnless(transfer_box.PROGRAM, "docker-registry is not installed")
+@unittest.skipUnless(image_registries.PROGRAM, "docker-registry is not installed")
 class TestRegistry(PullCase):
     def setUp(self):
         super().setUp()
-        self.registry = transfer_box.RealRegistry()
+        self.registry = image_registries.RealRegistry()
         self.addCleanup(self.registry.close)
 
     def test_pull_and_run(self):
         base = rootfs()
         upper = tar(entry("y", data=b"pulled"))
         self.registry.put("team/tool", "1", Image([base, upper], Env=["A=b"]))
-        self.registry.put("team/tool", "2", Image([base, tar(entry("y", data=b"again"))], kind=transfer_box.DOCKER))
+        self.registry.put("team/tool", "2", Image([base, tar(entry("y", data=b"again"))], kind=image_registries.DOCKER))
         name = f"{self.registry.host}/team/tool"
         first = self.pull_ok(f"{name}:1")
         self.assertEqual((first["names"], first["layers"], first["new_layers"]), ([f"{name}:1"], 2, 2))
@@ -54,9 +54,9 @@ class TestRegistry(PullCase):
         self.assertEqual(self.pull(f"{name}:3").code, 3)
 
     def test_tls_with_an_authority_of_our_own(self):
-        packages_box.TestCase.prepare()
-        certificates = packages_box.TestCase.certificates
-        registry = transfer_box.RealRegistry(certificates)
+        packages_fixture.TestCase.prepare()
+        certificates = packages_fixture.TestCase.certificates
+        registry = image_registries.RealRegistry(certificates)
         self.addCleanup(registry.close)
         registry.put("team/tool", "1", Image([rootfs()]))
         name = f"{registry.host}/team/tool:1"
@@ -77,7 +77,7 @@ class TestRegistry(PullCase):
         index = index_of({OTHER: other, MACHINE: mine})
         for image in (mine, other):
             self.registry.put("multi", None, image)
-        self.registry.put_manifest("multi", "1", index, transfer_box.OCI_INDEX)
+        self.registry.put_manifest("multi", "1", index, image_registries.OCI_INDEX)
         name = f"{self.registry.host}/multi"
         self.assertEqual(self.pull_ok(f"{name}:1")["id"], digest(mine.config))
         self.assertEqual(self.pull_ok(f"{name}:1", "foreign", "--platform", f"linux/{OTHER}")["id"], digest(other.config))
@@ -111,7 +111,7 @@ class TestRegistry(PullCase):
 class TestHostile(PullCase):
     def setUp(self):
         super().setUp()
-        self.registry = transfer_box.FakeRegistry()
+        self.registry = image_registries.FakeRegistry()
         self.addCleanup(self.registry.close)
         self.image = Image([rootfs(), tar(entry("y", data=os.urandom(300000)))])
         self.registry.put("a/b", "1", self.image)
@@ -180,7 +180,7 @@ class TestHostile(PullCase):
     def test_leads_into_private_networks_are_not_followed(self):
         def to(where):
             return lambda h: h.answer(307, b"", {"Location": where})
-        other = transfer_box.FakeRegistry()
+        other = image_registries.FakeRegistry()
         self.addCleanup(other.close)
         for where, word in [(f"http://{other.host}/x", "not https"), ("https://169.254.169.254/latest", "private"),
                             ("file:///etc/passwd", ""), ("https://localhost:1/x", "private")]:
@@ -216,11 +216,11 @@ class TestHostile(PullCase):
                 self.assertFalse(any(s in path.read_bytes() for s in secrets), path)
 
     def test_tokens_over_tls(self):
-        packages_box.TestCase.prepare()
-        certificates = packages_box.TestCase.certificates
-        registry = transfer_box.FakeRegistry("u:hush-hush", certificates)
-        tokens = transfer_box.FakeRegistry("u:hush-hush", certificates)
-        plain = transfer_box.FakeRegistry("u:hush-hush")
+        packages_fixture.TestCase.prepare()
+        certificates = packages_fixture.TestCase.certificates
+        registry = image_registries.FakeRegistry("u:hush-hush", certificates)
+        tokens = image_registries.FakeRegistry("u:hush-hush", certificates)
+        plain = image_registries.FakeRegistry("u:hush-hush")
         for server in (registry, tokens, plain):
             self.addCleanup(server.close)
         registry.put("a/b", "1", self.image)
@@ -242,7 +242,7 @@ class TestHostile(PullCase):
         self.assertEqual({path.partition("?")[0] for path, _ in tokens.log}, {"/token"})
 
     def test_mirrors_are_asked_first(self):
-        mirror, down = transfer_box.FakeRegistry(), f"127.0.0.1:{transfer_box.free_port()}"
+        mirror, down = image_registries.FakeRegistry(), f"127.0.0.1:{image_registries.free_port()}"
         self.addCleanup(mirror.close)
         mirror.put("a/b", "1", self.image)
         self.root.configure(f'transfer:\n  mirrors: ["{self.registry.host}=http://{down}", "{self.registry.host}=http://{mirror.host}"]\n')

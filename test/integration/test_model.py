@@ -1,11 +1,12 @@
-"""Random operations and faults; after each step ripcord's answers against the truth of kernel or engine: no lie.
+"""Random operations and faults on a small model of ripcord. After each step, ripcord's answers must agree with the kernel
+or the engine, and with the model.
 
-What is compared after each step: the state of every sandbox with what the kernel or the engine says of it, and with
-what the operations before must have led to; live execs with the processes that really run; ends with what the
-commands were; files with what was written; events with the states that they lead to; totals with the receipts.
+The test compares: the state of every sandbox with the actual state and with the operations so far; live execs with the
+running processes; end records with the commands; files with what was written; events with the resulting states; totals
+with the receipts.
 
-The seed is printed and part of every failure: RIPCORD_MODEL_SEED=N plays the same choices again, RIPCORD_MODEL_STEPS
-says how many.
+The seed is printed and part of every failure. RIPCORD_MODEL_SEED=N repeats the same choices; RIPCORD_MODEL_STEPS sets
+the number of steps.
 """
 import json
 import os
@@ -15,22 +16,22 @@ import threading
 import time
 from pathlib import Path
 
-import model_truth
+import actual_state
 from ripcord_test import Config, TestCase, full_run_only, serial, wait_until
 
 NAMES = ["m0", "m1", "m2", "m3"]
-PATIENCE = 20  # seconds until the truth about what nobody was asked for must be told
+PATIENCE = 20  # seconds until ripcord must have noticed a change that it did not make
 AT_REST = {"running", "paused", "stopped", "failed"}
 
 
-class Box:
-    """What the model knows of a sandbox that exists. None: not known, the next answer that agrees tells."""
+class ModelSandbox:
+    """What the model knows about an existing sandbox. None means unknown; the next consistent answer sets the value."""
 
     def __init__(self):
         self.state = "running"
-        self.lines = 0       # that were written to a file of its home
+        self.lines = 0       # lines that were written to a file in its home
         self.live = {}       # exec id: the marker of its process
-        self.ended = {}      # exec id: what its end must be: a test of it
+        self.ended = {}      # exec id: a function that accepts the expected end record
 
 
 def exited(code):
@@ -51,18 +52,18 @@ class Model(TestCase):
         super().setUp()
         self.seed = int(os.environ.get("RIPCORD_MODEL_SEED", "0")) or random.randrange(1, 1 << 32)
         self.rng = random.Random(self.seed)
-        self.boxes = {}
+        self.sandboxes = {}
         self.log = []
         self.marker = f"{10 ** 7 + os.getpid()}"
         self.sleeps = 0
         self.last_event = 0
-        self.told = {}  # sandbox id: the state that its last event told
+        self.event_states = {}  # sandbox id: the state after its last event
         self.in_doubt = set()  # names whose state the model does not know
 
-    # ---- asking ----
+    # ---- requests ----
 
     def call(self, method, target, body=None):
-        """A request; starts a daemon where none answers."""
+        """Sends a request. Starts a daemon if none answers."""
         try:
             return self.root.http(method, target, body)
         except (OSError, AssertionError):
@@ -71,39 +72,39 @@ class Model(TestCase):
 
     def want(self, reply, *statuses):
         if reply.status not in statuses:
-            self.lie(f"answered {reply}, not {statuses}")
+            self.disagree(f"answered {reply}, not {statuses}")
         return reply
 
-    def lie(self, what):
+    def disagree(self, what):
         steps = "\n".join(self.log[-40:])
         self.fail(f"seed {self.seed}, step {len(self.log)}: {what}\n{steps}\n{self.root.log_tail()}")
 
     def pick(self, *states):
-        names = sorted(n for n, b in self.boxes.items() if not states or b.state in states)
+        names = sorted(n for n, b in self.sandboxes.items() if not states or b.state in states)
         return self.rng.choice(names) if names else None
 
-    # ---- operations: each does one thing and what the model says must come of it ----
+    # ---- operations: each does one thing, and checks the answer that the model expects ----
 
     def up(self):
         name = self.rng.choice(NAMES)
         reply = self.want(self.call("PUT", f"/v1/sandboxes/{name}", {"labels": {"of": name}}), 200, 201)
         action = reply.json()["action"]
-        box = self.boxes.get(name)
+        sandbox = self.sandboxes.get(name)
         expected = {None: "created", "running": "unchanged", "paused": "started", "stopped": "started", "failed": "started"}
-        if action != expected[box and box.state]:
-            self.lie(f"up {name}: {action}, but it was {box and box.state}")
-        self.boxes.setdefault(name, Box()).state = "running"
+        if action != expected[sandbox and sandbox.state]:
+            self.disagree(f"up {name}: {action}, but it was {sandbox and sandbox.state}")
+        self.sandboxes.setdefault(name, ModelSandbox()).state = "running"
         return name
 
     def command(self, name, argv, **more):
         return self.call("POST", f"/v1/sandboxes/{name}/execs", {"argv": argv, **more})
 
     def usable(self):
-        """One that takes a command: a stopped one is started by it."""
+        """The name of a sandbox that accepts commands. A command starts a stopped sandbox."""
         return self.pick("running", "stopped", "failed")
 
     def started(self, name):
-        self.boxes[name].state = "running"
+        self.sandboxes[name].state = "running"
 
     def end_of(self, name, exec_id):
         wait_until(lambda: self.root.exec_info(name, exec_id)["state"] == "ended", 30, f"the end of {exec_id}")
@@ -113,12 +114,12 @@ class Model(TestCase):
         name = self.usable()
         if not name:
             return None
-        box = self.boxes[name]
+        sandbox = self.sandboxes[name]
         lines = int(self.shell(name, "echo line >> log; wc -l < log"))
         self.started(name)
-        if box.lines is not None and lines != box.lines + 1:
-            self.lie(f"{name}: {lines} lines in a file that had {box.lines}")
-        box.lines = lines
+        if sandbox.lines is not None and lines != sandbox.lines + 1:
+            self.disagree(f"{name}: {lines} lines in a file that had {sandbox.lines}")
+        sandbox.lines = lines
         return name
 
     def exit(self):
@@ -129,8 +130,8 @@ class Model(TestCase):
         x = self.want(self.command(name, ["sh", "-c", f"exit {code}"]), 201).json()["exec"]["id"]
         self.started(name)
         if not exited(code)(self.end_of(name, x)):
-            self.lie(f"{name}/{x}: exit {code} became {self.end_of(name, x)}")
-        self.boxes[name].ended[x] = exited(code)
+            self.disagree(f"{name}/{x}: exit {code} became {self.end_of(name, x)}")
+        self.sandboxes[name].ended[x] = exited(code)
         return f"{name} {code}"
 
     def timeout(self):
@@ -140,8 +141,8 @@ class Model(TestCase):
         x = self.want(self.command(name, ["sleep", "1000"], timeout_ms=50), 201).json()["exec"]["id"]
         self.started(name)
         if self.end_of(name, x)["cause"] != "timeout":
-            self.lie(f"{name}/{x}: a timeout became {self.end_of(name, x)}")
-        self.boxes[name].ended[x] = caused("timeout")
+            self.disagree(f"{name}/{x}: a timeout became {self.end_of(name, x)}")
+        self.sandboxes[name].ended[x] = caused("timeout")
         return name
 
     def new_marker(self):
@@ -155,48 +156,48 @@ class Model(TestCase):
         word = self.new_marker()
         x = self.want(self.command(name, ["sleep", word]), 201).json()["exec"]["id"]
         self.started(name)
-        self.boxes[name].live[x] = word
+        self.sandboxes[name].live[x] = word
         return f"{name} {word}"
 
     def kill_exec(self):
-        names = sorted(n for n, b in self.boxes.items() if b.live and b.state == "running")
+        names = sorted(n for n, b in self.sandboxes.items() if b.live and b.state == "running")
         if not names:
             return None
         name = self.rng.choice(names)
-        box = self.boxes[name]
-        x = self.rng.choice(sorted(box.live))
+        sandbox = self.sandboxes[name]
+        x = self.rng.choice(sorted(sandbox.live))
         self.want(self.call("POST", f"/v1/sandboxes/{name}/execs/{x}/kill", {}), 200)
         self.end_of(name, x)
-        self.all_ended(box, caused("killed"), [x])
+        self.all_ended(sandbox, caused("killed"), [x])
         return f"{name} {x}"
 
-    def all_ended(self, box, how, which=None):
-        for x in list(box.live) if which is None else which:
-            del box.live[x]
-            box.ended[x] = how
+    def all_ended(self, sandbox, how, which=None):
+        for x in list(sandbox.live) if which is None else which:
+            del sandbox.live[x]
+            sandbox.ended[x] = how
 
     def stop(self):
         name = self.rng.choice(NAMES)
         reply = self.call("POST", f"/v1/sandboxes/{name}/stop", {"grace_ms": 200})
-        if name not in self.boxes:
+        if name not in self.sandboxes:
             self.want(reply, 404)
             return f"{name} (none)"
         self.want(reply, 200)
-        self.boxes[name].state = "stopped"
-        self.all_ended(self.boxes[name], caused("sandbox_stopped"))
+        self.sandboxes[name].state = "stopped"
+        self.all_ended(self.sandboxes[name], caused("sandbox_stopped"))
         return name
 
     def remove(self, force=False):
         name = self.rng.choice(NAMES)
         reply = self.call("DELETE", f"/v1/sandboxes/{name}{'?force=1' if force else ''}")
-        box = self.boxes.get(name)
-        if box is None:
+        sandbox = self.sandboxes.get(name)
+        if sandbox is None:
             self.want(reply, 404)
-        elif box.live and not force:
+        elif sandbox.live and not force:
             self.want(reply, 409)
         else:
             self.want(reply, 200)
-            del self.boxes[name]
+            del self.sandboxes[name]
         return name
 
     def remove_force(self):
@@ -207,9 +208,9 @@ class Model(TestCase):
         if not name:
             return None
         reply = self.call("POST", f"/v1/sandboxes/{name}/{word}", {})
-        if self.boxes[name].state in (before, after):
+        if self.sandboxes[name].state in (before, after):
             self.want(reply, 200)
-            self.boxes[name].state = after
+            self.sandboxes[name].state = after
         else:
             self.want(reply, 409)
         return name
@@ -218,12 +219,12 @@ class Model(TestCase):
         return self.pause("resume", "paused", "running")
 
     def refused(self):
-        """A command in a sandbox that is paused or not there runs nowhere."""
+        """A command for a paused or unknown sandbox is refused."""
         name = self.pick("paused")
         if name:
             self.want(self.command(name, ["true"]), 409)
             return name
-        name = next((n for n in NAMES if n not in self.boxes), None)
+        name = next((n for n in NAMES if n not in self.sandboxes), None)
         if name:
             self.want(self.command(name, ["true"]), 404)
         return name
@@ -232,11 +233,11 @@ class Model(TestCase):
         code = self.rng.randrange(1, 100)
         r = self.root.run("run", "--", "sh", "-c", f"exit {code}")
         if r.code != code:
-            self.lie(f"run: {r}")
+            self.disagree(f"run: {r}")
         return str(code)
 
     def burst(self):
-        """Many at once on one sandbox: any order is right, as long as what is answered in the end is true."""
+        """Several requests at once on one sandbox. Any order is right, as long as the final answers are true."""
         name = self.rng.choice(NAMES)
         chosen = [self.rng.choice(["up", "exec", "stop", "pause", "resume", "rm"]) for _ in range(4)]
         target = f"/v1/sandboxes/{name}"
@@ -256,10 +257,10 @@ class Model(TestCase):
         for t in threads:
             t.join(60)
         if len(replies) != len(chosen):
-            self.lie(f"{len(replies)} answers to {chosen}")
+            self.disagree(f"{len(replies)} answers to {chosen}")
         for word, reply in replies:
             if reply.status >= 500 and reply.code != "conflict":
-                self.lie(f"burst: {word} {name}: {reply}")
+                self.disagree(f"burst: {word} {name}: {reply}")
         self.doubt(name)
         return f"{name} {chosen}"
 
@@ -279,27 +280,27 @@ class Model(TestCase):
         return ""
 
     def gone_down(self, name):
-        self.boxes[name].state = "stopped"
-        self.all_ended(self.boxes[name], not_exited)
+        self.sandboxes[name].state = "stopped"
+        self.all_ended(self.sandboxes[name], not_exited)
 
     def shoot(self, find, *states):
         name = self.pick(*states)
         if not name:
             return None
         pid = find(self.root.sandbox(name)["id"])
-        if not model_truth.kill(pid):
-            self.lie(f"{name} is {self.boxes[name].state}, and there is nobody to kill")
-        wait_until(lambda: not os.path.exists(f"/proc/{pid}") or model_truth.is_zombie(Path(f"/proc/{pid}")),
+        if not actual_state.kill(pid):
+            self.disagree(f"{name} is {self.sandboxes[name].state}, but has no process to kill")
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}") or actual_state.is_zombie(Path(f"/proc/{pid}")),
                    30, f"the end of {pid}")
         self.gone_down(name)
         return f"{name} {pid}"
 
     def init_kill(self):
-        # An engine's freezer may be the old one: what is frozen there dies when it thaws.
-        return self.shoot(self.truth.init_of, "running", *([] if Config.backend else ["paused"]))
+        # An engine may use the freezer of cgroup v1: a frozen process there dies only when it thaws.
+        return self.shoot(self.actual.init_of, "running", *([] if Config.backend else ["paused"]))
 
     def supervisor_kill(self):
-        return self.shoot(self.truth.supervisor_of, "running", "paused")
+        return self.shoot(self.actual.supervisor_of, "running", "paused")
 
     def outside(self, method, what, states, after):
         if not Config.backend:
@@ -307,11 +308,11 @@ class Model(TestCase):
         name = self.pick(*states)
         if not name:
             return None
-        self.truth.behind_our_back(self.root.sandbox(name)["id"], method, what)
+        self.actual.change_outside(self.root.sandbox(name)["id"], method, what)
         if after == "stopped":
             self.gone_down(name)
         else:
-            self.boxes[name].state = after
+            self.sandboxes[name].state = after
         return name
 
     def outside_remove(self):
@@ -329,53 +330,53 @@ class Model(TestCase):
     # ---- comparing ----
 
     def compare(self):
-        """Every disagreement, in words."""
+        """(list of disagreements as text, listed sandboxes, receipts)."""
         listed = {s["name"]: s for s in self.call("GET", "/v1/sandboxes").json()["sandboxes"]}
         receipts = self.root.get("/v1/execs?all=1")
-        truth, running = self.truth.boxes(), model_truth.marked(self.marker)
+        actual, running = self.actual.sandboxes(), actual_state.marked(self.marker)
         self.read_events()
-        odd = [f"'{b}' is {s} and nobody says so" for b, s in truth.items() if b not in {s["id"] for s in listed.values()}]
-        odd += [f"{name} is listed" for name in listed if name not in self.boxes and name not in self.in_doubt]
-        for name in self.boxes:
+        odd = [f"'{b}' is {s} but not listed" for b, s in actual.items() if b not in {s["id"] for s in listed.values()}]
+        odd += [f"{name} is listed" for name in listed if name not in self.sandboxes and name not in self.in_doubt]
+        for name in self.sandboxes:
             if name not in listed and name not in self.in_doubt:
                 odd.append(f"{name} is not listed")
-        for name, box in listed.items():
-            odd += self.compare_box(name, box, truth.get(box["id"], "stopped"))
-            odd += self.compare_execs(name, box, [x for x in receipts["execs"] if x["sandbox"] == name], running,
+        for name, sandbox in listed.items():
+            odd += self.compare_sandbox(name, sandbox, actual.get(sandbox["id"], "stopped"))
+            odd += self.compare_execs(name, sandbox, [x for x in receipts["execs"] if x["sandbox"] == name], running,
                                       receipts["totals"]["sandboxes"].get(name))
         return odd, listed, receipts["execs"]
 
-    def compare_box(self, name, box, really):
-        state = box["state"]
+    def compare_sandbox(self, name, sandbox, really):
+        state = sandbox["state"]
         odd = []
         if state not in AT_REST:
             odd.append(f"{name} is still {state}")
         if (state if state in ("running", "paused") else "stopped") != really:
-            odd.append(f"{name} is said to be {state} ({box['reason']}) and is {really}")
-        if name not in self.in_doubt and name in self.boxes and state != self.boxes[name].state:
-            odd.append(f"{name} is {state} ({box['reason']}), not {self.boxes[name].state}")
-        if state in ("stopped", "failed") and not box["reason"]:
-            odd.append(f"{name} is {state} for no reason")
-        if self.told.get(box["id"], state) != state:
-            odd.append(f"{name} is {state}, its last event told {self.told[box['id']]}")
+            odd.append(f"{name} is reported as {state} ({sandbox['reason']}) but is {really}")
+        if name not in self.in_doubt and name in self.sandboxes and state != self.sandboxes[name].state:
+            odd.append(f"{name} is {state} ({sandbox['reason']}), not {self.sandboxes[name].state}")
+        if state in ("stopped", "failed") and not sandbox["reason"]:
+            odd.append(f"{name} is {state} without a reason")
+        if self.event_states.get(sandbox["id"], state) != state:
+            odd.append(f"{name} is {state}, but its last event said {self.event_states[sandbox['id']]}")
         return odd
 
-    def compare_execs(self, name, box, execs, running, totals):
+    def compare_execs(self, name, sandbox, execs, running, totals):
         odd = []
         live = {x["id"]: x for x in execs if x["state"] != "ended"}
         words = {x["argv"][-1] for x in live.values()}
-        if box["execs_live"] != len(live):
-            odd.append(f"{name}: {box['execs_live']} live, {sorted(live)} listed")
+        if sandbox["execs_live"] != len(live):
+            odd.append(f"{name}: {sandbox['execs_live']} live, {sorted(live)} listed")
         for word in words - set(running):
-            odd.append(f"{name}: '{word}' is said to live and does not")
+            odd.append(f"{name}: '{word}' is reported as live but does not run")
         for x in execs:
             if x["state"] == "ended" and x["argv"][-1] in running:
-                odd.append(f"{name}: '{x['argv'][-1]}' lives and is said to have ended: {x['end']}")
+                odd.append(f"{name}: '{x['argv'][-1]}' runs but is reported as ended: {x['end']}")
         if totals is None:
-            odd.append(f"{name} is listed and has no totals")
+            odd.append(f"{name} is listed but has no totals")
         elif totals["execs"] != len(execs) - len(live):
             odd.append(f"{name}: totals count {totals['execs']}, there are {len(execs) - len(live)} receipts")
-        model = self.boxes.get(name)
+        model = self.sandboxes.get(name)
         if model is None or name in self.in_doubt:
             return odd
         if set(model.live) != set(live):
@@ -383,7 +384,7 @@ class Model(TestCase):
         by_id = {x["id"]: x for x in execs}
         for x, test in model.ended.items():
             if x not in by_id:
-                odd.append(f"{name}: nothing is known of {x}")
+                odd.append(f"{name}: {x} is unknown")
             elif by_id[x]["end"] is None or not test(by_id[x]["end"]):
                 odd.append(f"{name}/{x} ended as {by_id[x]['end']}")
         return odd
@@ -393,12 +394,12 @@ class Model(TestCase):
         for line in reply.body.splitlines():
             event = json.loads(line)
             if event["seq"] < self.last_event:
-                self.lie(f"event {event['seq']} came after {self.last_event}")
+                self.disagree(f"event {event['seq']} came after {self.last_event}")
             self.last_event = event["seq"]
             if event["kind"] == "gap":
-                self.told = {}  # what was lost may have been any change
+                self.event_states = {}  # the missing events may have been any change
             elif event["kind"].startswith("sandbox.") and event["kind"] != "sandbox.changed":
-                self.told[event["sandbox_id"]] = event["kind"].partition(".")[2]
+                self.event_states[event["sandbox_id"]] = event["kind"].partition(".")[2]
 
     def check(self, patience):
         end = time.monotonic() + patience
@@ -408,27 +409,27 @@ class Model(TestCase):
                 self.adopt(listed, execs)
                 return
             if time.monotonic() > end:
-                self.lie("\n  ".join(["", *odd]))
+                self.disagree("\n  ".join(["", *odd]))
             time.sleep(0.05)
 
     def adopt(self, listed, execs):
-        """What a burst has come to: all agree on it, so it is what the model goes on from."""
+        """The model takes over the outcome of a burst, on which all answers agree."""
         for name in self.in_doubt:
-            self.boxes.pop(name, None)
+            self.sandboxes.pop(name, None)
             if name in listed:
-                box = self.boxes[name] = Box()
-                box.state, box.lines = listed[name]["state"], None
-                box.live = {x["id"]: x["argv"][-1] for x in execs if x["sandbox"] == name and x["state"] != "ended"}
+                sandbox = self.sandboxes[name] = ModelSandbox()
+                sandbox.state, sandbox.lines = listed[name]["state"], None
+                sandbox.live = {x["id"]: x["argv"][-1] for x in execs if x["sandbox"] == name and x["state"] != "ended"}
         self.in_doubt.clear()
 
-    # ---- the walk ----
+    # ---- the random walk ----
 
     WEIGHTS = {"up": 8, "append": 5, "exit": 4, "detach": 5, "timeout": 1, "kill_exec": 3, "stop": 3, "remove": 2,
                "remove_force": 2, "pause": 3, "resume": 3, "refused": 2, "run_once": 1, "burst": 3, "daemon_kill": 2,
                "daemon_end": 1, "init_kill": 2, "supervisor_kill": 2, "outside_remove": 2, "outside_kill": 1,
                "outside_pause": 1, "outside_resume": 1}
-    # After these, what is answered need not be true at once; after all others it must be. (A run's sandbox may still be
-    # `removing` when its command has ended.)
+    # After these operations the answers may lag behind for PATIENCE seconds; after all others they must be right at once.
+    # (The sandbox of a run may still be `removing` when its command has ended.)
     LATE = ("run_once", "init_kill", "supervisor_kill", "daemon_kill", "daemon_end", "burst", "outside_remove", "outside_kill",
               "outside_pause", "outside_resume")
 
@@ -446,10 +447,10 @@ class Model(TestCase):
         steps = int(os.environ.get("RIPCORD_MODEL_STEPS", "0")) or steps
         print(f"# model: seed {self.seed}, {steps} steps on {Config.engine}", flush=True)
         self.root.start()
-        self.truth = model_truth.truth_of(self.root)
+        self.actual = actual_state.of(self.root)
         while len(self.log) < steps:
             self.step()
 
     @full_run_only
-    def test_no_lie(self):
+    def test_answers_agree_with_kernel_and_engine(self):
         self.walk(2000 if Config.soak else 200)

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from ripcord_test import Config, TestCase, needs, only_on
-from test_calls import on_x86_64
+from test_system_calls import on_x86_64
 
 USER = 1000  # owns a folder of an ordinary user, and is `agent` on engines without id maps
 SQUASHED = 0x7FFFFFFE  # owner on disk of files that a sandbox makes in a folder of root

@@ -5,7 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import tools_box
+import installers
 from ripcord_test import needs
 from test_packages import PackagesCase
 
@@ -67,8 +67,8 @@ class OutOfTheBox(PackagesCase):
     @NODE
     def test_pnpm(self):
         """Versions that read other variables: each has its store in the cache, and none makes npm complain."""
-        if not tools_box.folder()[0]:
-            self.skipTest(tools_box.folder()[1])
+        if not installers.folder()[0]:
+            self.skipTest(installers.folder()[1])
         self.up.add_npm("demo", "1.5.0")
         self.root.ok("up", "a", *self.tools())
         for i, pnpm in enumerate(("node /tools/pnpm/node_modules/pnpm/bin/pnpm.cjs", "/tools/pnpm-now/node_modules/.bin/pnpm")):

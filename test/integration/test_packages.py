@@ -1,6 +1,6 @@
 """Network `packages`: installs go through the package cache and nothing else leaves a sandbox.
 
-The upstreams are our own (packages_box.py); the public ones are for test_packages_live.py.
+The upstreams are our own (packages_fixture.py); the public ones are for test_packages_live.py.
 """
 import json
 import os
@@ -12,8 +12,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import packages_box
-import tools_box
+import packages_fixture
+import installers
 from ripcord_test import Config, TestCase, alive, files_below, only_on, wait_until
 
 PIP = "/usr/bin/python3 -m pip"
@@ -64,8 +64,8 @@ urllib.request.urlopen("http://{LISTENER}/pypi/" + link.removeprefix("../../")).
 class PackagesCase(TestCase):
     def setUp(self):
         super().setUp()
-        packages_box.TestCase.prepare()
-        self.up = packages_box.Upstream(packages_box.TestCase.certificates)
+        packages_fixture.TestCase.prepare()
+        self.up = packages_fixture.Upstream(packages_fixture.TestCase.certificates)
         self.addCleanup(self.up.stop)
         self.configure()
 
@@ -87,11 +87,11 @@ class PackagesCase(TestCase):
         places = ("PYTHONPATH=/machine/lib/python3/dist-packages", "PYTHONHOME=/machine",
                   f"LD_LIBRARY_PATH=/machine/lib/{platform.machine()}-linux-gnu",
                   "PATH=/usr/local/bin:/usr/bin:/bin:/machine/bin")
-        more, _ = tools_box.folder()
+        more, _ = installers.folder()
         return [*(["--mount", f"{more}:/tools:ro"] if more else []),
                 *(["--mount", "/usr:/machine:ro", *(o for p in places for o in ("-e", p))] if Config.backend else [])]
 
-    def up_box(self, name, *options):
+    def start_sandbox(self, name, *options):
         return self.root.ok("up", name, *self.tools(), *options)
 
     def pip(self, name, package, tool="Debian's pip"):
@@ -106,7 +106,7 @@ class PackagesCase(TestCase):
     @staticmethod
     def all_of(tools):
         """Those of a table that are here: the ones of packages always. What differs between engines, the first shows."""
-        here = [t for t, command in tools.items() if "/tools/" not in command or tools_box.folder()[0]]
+        here = [t for t, command in tools.items() if "/tools/" not in command or installers.folder()[0]]
         return here[:1] if Config.backend and Config.backend.kind == "podman" else here
 
     def fetch(self, name):
@@ -117,8 +117,8 @@ class PackagesCase(TestCase):
 class Install(PackagesCase):
     def setUp(self):
         super().setUp()
-        self.up_box("a")
-        self.up_box("b")
+        self.start_sandbox("a")
+        self.start_sandbox("b")
 
     def count(self, name, eco):
         return self.root.ok("show", name, "--json").json()["packages"][eco]
@@ -152,7 +152,7 @@ class Install(PackagesCase):
         self.assertNotIn("not on PATH", said)
         self.assertEqual(self.shell("a", "python3 -m venv v && v/bin/pip install -q demo && v/bin/python -c 'import demo; "
                                     "print(demo.__file__.split(\"/\")[3])'"), "v\n")
-        self.up_box("c", "-e", "PIP_BREAK_SYSTEM_PACKAGES=0", "-e", "PATH=/usr/bin")
+        self.start_sandbox("c", "-e", "PIP_BREAK_SYSTEM_PACKAGES=0", "-e", "PATH=/usr/bin")
         self.assertEqual(self.shell("c", "echo $PIP_BREAK_SYSTEM_PACKAGES $PATH"), "0 /usr/bin\n")
 
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
@@ -197,7 +197,7 @@ class Settings(PackagesCase):
         """A one-off run is served too; what the user sets stays as it is."""
         self.up.add_wheel("demo", "1.5")
         self.root.ok("run", *self.tools(), "--", "sh", "-c", f"{PIP} download -q -d /tmp/d demo && ls /tmp/d/demo-1.5-*")
-        self.up_box("a", "-e", "npm_config_registry=http://own/")
+        self.start_sandbox("a", "-e", "npm_config_registry=http://own/")
         seen = self.root.ok("exec", "a", "-e", "PIP_INDEX_URL=http://mine/", "--", "env").text
         self.assertIn("PIP_INDEX_URL=http://mine/\n", seen)
         self.assertNotIn("NPM_CONFIG_REGISTRY", seen)
@@ -259,7 +259,7 @@ class Reach(PackagesCase):
             port = host.getsockname()[1]
             others = [("127.0.0.1", port), ("127.0.0.1", self.up.port), ("192.0.2.1", 80), ("::1", 7417)]
             for name, network, expected in (("a", "packages", ["reaches 127.0.0.1 7417"]), ("b", "none", [])):
-                self.up_box(name, "--network", network)
+                self.start_sandbox(name, "--network", network)
                 seen = self.root.ok("exec", name, "--", "/usr/bin/python3", "-c",
                                     PROBE % ([*others, ("127.0.0.1", 7417)],)).text.splitlines()
                 self.assertIn("names lo", seen)
@@ -268,7 +268,7 @@ class Reach(PackagesCase):
 
     def test_no_way_out(self):
         """Only package paths exist behind the listener."""
-        self.up_box("a")
+        self.start_sandbox("a")
         probe = "import http.client\nfor m, p in %r:\n c = http.client.HTTPConnection('127.0.0.1', 7417, timeout=10)\n" \
                 " c.request(m, p)\n print(c.getresponse().status)\n c.close()\n"
         asks = [("CONNECT", f"localhost:{self.up.port}"), ("GET", f"{self.up.url}/simple/demo/"), ("GET", "/etc/passwd"),
@@ -282,7 +282,7 @@ class Reach(PackagesCase):
 class Restart(PackagesCase):
     def test_daemon_killed(self):
         self.up.add_wheel("demo", "1.5")
-        self.up_box("a")
+        self.start_sandbox("a")
         self.fetch("a")
         before = self.packages_pid()
         self.root.kill_daemon()
@@ -290,7 +290,7 @@ class Restart(PackagesCase):
         self.root.start()
         self.assertEqual(self.fetch("a"), "200")
         self.root.ok("stop", "a")
-        self.up_box("a")
+        self.start_sandbox("a")
         self.assertEqual(self.fetch("a"), "200")
         self.root.ok("rm", "-f", "a")
         self.assertEqual(self.root.wait_clean(), {})

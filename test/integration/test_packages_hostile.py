@@ -8,12 +8,12 @@ import threading
 import time
 import unittest
 
-import packages_box
-from packages_box import BIG, LIST, SHORT, get
+import packages_fixture
+from packages_fixture import BIG, LIST, SHORT, get
 from ripcord_test import Config, full_run_only
 
 
-class Hostile(packages_box.TestCase):
+class Hostile(packages_fixture.TestCase):
     """An upstream that lies, breaks off, or never ends."""
 
     def assert_nothing_kept(self, cache):
@@ -208,7 +208,7 @@ class Hostile(packages_box.TestCase):
         self.assert_nothing_kept(cache)
 
     def test_redirects(self):
-        inside = packages_box.Upstream(self.certificates)
+        inside = packages_fixture.Upstream(self.certificates)
         self.addCleanup(inside.stop)
         inside.add_wheel("demo", "6.6.6")
         file, _ = self.up.add_wheel("fine", "1.0")
@@ -229,7 +229,7 @@ class Hostile(packages_box.TestCase):
         self.assert_nothing_kept(cache)
 
     def test_files_at_private_addresses(self):
-        inside = packages_box.Upstream(self.certificates)
+        inside = packages_fixture.Upstream(self.certificates)
         self.addCleanup(inside.stop)
         file, _ = self.up.add_wheel("demo", "1.0", url=f"{inside.url}/secret")
         cache = self.start_cache()
@@ -299,7 +299,7 @@ class Guards(unittest.TestCase):
             self.assertEqual(self.outcome(test, guard), "failed", f"nobody would notice that '{guard}' is missing")
 
 
-class Sandboxes(packages_box.TestCase):
+class Sandboxes(packages_fixture.TestCase):
     """What a sandbox may try."""
 
     def test_only_package_paths(self):
@@ -480,7 +480,7 @@ class Sandboxes(packages_box.TestCase):
                 time.sleep(0.02)
             kept = pool.submit(get, other, url)
             time.sleep(0.1)
-            cache.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "a"))
+            cache.ask(packages_fixture.FORGET, (packages_fixture.TAG_SANDBOX, "a"))
             gate.set()
             self.assertEqual(kept.result()[3], data)
             self.assertIsNotNone(lost.exception())

@@ -2,7 +2,7 @@
 import shutil
 import unittest
 
-import tools_box
+import installers
 from ripcord_test import Config, TestCase, only_on
 from test_packages import NODE_TOOLS, PYTHON_TOOLS, PackagesCase
 
@@ -12,12 +12,12 @@ class Live(PackagesCase):
 
     def setUp(self):
         TestCase.setUp(self)
-        reason = "not in a quick run" if Config.quick else tools_box.public_registries()
+        reason = "not in a quick run" if Config.quick else installers.public_registries()
         if reason:
             self.skipTest(reason)
         self.root.configure("mounts.roots: [/usr, /root, /home]\n")
-        self.up_box("a")
-        self.up_box("b")
+        self.start_sandbox("a")
+        self.start_sandbox("b")
 
     def twice(self, eco, install, packages, tools):
         if Config.backend and not Config.soak:

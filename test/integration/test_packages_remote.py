@@ -1,17 +1,17 @@
-"""Network `packages` on engines that are not on this machine: the same tests as of those that are (test_packages.py), and
-what only a listener in the container can meet: streams that break, slow readers, a container that is paused."""
+"""Network `packages` on engines of other machines: the tests of test_packages.py, and faults of a listener in the container:
+broken streams, slow readers, a paused container."""
 import hashlib
 import os
 import re
 import signal
 from pathlib import Path
 
-import far_engine
+import remote_engine
 import test_packages
 from ripcord_test import Config, only_on, wait_until
 from test_packages import LISTENER, PROBE, PackagesCase
 
-# So many at once, each on a connection of its own; the sizes of what came.
+# 50 parallel requests, each on its own connection. Prints the sizes of the answers.
 PARALLEL = f"""
 import http.client, threading
 sizes = []
@@ -33,8 +33,8 @@ for method in ("PUT", "POST", "PATCH", "DELETE"):
     print(c.getresponse().status)
 """
 
-# Ten ask for far more than any buffer holds and read nothing: the next ones are served all the same. Then one of the ten
-# reads, and gets all of it.
+# Ten clients ask for far more than any buffer holds and do not read; the next clients are still served. Then one of the
+# ten reads, and gets its complete answer.
 SLOW = f"""
 import http.client
 path = "%s"
@@ -50,39 +50,39 @@ print(len(idle[0][1].read()))
 
 
 def command_line(pid):
-    """Empty when it has just ended."""
+    """The arguments of a process; empty if it has just ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
 
 
-class FarCase(PackagesCase):
+class RemoteCase(PackagesCase):
     tcp = False
 
     def setUp(self):
-        self.far = far_engine.Far(Config.backend, self.tcp)
-        self.far.__enter__()
-        self.addCleanup(self.far.__exit__)
+        self.remote = remote_engine.RemoteEngine(Config.backend, self.tcp)
+        self.remote.__enter__()
+        self.addCleanup(self.remote.__exit__)
         super().setUp()
 
     def configure(self, more="", upstreams=None):
         super().configure(more, upstreams)
         file = self.root.path / "ripcord.yaml"
-        file.write_text(re.sub("(?m)^docker.host: .*", f"docker.host: {self.far.host}", file.read_text("utf-8")), "utf-8")
+        file.write_text(re.sub("(?m)^docker.host: .*", f"docker.host: {self.remote.host}", file.read_text("utf-8")), "utf-8")
 
-    def assert_way(self, name, way):
-        """What `show` says, once the daemon has got its answer."""
-        said = lambda: self.root.ok("show", name, "--json").json().get("registry")
-        wait_until(lambda: said() == way, 10, f"'{name}' to be served by {way}")
+    def assert_served_by(self, name, way):
+        """`show` reports this way of reaching the package cache, after the supervisor has answered the daemon."""
+        shown = lambda: self.root.ok("show", name, "--json").json().get("registry")
+        wait_until(lambda: shown() == way, 10, f"'{name}' to be served by {way}")
 
-    def up_box(self, name, *options):
-        super().up_box(name, *options)
-        self.assert_way(name, None if "none" in options else "stream")
+    def start_sandbox(self, name, *options):
+        super().start_sandbox(name, *options)
+        self.assert_served_by(name, None if "none" in options else "stream")
 
     @staticmethod
     def all_of(tools):
-        """How tools differ is shown where the package cache is local."""
+        """One tool is enough here: test_packages.py tests the differences between tools."""
         return list(tools)[:1]
 
     def listeners(self):
@@ -92,32 +92,32 @@ class FarCase(PackagesCase):
     def run_python(self, name, text):
         return self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", text, timeout=120).text
 
-    def file_of(self, name, box, size):
-        """The path of a new package's file, as the listener has it."""
+    def file_of(self, name, sandbox, size):
+        """Adds a package upstream, and returns the path of its file on the listener."""
         self.up.add_wheel(name, "1.5", os.urandom(size))
-        page = self.run_python(box, "import urllib.request as u; print(u.urlopen"
+        page = self.run_python(sandbox, "import urllib.request as u; print(u.urlopen"
                                f"('http://{LISTENER}/pypi/simple/{name}/').read().decode())")
         return "/pypi/" + re.search(r'href="\.\./\.\./([^"#]+)', page)[1]
 
 
 @only_on("docker")
-class Desktop(FarCase, test_packages.Install):
-    """A machine of its own behind a socket of this one, which shares folders with us."""
+class Desktop(RemoteCase, test_packages.Install):
+    """An engine in a virtual machine, whose socket is on this machine and which shares folders with it."""
     test_plain_pip_install = None  # about the environment of image `host`
 
 
 @only_on("docker")
-class Reach(FarCase, test_packages.Reach):
-    test_nothing_else_is_reached = None  # `Elsewhere` shows it
+class Reach(RemoteCase, test_packages.Reach):
+    test_nothing_else_is_reached = None  # tested in `OtherMachine`
 
 
 @only_on("docker")
-class Restart(FarCase, test_packages.Restart):
-    """With the daemon killed, the relay and what it carries live on."""
+class Restart(RemoteCase, test_packages.Restart):
+    """When the daemon is killed, the relay and its connections continue."""
 
 
 @only_on("docker")
-class Elsewhere(FarCase):
+class OtherMachine(RemoteCase):
     tcp = True
 
     def setUp(self):
@@ -125,11 +125,11 @@ class Elsewhere(FarCase):
         self.root.start()
         self.root.ok("up", "a")
 
-    def test_one_is_not_the_other(self):
-        """Each sandbox is counted by itself, has no interface but lo, and `show` says how it is served."""
+    def test_sandboxes_are_separate(self):
+        """Each sandbox has its own counters and no interface except lo, and `show` says how it reaches the package cache."""
         self.up.add_wheel("demo", "1.5")
         self.root.ok("up", "b")
-        self.assert_way("a", "stream")
+        self.assert_served_by("a", "stream")
         self.assertIn("engine's stream", self.root.ok("show", "a").text)
         self.assertEqual(self.fetch("a"), "200")
         self.assertEqual(self.root.ok("show", "a", "--json").json()["packages"]["pypi"]["requests"], 1)
@@ -137,11 +137,11 @@ class Elsewhere(FarCase):
         seen = self.run_python("a", PROBE % ([("127.0.0.1", 7417), ("127.0.0.1", self.up.port)],)).splitlines()
         self.assertEqual(seen[1:], ["names lo", "routes 0", "reaches 127.0.0.1 7417"])
         self.root.ok("up", "c", "--network", "none")
-        self.assert_way("c", None)
+        self.assert_served_by("c", None)
         self.assertEqual(len(self.listeners()), 2)
 
     def test_poisoning_is_impossible(self):
-        """What one sandbox sends in place of a file the next one does not get."""
+        """A sandbox sends other bytes for a file; the next sandbox still gets the right file."""
         self.root.ok("up", "b")
         path = self.file_of("demo", "a", 50000)
         tries = self.run_python("a", POISON % path).split()
@@ -158,7 +158,7 @@ class Elsewhere(FarCase):
         self.assertEqual(n, "50")
         self.assertEqual(self.up.count("demo-1.5-py3-none-any.whl"), 1)
 
-    def test_slow_readers_hold_up_nobody(self):
+    def test_slow_readers_delay_no_other_reader(self):
         path = self.file_of("demo", "a", 8 << 20)
         sizes = self.run_python("a", SLOW % path).split()
         self.assertEqual(len(sizes), 4)
@@ -168,15 +168,15 @@ class Elsewhere(FarCase):
     def is_served(self):
         return self.root.run("exec", "a", "--", "/usr/bin/python3", "-c", test_packages.FETCH).text.strip() == "200"
 
-    def test_what_breaks_comes_back(self):
-        """The listener is killed, the stream is cut, the container is paused: it is served again."""
+    def test_the_listener_recovers(self):
+        """After its guest is killed, its stream is cut, or the container is paused and resumed."""
         self.up.add_wheel("demo", "1.5")
         (before,) = self.listeners()
         os.kill(before, signal.SIGKILL)
         wait_until(lambda: self.listeners() not in ([], [before]), 30, "another listener")
         wait_until(self.is_served, 30, "the package cache to be reached again")
         (before,) = self.listeners()
-        self.far.cut()
+        self.remote.cut()
         wait_until(lambda: before not in self.listeners(), 30, "the listener to end with its stream")
         wait_until(self.is_served, 60, "the package cache to be reached again")
         self.root.ok("pause", "a")
@@ -184,7 +184,7 @@ class Elsewhere(FarCase):
         self.assertTrue(self.is_served())
 
     def test_relay_killed(self):
-        """What it carried ends with it; the next one carries again."""
+        """The connections of a killed relay end with it; the next relay serves new ones."""
         self.up.add_wheel("demo", "1.5")
         self.assertTrue(self.is_served())
         (relay,) = [p for p in self.root.processes() if command_line(p).startswith(b"ripcord-relay\0")]

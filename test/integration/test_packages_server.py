@@ -10,12 +10,12 @@ import struct
 import threading
 import time
 
-import packages_box
-from packages_box import BIG, JSON, LIST, PRUNE, SHORT, SHOW, TAG_AGE, TAG_KEEP, TAG_PATH, VERIFY, at_once, get
+import packages_fixture
+from packages_fixture import BIG, JSON, LIST, PRUNE, SHORT, SHOW, TAG_AGE, TAG_KEEP, TAG_PATH, VERIFY, at_once, get
 from ripcord_test import Config, full_run_only
 
 
-class Serving(packages_box.TestCase):
+class Serving(packages_fixture.TestCase):
     def test_index_in_both_forms(self):
         self.up.add_wheel("demo-pkg", "1.0", yanked="broken <&\"> badly")
         host = self.start_cache().listen()
@@ -132,15 +132,15 @@ class Serving(packages_box.TestCase):
         self.assertEqual(cache.counters("pypi")["bytes_upstream"], before)
         self.assertEqual((boxes["a"]["pypi"]["misses"], boxes["b"]["pypi"]["hits"]), (1, 1))
         self.assertEqual((boxes["b"]["pypi"]["bytes_upstream"], boxes["b"]["pypi"]["bytes_store"]), (0, len(data)))
-        cache.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "b"))
+        cache.ask(packages_fixture.FORGET, (packages_fixture.TAG_SANDBOX, "b"))
         with self.assertRaises(OSError):
             get(b, url)
-        with self.assertRaisesRegex(packages_box.Refused, "does not know sandbox"):
-            cache.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "b"))
+        with self.assertRaisesRegex(packages_fixture.Refused, "does not know sandbox"):
+            cache.ask(packages_fixture.FORGET, (packages_fixture.TAG_SANDBOX, "b"))
         self.assertEqual(get(a, url)[0], 200)
 
 
-class Upstreams(packages_box.TestCase):
+class Upstreams(packages_fixture.TestCase):
     def test_pages_are_revalidated(self):
         self.up.add_wheel("demo", "1.0")
         host = self.start_cache(metadata_life=0).listen()
@@ -189,7 +189,7 @@ class Upstreams(packages_box.TestCase):
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 502)
 
     def test_scopes_keep_private_names_private(self):
-        inner = packages_box.Upstream(self.certificates)
+        inner = packages_fixture.Upstream(self.certificates)
         self.addCleanup(inner.stop)
         inner.auth = "Basic " + "dTpw"  # u:p
         inner.add_wheel("corp-lib", "1.0")
@@ -209,7 +209,7 @@ class Upstreams(packages_box.TestCase):
 
     def test_credentials_stay_with_their_host(self):
         seen = []
-        other = packages_box.Upstream(self.certificates)
+        other = packages_fixture.Upstream(self.certificates)
         self.addCleanup(other.stop)
         self.up.auth = "Bearer t0k"
         other.hooks["/away"] = lambda h: (seen.append(h.headers.get("Authorization")), other.send(h, 404, b""))
@@ -231,7 +231,7 @@ class Upstreams(packages_box.TestCase):
         for name in ("literal", "scheme"):
             to = {"literal": "https://10.0.0.1/x", "scheme": "http://example.com/"}[name]
             self.up.hooks[f"/simple/{name}/"] = lambda h, to=to: self.up.send(h, 302, b"", Location=to)
-        proxy = packages_box.Proxy()
+        proxy = packages_fixture.Proxy()
         self.addCleanup(proxy.listener.close)
         host = self.start_cache(env={"https_proxy": f"http://127.0.0.1:{proxy.port}"}).listen()
         self.assertEqual(get(host, self.file_url(host, "demo")[file])[3], data)
@@ -244,7 +244,7 @@ class Upstreams(packages_box.TestCase):
                            ({"upstreams": [{"name": "../x", "type": "pypi", "url": "https://x/"}]}, "name"),
                            ({"upstreams": [{"name": "x", "type": "pypi", "url": "http://x/"}]}, "https"),
                            ({"upstreams": [{"name": "x", "type": "rpm", "url": "https://x/"}]}, "rpm")):
-            with self.assertRaisesRegex(packages_box.Refused, words):
+            with self.assertRaisesRegex(packages_fixture.Refused, words):
                 self.start_cache(**bad)
 
 
@@ -258,7 +258,7 @@ class Upstreams(packages_box.TestCase):
         self.assertEqual((self.up.count("nothing"), self.up.count("/simple/demo/")), (1, 1))
 
 
-class Store(packages_box.TestCase):
+class Store(packages_fixture.TestCase):
     def test_list_show_verify_prune(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(10000))
         other, _ = self.up.add_wheel("other", "1.0", os.urandom(20000))
@@ -273,7 +273,7 @@ class Store(packages_box.TestCase):
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
         self.assertEqual(cache.ask(SHOW, (TAG_PATH, digest))["size"], len(data))
         self.assertTrue(cache.ask(SHOW, (TAG_PATH, "pypi/Demo"))["files"][0]["stored"])
-        with self.assertRaisesRegex(packages_box.Refused, "not in the cache"):
+        with self.assertRaisesRegex(packages_fixture.Refused, "not in the cache"):
             cache.ask(SHOW, (TAG_PATH, "npm/none"))
         self.assertEqual(cache.ask(VERIFY)["bad"], [])
         path = next((self.tmp / "store" / "blobs").glob(f"sha256/*/{digest[7:]}"))
@@ -407,7 +407,7 @@ class Store(packages_box.TestCase):
             self.assertIn(last.result()[3], (data, b""))
         self.assertEqual(get(new.listen(), url)[3], data)
         if Config.soak:
-            with self.assertRaisesRegex(packages_box.Refused, "in use by another"):
+            with self.assertRaisesRegex(packages_fixture.Refused, "in use by another"):
                 self.start_cache()
             self.assertTrue(new.stats())
 
@@ -465,12 +465,12 @@ class Store(packages_box.TestCase):
         cache = self.start_cache()
         cache.control.send(struct.pack("=HHIQ", 4242, 0, 0, 7))
         kind, seq, fields, _ = cache.receive()
-        self.assertEqual((kind, seq), (packages_box.RESULT, 7))
-        self.assertIn(b"does not know", fields[packages_box.TAG_ERR_MSG])
+        self.assertEqual((kind, seq), (packages_fixture.RESULT, 7))
+        self.assertIn(b"does not know", fields[packages_fixture.TAG_ERR_MSG])
         cache.control.send(b"xx")
-        self.assertEqual(cache.receive()[0], packages_box.RESULT)
-        with self.assertRaisesRegex(packages_box.Refused, "without"):
-            cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "x"))
+        self.assertEqual(cache.receive()[0], packages_fixture.RESULT)
+        with self.assertRaisesRegex(packages_fixture.Refused, "without"):
+            cache.ask(packages_fixture.LISTEN, (packages_fixture.TAG_SANDBOX, "x"))
         self.assertTrue(cache.stats())
 
     def mixed(self, seconds, clients):
@@ -480,7 +480,7 @@ class Store(packages_box.TestCase):
         cache = self.start_cache()
         listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         host = f"127.0.0.1:{listener.getsockname()[1]}"
-        cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=listener.fileno())
+        cache.ask(packages_fixture.LISTEN, (packages_fixture.TAG_SANDBOX, "a"), fd=listener.fileno())
         until, wrong, good = time.monotonic() + seconds, [], []
 
         def client(i):
@@ -505,7 +505,7 @@ class Store(packages_box.TestCase):
                 time.sleep(0.4)
                 cache.kill()
                 cache.start()
-                cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=listener.fileno())
+                cache.ask(packages_fixture.LISTEN, (packages_fixture.TAG_SANDBOX, "a"), fd=listener.fileno())
                 cache.ask(PRUNE, (TAG_KEEP, 1 << 20))
             for j in jobs:
                 j.result()

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 
-import packages_box
+import packages_fixture
 from ripcord_test import Config, alone, full_run_only
 
 
@@ -16,7 +16,7 @@ def which(*programs):
                                                        check=False).returncode == 0), None)
 
 
-class Tools(packages_box.TestCase):
+class Tools(packages_fixture.TestCase):
     """Real installers."""
 
     def run_tool(self, *argv, code=0, cwd=None, **env):
@@ -130,7 +130,7 @@ class Parallel(Tools):
                 time.sleep(random.uniform(0, 0.3))
                 cache.kill()
                 cache.start()
-                cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=listener.fileno())
+                cache.ask(packages_fixture.LISTEN, (packages_fixture.TAG_SANDBOX, "a"), fd=listener.fileno())
                 kills += 1
             time.sleep(0.02)
         return kills
@@ -148,7 +148,7 @@ class Parallel(Tools):
         cache = self.start_cache(connections_max=512, requests_per_second=0, connect_timeout=60, stall_timeout=60)
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
             host = f"127.0.0.1:{listener.getsockname()[1]}"
-            cache.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=listener.fileno())
+            cache.ask(packages_fixture.LISTEN, (packages_fixture.TAG_SANDBOX, "a"), fd=listener.fileno())
             with concurrent.futures.ThreadPoolExecutor(many) as pool:
                 jobs = [pool.submit(self.installer, i, host) for i in range(many)]
                 kills = self.kill_while(cache, listener, jobs, most=20)
@@ -156,7 +156,7 @@ class Parallel(Tools):
                 self.assertEqual(wrong, [], [(self.tmp / f"at-{i}" / "log").read_text(encoding="utf-8") for i in wrong[:2]])
         self.assertGreater(kills, 0)
         self.stored()
-        self.assertEqual(cache.ask(packages_box.VERIFY)["bad"], [])
+        self.assertEqual(cache.ask(packages_fixture.VERIFY)["bad"], [])
 
 
 def public_registries_answer():
@@ -180,7 +180,7 @@ class Live(Tools):
     test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = test_offline_is_told_at_once = None
 
     def live(self):
-        cache = packages_box.PackageCache(self.tmp / "store", [
+        cache = packages_fixture.PackageCache(self.tmp / "store", [
             {"name": "pypi", "type": "pypi", "url": "https://pypi.org/simple/"},
             {"name": "npm", "type": "npm", "url": "https://registry.npmjs.org/"}], connect_timeout=10, stall_timeout=30)
         self.addCleanup(cache.stop)

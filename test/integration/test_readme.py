@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import packages_box
+import packages_fixture
 from ripcord_test import Config, TestCase, alive, only_on, wait_until
 
 TOP = Path(__file__).resolve().parents[2]
@@ -95,8 +95,8 @@ class Readme(TestCase):
         self.demo = self.folder / "ripcord-tour" / "demo"  # the RIPCORD_ROOT of the tour
         self.demo.mkdir(parents=True)
         self.tour = self.new_root(self.demo)
-        packages_box.TestCase.prepare()
-        self.up = packages_box.Upstream(packages_box.TestCase.certificates)
+        packages_fixture.TestCase.prepare()
+        self.up = packages_fixture.Upstream(packages_fixture.TestCase.certificates)
         self.addCleanup(self.up.stop)
         self.up.add_wheel("requests", "2.99")
         upstreams = self.folder / "upstreams.json"

@@ -1,6 +1,8 @@
-"""The relay against an engine and a guest that misbehave (fake_engine.py): it never makes up a status, never hangs,
-and one bad line leaves the others alone."""
+"""ripcord-relay against an engine and a guest that misbehave (fake_engine.py): the relay never makes up a status and never
+hangs, and a bad connection does not disturb the others."""
+import os
 import random
+import socket
 import struct
 import tempfile
 import threading
@@ -8,12 +10,12 @@ import time
 import unittest
 
 import fake_engine as fe
-import relay_box as rb
+import relay_fixture
 from fake_engine import FakeEngine, Guest
 from ripcord_test import Config, only_on
 
 
-class FakeBox(rb.Box):
+class FakeSandbox(relay_fixture.Sandbox):
     def make_container(self):
         self.id = "c0ffee" * 8
 
@@ -29,12 +31,12 @@ class Faults(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory(prefix="ripcord-fake-")
         self.addCleanup(self.folder.cleanup)
         self.engine = FakeEngine(self.folder.name)
-        self.box = FakeBox(self.engine, Config.bin)
-        self.box.__enter__()
-        self.addCleanup(self.box.__exit__)
+        self.sandbox = FakeSandbox(self.engine, Config.bin)
+        self.sandbox.__enter__()
+        self.addCleanup(self.sandbox.__exit__)
 
     def guest(self, script):
-        """script(guest): what the next guest does once it has got its spec."""
+        """script(guest): what the next guest does after it has received its spec."""
         def run(conn, _):
             g = Guest(conn)
             g.say(fe.hello())
@@ -44,13 +46,13 @@ class Faults(unittest.TestCase):
 
     def end_of(self, script, **kwargs):
         self.guest(script)
-        return self.box.exec("true", **kwargs).end()
+        return self.sandbox.exec("true", **kwargs).end()
 
-    def test_in_order(self):
+    def test_a_correct_guest(self):
         end = self.end_of(lambda g: g.say(fe.started(), fe.frame(fe.STDOUT, b"hello"), fe.exited(3 << 8, 5)))
         self.assertEqual((end["cause"], end["exit_code"], end["stdout_bytes"]), ("exited", "3", "5"))
 
-    def test_every_cut(self):
+    def test_frames_that_arrive_byte_by_byte(self):
         whole = fe.mux(fe.hello()), fe.mux(fe.started() + fe.frame(fe.STDOUT, b"abc")), fe.mux(b"", 2), fe.mux(fe.exited(0, 3))
 
         def drip(conn, _):
@@ -58,12 +60,12 @@ class Faults(unittest.TestCase):
                 conn.sendall(bytes([byte]))
                 time.sleep(0.0005)
         self.engine.on_exec = drip
-        x = self.box.exec("true")
+        x = self.sandbox.exec("true")
         self.assertEqual(x.end()["cause"], "exited")
         self.assertEqual(x.read(), b"abc")
 
-    def test_cut_in_mid_frame_is_no_end(self):
-        """What the engine then says of the guest decides; nothing else does."""
+    def test_a_connection_that_closes_inside_a_frame(self):
+        """Only the engine's exit status of the guest then decides how the command ended."""
         def cut(g):
             g.conn.sendall(fe.mux(fe.started() + fe.frame(fe.STDOUT, b"half")) + fe.mux(fe.exited(0, 4))[:20])
             g.conn.close()
@@ -78,22 +80,22 @@ class Faults(unittest.TestCase):
     def test_engine_text_in_place_of_hello(self):
         for stream in (1, 2):
             self.engine.on_exec = lambda conn, _, s=stream: conn.sendall(fe.mux(b"OCI runtime exec failed: \x1b[31mno\r\n", s))
-            end = self.box.exec("true").end()
+            end = self.sandbox.exec("true").end()
             self.assertEqual((end["cause"], "OCI runtime exec failed" in end["message"]), ("start_failed", True), end)
             self.assertNotIn("\x1b", end["message"])
 
     def test_silence_instead_of_a_guest(self):
         self.engine.on_exec = lambda conn, _: conn.close()
-        self.assertEqual(self.box.exec("true").end()["cause"], "start_failed")
+        self.assertEqual(self.sandbox.exec("true").end()["cause"], "start_failed")
 
     def test_engine_refuses(self):
         self.engine.create_status = 500
-        end = self.box.exec("true").end()
+        end = self.sandbox.exec("true").end()
         self.assertEqual(end["cause"], "start_failed")
-        self.assertIn("not in the mood", end["message"])
+        self.assertIn("the fake engine refuses", end["message"])
 
-    def test_guests_that_break_the_rules(self):
-        """Each loses its line and its command; no status is believed."""
+    def test_guests_that_break_the_protocol(self):
+        """Each such guest loses its connection and its command; the relay believes no exit status of it."""
         lies = {
             "output before it started": [fe.frame(fe.STDOUT, b"x")],
             "exit before it started": [fe.exited()],
@@ -117,15 +119,15 @@ class Faults(unittest.TestCase):
         end = self.end_of(lambda g: g.say(fe.started(), fe.exited(0)))
         self.assertEqual(end["cause"], "exited")
 
-    def test_noise(self):
+    def test_random_bytes(self):
         rng = random.Random(1)
         self.engine.exec_status = 0
         for _ in range(100):
             noise = bytes(rng.choice((0, 1, 2, 0x81, 0x86, rng.randrange(256))) for _ in range(rng.randrange(1, 200)))
             self.engine.on_exec = lambda conn, _, n=noise: conn.sendall(
                 fe.mux(fe.hello() + (fe.started() if n[0] % 2 else b"")) * (n[0] % 3 > 0) + n)
-            self.assertIn(self.box.exec("true").end()["cause"], ("engine_lost", "start_failed"))
-        self.test_in_order()
+            self.assertIn(self.sandbox.exec("true").end()["cause"], ("engine_lost", "start_failed"))
+        self.test_a_correct_guest()
 
     def test_a_guest_that_does_not_answer_to_kill(self):
         self.engine.exec_status = 137
@@ -133,7 +135,7 @@ class Faults(unittest.TestCase):
         self.assertEqual((end["cause"], end["signal"]), ("timeout", "9"))
         self.assertGreater(int(end["wall_usec"]), 5000000)
 
-    def test_stdin_is_credited(self):
+    def test_stdin_waits_for_acknowledgements(self):
         taken = threading.Event()
         got = []
 
@@ -153,14 +155,14 @@ class Faults(unittest.TestCase):
             taken.set()
             g.say(fe.frame(fe.STDIN_CLOSED), fe.exited())
         self.guest(slow)
-        x = self.box.exec("cat", stdin=True)
+        x = self.sandbox.exec("cat", stdin=True)
         x.started()
-        rb.os.set_blocking(x.stdin, True)
+        os.set_blocking(x.stdin, True)
 
         def write():
             try:
                 while True:
-                    rb.os.write(x.stdin, bytes(10000))
+                    os.write(x.stdin, bytes(10000))
             except BrokenPipeError:
                 pass
         t = threading.Thread(target=write)
@@ -169,33 +171,33 @@ class Faults(unittest.TestCase):
         t.join(10)
         self.assertEqual(got, ["nothing", 1000])
 
-    def test_a_hung_engine_holds_up_no_other_exec(self):
+    def test_a_hung_engine_delays_no_running_exec(self):
         go = threading.Event()
         self.guest(lambda g: (g.say(fe.started()), go.wait(30), g.say(fe.frame(fe.STDOUT, b"x" * 1000), fe.exited(0, 1000))))
-        x = self.box.exec("true")
+        x = self.sandbox.exec("true")
         x.started()
         self.engine.hung.set()
-        others = [self.box.exec("true") for _ in range(20)]
+        others = [self.sandbox.exec("true") for _ in range(20)]
         go.set()
         self.assertEqual(x.end(5)["cause"], "exited")
         for y in others:
-            y.tell(rb.KILL)
+            y.request(relay_fixture.KILL)
         for y in others:
             self.assertEqual(y.end(10)["cause"], "start_failed")
 
     def test_engine_gone(self):
-        self.guest(lambda g: (g.say(fe.started()), self.engine.close(), rb.os.unlink(self.engine.path), g.conn.close()))
-        end = self.box.exec("true").end()
+        self.guest(lambda g: (g.say(fe.started()), self.engine.close(), os.unlink(self.engine.path), g.conn.close()))
+        end = self.sandbox.exec("true").end()
         self.assertEqual((end["cause"], end.get("exit_code"), end.get("signal")), ("engine_lost", None, None), end)
 
-    def test_engine_gone_under_many(self):
+    def test_engine_gone_under_many_execs(self):
         down = threading.Event()
         self.guest(lambda g: (g.say(fe.started(), fe.frame(fe.STDOUT, b"x" * 100)), down.wait(30)))
-        execs = [self.box.exec("true") for _ in range(100)]
+        execs = [self.sandbox.exec("true") for _ in range(100)]
         for x in execs:
             x.started()
         self.engine.close()
-        rb.os.unlink(self.engine.path)
+        os.unlink(self.engine.path)
         down.set()
         for x in execs:
             end = x.end(20)
@@ -203,38 +205,40 @@ class Faults(unittest.TestCase):
 
     def test_stop(self):
         self.guest(lambda g: (g.say(fe.started()), self.engine.gone.wait(30)))
-        x = self.box.exec("true")
+        x = self.sandbox.exec("true")
         x.started()
-        self.box.link.ask(rb.STOP, ("grace", 100000))
+        self.sandbox.connection.ask(relay_fixture.STOP, ("grace", 100000))
         self.assertEqual((x.end()["cause"]), "sandbox_stopped")
-        self.box.link.until(lambda m: m[0] == rb.STOPPED)
-        self.assertEqual(self.box.relay.wait(10), 0)
+        self.sandbox.connection.until(lambda m: m[0] == relay_fixture.STOPPED)
+        self.assertEqual(self.sandbox.relay.wait(10), 0)
 
 
 @only_on("native")
-class Door(unittest.TestCase):
-    def test_a_stranger_gets_no_door(self):
-        """The engine's machine may be another one: its pid then means some process of ours, or none."""
-        for pid, words in ((rb.os.getpid(), "is not in the container on this machine"), (1 << 22, "process")):
+class PackagesListener(unittest.TestCase):
+    """The listener for package managers in a container, and the connections that a guest carries out of it."""
+
+    def test_no_listener_in_a_process_outside_the_container(self):
+        """If the engine runs on another machine, its pid names an unrelated process here, or no process."""
+        for pid, words in ((os.getpid(), "is not in the container on this machine"), (1 << 22, "process")):
             with tempfile.TemporaryDirectory(prefix="ripcord-fake-") as folder:
                 engine = FakeEngine(folder)
                 engine.pid = pid
-                with FakeBox(engine, Config.bin, port=self.free_port()) as box:
-                    seq = box.link.send(rb.LISTENER)
-                    answer = box.link.until(lambda m, seq=seq: m[0] == rb.RESULT and m[1] == seq)
+                with FakeSandbox(engine, Config.bin, port=self.free_port()) as sandbox:
+                    seq = sandbox.connection.send(relay_fixture.LISTENER)
+                    answer = sandbox.connection.until(lambda m, seq=seq: m[0] == relay_fixture.RESULT and m[1] == seq)
                     self.assertIn(words, answer[2].get("err_msg", ""))
                     self.assertIsNone(answer[3])
                     with self.assertRaises(ConnectionRefusedError):
-                        rb.socket.create_connection(("127.0.0.1", box.port), timeout=5).close()
+                        socket.create_connection(("127.0.0.1", sandbox.port), timeout=5).close()
 
-    def listener(self, box):
-        """The socket on which a registry would take what is carried out."""
-        seq = box.link.send(rb.LISTENER)
-        answer = box.link.until(lambda m: m[0] == rb.RESULT and m[1] == seq)
-        return rb.socket.socket(fileno=answer[3])
+    def listener(self, sandbox):
+        """The socket on which ripcord-packages would accept the carried connections."""
+        seq = sandbox.connection.send(relay_fixture.LISTENER)
+        answer = sandbox.connection.until(lambda m: m[0] == relay_fixture.RESULT and m[1] == seq)
+        return socket.socket(fileno=answer[3])
 
-    def carried(self, script):
-        """A relay whose guest listens; script(guest, n) is what the n-th one does from then on. Ends with it."""
+    def relay_with_listening_guest(self, script):
+        """A relay whose guest listens; script(guest, n) is what the n-th guest does after that, until it ends."""
         folder = tempfile.TemporaryDirectory(prefix="ripcord-fake-")
         self.addCleanup(folder.cleanup)
         engine, count, up = FakeEngine(folder.name), iter(range(1, 1000)), threading.Event()
@@ -246,11 +250,11 @@ class Door(unittest.TestCase):
             up.wait(30)  # its first words are part of the start, which would fail with them
             script(g, next(count))
         engine.on_exec = run
-        box = FakeBox(engine, Config.bin, port=7417, inside=True)
-        box.__enter__()
-        self.addCleanup(box.__exit__)
+        sandbox = FakeSandbox(engine, Config.bin, port=7417, inside=True)
+        sandbox.__enter__()
+        self.addCleanup(sandbox.__exit__)
         up.set()
-        return box
+        return sandbox
 
     def test_connections_are_carried(self):
         heard = []
@@ -260,10 +264,10 @@ class Door(unittest.TestCase):
             heard.append(g.until(fe.ANSWER_DATA))
             heard.append(g.until(fe.ANSWER_EOF))
             g.next()
-        box = self.carried(script)
-        with self.listener(box) as door:
-            door.setblocking(True)
-            conn, _ = door.accept()
+        sandbox = self.relay_with_listening_guest(script)
+        with self.listener(sandbox) as listener:
+            listener.setblocking(True)
+            conn, _ = listener.accept()
             with conn:
                 self.assertEqual(conn.recv(100), b"ask")
                 self.assertEqual(conn.recv(100), b"")
@@ -273,8 +277,8 @@ class Door(unittest.TestCase):
             time.sleep(0.01)
         self.assertEqual(heard, [(fe.ANSWER_DATA, b"\0\0\0\1answer"), (fe.ANSWER_EOF, b"\0\0\0\1")])
 
-    def test_who_breaks_the_rules_is_cut(self):
-        """Each guest loses its line, and the next one is started; the relay lives on."""
+    def test_a_guest_that_breaks_the_protocol_is_replaced(self):
+        """The relay closes the connection of such a guest, starts the next one, and keeps running."""
         hostile = [
             fe.call(fe.CALL_OPEN, 2),
             fe.call(fe.CALL_OPEN, 0),
@@ -299,12 +303,12 @@ class Door(unittest.TestCase):
                         g.say(words)
                     while g.next():
                         pass
-                box = self.carried(script)
-                self.assertTrue(again.wait(20), box.log())
-                self.assertIsNone(box.relay.poll())
+                sandbox = self.relay_with_listening_guest(script)
+                self.assertTrue(again.wait(20), sandbox.log())
+                self.assertIsNone(sandbox.relay.poll())
 
-    def test_one_that_does_not_read_is_cut(self):
-        """Answers that nobody takes are not kept without end."""
+    def test_a_guest_that_does_not_read_is_replaced(self):
+        """The relay limits the answers that it keeps for a guest."""
         again = threading.Event()
 
         def script(g, n):
@@ -315,12 +319,12 @@ class Door(unittest.TestCase):
                 number += 1
                 g.say(*(fe.call(fe.CALL_OPEN, number * 1000 + i - 999) for i in range(1000)))
             g.next()
-        box = self.carried(script)
-        self.listener(box).close()
-        self.assertTrue(again.wait(60), box.log())
-        self.assertIsNone(box.relay.poll())
+        sandbox = self.relay_with_listening_guest(script)
+        self.listener(sandbox).close()
+        self.assertTrue(again.wait(60), sandbox.log())
+        self.assertIsNone(sandbox.relay.poll())
 
     @staticmethod
     def free_port():
-        with rb.socket.create_server(("127.0.0.1", 0)) as s:
+        with socket.create_server(("127.0.0.1", 0)) as s:
             return s.getsockname()[1]

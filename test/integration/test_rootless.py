@@ -17,14 +17,14 @@ import threading
 import unittest
 from pathlib import Path
 
-import transfer_box
-import packages_box
+import image_registries
+import packages_fixture
 import test_builder
 import test_builder_ssh
 import test_image_export
 import test_images
 from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_only, needs, wait_until
-from test_calls import on_x86_64
+from test_system_calls import on_x86_64
 from test_mounts import PROBE
 
 UID = 61234  # nobody's: no name, no subordinate ids
@@ -363,8 +363,8 @@ class Caches:
 
     def upstream(self):
         """An index that the user's own registry may read: certificate and settings are for everybody."""
-        packages_box.TestCase.prepare()
-        up = packages_box.Upstream(packages_box.TestCase.certificates)
+        packages_fixture.TestCase.prepare()
+        up = packages_fixture.Upstream(packages_fixture.TestCase.certificates)
         self.addCleanup(up.stop)
         folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ripcord-rootless-")))
         shutil.copy(up.ca, folder / "ca.pem")
@@ -401,9 +401,9 @@ class Pulls:
     """Mixed in where ripcord-transfer has no user of its own to become."""
 
     def test_pull(self):
-        hub = transfer_box.FakeRegistry()
+        hub = image_registries.FakeRegistry()
         self.addCleanup(hub.close)
-        hub.put("a/b", "1", transfer_box.Image([test_images.rootfs(), test_images.tar(test_images.entry("y", data=b"pulled"))]))
+        hub.put("a/b", "1", image_registries.Image([test_images.rootfs(), test_images.tar(test_images.entry("y", data=b"pulled"))]))
         self.root.ok("image", "pull", f"{hub.host}/a/b:1", "mine")
         self.assertEqual(self.root.ok("run", "--image", "mine", "--", "sh", "-c", "cat /y").text, "pulled")
         self.assert_gone()

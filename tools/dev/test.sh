@@ -102,7 +102,7 @@ test_quick() {
 SAME_ON_ALL=cli,daemon,http,input,packages,packages_server,packages_hostile,packages_tools,relay_faults
 INSTRUMENTED=faults,packages_server,packages_hostile,relay_faults,restart,run,streams,torture
 IN_MEMORY=caches,files,image_export,image_pull,packages,packages_live,packages_tools,rootless
-ON_PODMAN=cache_layers,causes,docker_box,docker_ensure,guest,life,restart,run
+ON_PODMAN=cache_layers,causes,docker_sandbox,docker_ensure,guest,life,restart,run
 
 # Native tests run on the disk, as in real use. Tests that make and remove thousands of trees run in memory, because ext4
 # then searches long for a free inode. All other parts run in memory too: it is another file system, and twice as fast.
