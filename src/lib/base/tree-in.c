@@ -492,7 +492,7 @@ static bool tree_in_is_link_to_folder(const char *path)
  */
 static int tree_in_open_destination(struct placer *p, char *path, struct err *err)
 {
-    bool own = p->rules == &tree_in_own;
+    bool own = p->rules == &tree_in_own && GUARD("destination links");
     size_t len = strlen(path);
     bool folder = len && path[len - 1] == '/';
     char *slash;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "lib/base/guard.h"
 #include "lib/base/jsontext.h"
 #include "lib/base/text.h"
 
@@ -101,7 +102,8 @@ int session_line_event(const struct session_line *l, enum journal_stream stream,
 {
     if (stream != JOURNAL_STDOUT || l->part || json_text_kind(l->data, l->len) != JSON_TEXT_OBJECT)
         return session_line_put_log(l, stream, b);
-    if (!json_text_has_member(l->data, l->len, "type", session_line_own_types))
+    if (!GUARD("own events") ||
+        !json_text_has_member(l->data, l->len, "type", session_line_own_types))
         return session_line_put_object(l, b);
     if (buf_append_str(b, "{\"type\":\"agent\",\"event\":") < 0 ||
         session_line_put_object(l, b) < 0)
