@@ -411,14 +411,14 @@ TEST(a_link_is_followed_but_not_one_of_the_archive)
 TEST(a_link_in_the_place_of_the_destination_is_not_followed)
 {
     start();
-    mkdir("victim", 0755);
-    (void)!symlink("victim", "planted");
+    mkdir("prey", 0755);
+    (void)!symlink("prey", "planted");
     COMPOSE({TAR_FILE, "f", "x", 0}, );
     CHECK(in("planted") == -ERR_CONFLICT && in("planted/") == -ERR_CONFLICT);
-    CHECK(strstr(err.msg, "'planted' is a link to a folder") && !exists("victim/f"));
-    (void)!symlink("victim/g", "named");
-    CHECK(in("named") == 0 && holds("named", "x") && !exists("victim/g"));
-    CHECK(in("planted/.") == 0 && holds("victim/f", "x"));
+    CHECK(strstr(err.msg, "'planted' is a link to a folder") && !exists("prey/f"));
+    (void)!symlink("prey/g", "named");
+    CHECK(in("named") == 0 && holds("named", "x") && !exists("prey/g"));
+    CHECK(in("planted/.") == 0 && holds("prey/f", "x"));
 }
 
 TEST(only_regular_files_are_written_through)
