@@ -17,6 +17,7 @@
 static const struct cli_option global_options[] = {
     { "root", 0, "DIR", "store all state below DIR (default: RIPCORD_ROOT)", "@dir" },
     { "host", 0, "ADDR", "connect to the daemon at this TCP address, e.g. 127.0.0.1:7070 (default: RIPCORD_HOST)", NULL },
+    { "no-start", 0, NULL, "fail if no daemon runs, instead of starting one", NULL },
     { "json", 0, NULL, "print results and errors as JSON", NULL },
     { "help", 'h', NULL, "show this help", NULL },
     { 0 },
@@ -147,6 +148,7 @@ int cli_client(struct cli *cli, struct client **ret, struct err *err)
             return r;
         cli->client.on_slow = cli_on_slow;
         cli->client.userdata = cli;
+        cli->client.no_start = cli->no_start;
         cli->client_ready = true;
     }
     *ret = &cli->client;
@@ -171,6 +173,7 @@ static void cli_take_globals(struct cli *cli, const struct cli_args *args)
     if (host)
         cli->host = host;
     cli->json |= args_has(args, "json");
+    cli->no_start |= args_has(args, "no-start");
 }
 
 /* Looks for --json in a command line that cannot be parsed, so that the error has the right

@@ -57,6 +57,7 @@ struct cli {
     const char *root; /* --root; borrowed from argv */
     const char *host; /* --host; borrowed from argv */
     bool json;
+    bool no_start; /* --no-start */
     bool client_ready;
     struct client client; /* valid when client_ready; use cli_client() */
 };

@@ -1,6 +1,6 @@
 /*
- * Prints the tables as completion scripts. A script asks ripcord for the names of sandboxes, execs
- * and images when it runs; all other words are in the script.
+ * Prints the tables as completion scripts. A script asks a running daemon for the names of
+ * sandboxes, execs and images when it runs; all other words are in the script.
  */
 #include <stdio.h>
 #include <string.h>
@@ -135,7 +135,7 @@ void help_bash(void)
     help_completion_command_names();
     fputs("'\n"
           "    local cmd= opts= firsts= first= kind= words=0 n i\n"
-          "    local -a kinds=() base=(ripcord)\n"
+          "    local -a kinds=() base=(ripcord --no-start)\n"
           "    COMPREPLY=()\n"
           "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
           "        case ${COMP_WORDS[i]} in\n"
@@ -160,8 +160,9 @@ void help_bash(void)
     help_completion_bash_values();
     fputs("    esac\n"
           "    case $cmd in\n"
-          "        '') _ripcord_words \"$commands --root --host --json --help --version\"; return "
-          ";;\n",
+          "        '') _ripcord_words \"$commands --root --host --no-start --json --help "
+          "--version\"\n"
+          "            return ;;\n",
           stdout);
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         help_completion_bash_command(*c);
@@ -224,22 +225,22 @@ void help_zsh(void)
           "# made by 'ripcord help --format zsh'\n"
           "_ripcord_sandboxes() {\n"
           "    local -a names\n"
-          "    names=(${(f)\"$(ripcord ls -q 2>/dev/null)\"})\n"
+          "    names=(${(f)\"$(ripcord --no-start ls -q 2>/dev/null)\"})\n"
           "    compadd -a names\n"
           "}\n"
           "_ripcord_execs() {\n"
           "    local -a ids\n"
-          "    ids=(last ${(f)\"$(ripcord ps ${(Q)words[2]} -aq 2>/dev/null)\"})\n"
+          "    ids=(last ${(f)\"$(ripcord --no-start ps ${(Q)words[2]} -aq 2>/dev/null)\"})\n"
           "    compadd -a ids\n"
           "}\n"
           "_ripcord_images() {\n"
           "    local -a names\n"
-          "    names=(host default ${(f)\"$(ripcord image ls -q 2>/dev/null)\"})\n"
+          "    names=(host default ${(f)\"$(ripcord --no-start image ls -q 2>/dev/null)\"})\n"
           "    compadd -a names\n"
           "}\n"
           "_ripcord_paths() {\n"
           "    local -a names\n"
-          "    names=(${(f)\"$(ripcord ls -q 2>/dev/null)\"})\n"
+          "    names=(${(f)\"$(ripcord --no-start ls -q 2>/dev/null)\"})\n"
           "    compadd -S : -a names\n"
           "    _files\n"
           "}\n"
@@ -274,7 +275,7 @@ static void help_completion_fish_option(const struct cli_command *cmd, const str
     if (o->arg)
         fputs(o->values && strcmp(o->values, "@dir") == 0 ? " -r -a '(__fish_complete_directories)'"
               : o->values && strcmp(o->values, "@image") == 0
-                  ? " -x -a 'host default (ripcord image ls -q 2>/dev/null)'"
+                  ? " -x -a 'host default (ripcord --no-start image ls -q 2>/dev/null)'"
               : o->values && o->values[0] == '@' ? " -r -F"
                                                  : " -x",
               stdout);
@@ -290,10 +291,10 @@ static void help_completion_fish_option(const struct cli_command *cmd, const str
 static const struct {
     const char *kind, *names, *more;
 } fish_kinds[] = {
-    {"sandbox", "ripcord ls -q 2>/dev/null", ""},
-    {"exec", "echo last; ripcord ps (commandline -opc)[3] -aq 2>/dev/null", ""},
-    {"image", "ripcord image ls -q 2>/dev/null", ""},
-    {"path", "ripcord ls -q 2>/dev/null | string replace -r \"\\$\" \":\"", " -F"},
+    {"sandbox", "ripcord --no-start ls -q 2>/dev/null", ""},
+    {"exec", "echo last; ripcord --no-start ps (commandline -opc)[3] -aq 2>/dev/null", ""},
+    {"image", "ripcord --no-start image ls -q 2>/dev/null", ""},
+    {"path", "ripcord --no-start ls -q 2>/dev/null | string replace -r \"\\$\" \":\"", " -F"},
 };
 
 void help_fish(void)

@@ -69,6 +69,7 @@ void client_init_like(struct client *c, const struct client *other)
 {
     *c = (struct client){
         .http.fd = -1,
+        .no_start = other->no_start,
         .remote = other->remote,
         .address = other->address,
         .token = other->token,
@@ -111,13 +112,23 @@ static int client_connect_remote(struct client *c, int *ret_fd, struct err *err)
     return err_hint(err, "Check that 'ripcord daemon --listen %s' runs on that machine.", c->host);
 }
 
+static int client_connect_local(struct client *c, int *ret_fd, struct err *err)
+{
+    int r;
+
+    if (!c->no_start)
+        return start_connect(&c->paths, ret_fd, err);
+    r = start_connect_running(&c->paths, ret_fd, err);
+    return r < 0 ? err_hint(err, "Leave out --no-start to start one.") : 0;
+}
+
 int client_connect(struct client *c, struct err *err)
 {
     int fd, r;
 
     if (c->connected)
         return 0;
-    r = c->remote ? client_connect_remote(c, &fd, err) : start_connect(&c->paths, &fd, err);
+    r = c->remote ? client_connect_remote(c, &fd, err) : client_connect_local(c, &fd, err);
     if (r < 0)
         return r;
     http_client_init(&c->http, fd);

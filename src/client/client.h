@@ -1,6 +1,6 @@
 /*
  * A connection to the daemon: one request at a time, with JSON in both directions. Connecting
- * starts the daemon if it does not run, except over TCP. Calls block; an object belongs to one
+ * starts the daemon if it does not run, except over TCP and with no_start. Calls block; an object belongs to one
  * thread.
  *
  * A failure that the daemon reports becomes the same error object (code, message, hint) here, so
@@ -23,7 +23,8 @@ struct client {
     struct path_roots paths;
     struct http_client http;
     bool connected;
-    bool remote; /* over TCP; the next three fields are valid */
+    bool no_start; /* fail if no daemon runs; set it before the first request */
+    bool remote;   /* over TCP; the next three fields are valid */
     struct address address;
     char host[ADDRESS_MAX];
     struct api_token token;

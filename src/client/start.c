@@ -321,3 +321,14 @@ int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
         return err_move(err, &e);
     return client_start_and_connect(paths, ret_fd, err);
 }
+
+int start_connect_running(const struct path_roots *paths, int *ret_fd, struct err *err)
+{
+    _cleanup_err_ struct err e = ERR_INIT;
+
+    if (client_start_try_connect(paths, ret_fd, &e) == 0)
+        return 0;
+    if (!client_start_is_absent(&e))
+        return err_move(err, &e);
+    return err_set(err, ERR_ENGINE, "no daemon runs in '%s'", paths->run);
+}

@@ -14,3 +14,5 @@ int start_find_daemon(char **ret, struct err *err);
 
 /* Connects to the daemon of these folders and starts it if necessary. The caller owns *ret_fd. */
 int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err);
+/* The same without starting it: fails with ERR_ENGINE if no daemon runs, and creates nothing. */
+int start_connect_running(const struct path_roots *paths, int *ret_fd, struct err *err);

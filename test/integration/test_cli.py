@@ -1,5 +1,6 @@
 """What every command has: help, machine-readable output, completion."""
 import json
+import os
 import re
 import shlex
 import shutil
@@ -171,6 +172,32 @@ class Generated(TestCase):
         self.assertEqual(self.complete("up", "x", "--network", "p"), ["packages"])
         self.assertEqual(self.complete("--root", str(self.root.path), "stop", "b"), ["bay", "box"])
         self.assertEqual(self.complete("help", "doc"), ["doctor"])
+
+    def test_completion_does_not_start_a_daemon(self):
+        before = sorted(os.listdir(self.root.path))
+        self.assertEqual(self.complete("ex"), ["exec"])
+        self.assertEqual(self.complete("up", "x", "--memo"), ["--memory"])
+        self.assertEqual(self.complete("stop", ""), [])
+        self.assertEqual(self.complete("logs", "box", ""), ["last"])
+        self.assertEqual(self.complete("image", "rm", ""), [])
+        self.assertEqual(self.complete("up", "x", "--image", ""), ["host", "default"])
+        self.assertEqual(self.complete("cp", "os-"), ["os-release"])
+        self.assertEqual(sorted(os.listdir(self.root.path)), before, "completion made something")
+        self.assertFalse(self.root.accepts())
+        for shell in ("zsh", "fish"):
+            script = self.root.ok("help", f"--format={shell}").text
+            asked = re.findall(r"[({;] ?(ripcord [^)]*)", script)
+            self.assertGreaterEqual(len(asked), 4, shell)
+            self.assertEqual([a for a in asked if not a.startswith("ripcord --no-start ")], [], shell)
+
+    def test_no_start_refuses_without_a_daemon(self):
+        r = self.root.run("--no-start", "ls")
+        self.assertEqual((r.code, r.out), (8, b""))
+        self.assertIn(f"no daemon runs in '{self.root.path}/run'".encode(), r.err)
+        self.assertIn(b"--no-start", r.err)
+        self.assertFalse(self.root.accepts())
+        self.root.start()
+        self.assertEqual(self.root.ok("ls", "-q", "--no-start").out, b"")
 
     def test_the_tables_as_json(self):
         doc = self.root.ok("help", "--json").json()
