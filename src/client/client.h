@@ -1,7 +1,7 @@
 /*
  * A connection to the daemon: one request at a time, with JSON in both directions. Connecting
- * starts the daemon if it does not run, except over TCP and with no_start. Calls block; an object belongs to one
- * thread.
+ * starts the daemon if it does not run, except over TCP and with no_start. Calls block; an object
+ * belongs to one thread.
  *
  * A failure that the daemon reports becomes the same error object (code, message, hint) here, so
  * that local and remote failures are printed alike.

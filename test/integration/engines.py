@@ -149,9 +149,12 @@ class Engine:
         return self
 
     def kill(self, sig=signal.SIGKILL, seconds=60):
-        """A signal to the daemon; waits for its end unless the signal is one that does not end it."""
+        """Sends a signal to the daemon. Waits for its end, or with SIGSTOP until it has stopped: the signal returns
+        before the daemon's other threads are stopped, and one of them could still answer."""
         self.daemon.send_signal(sig)
-        if sig not in (signal.SIGSTOP, signal.SIGCONT):
+        if sig == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.daemon.pid, os.WSTOPPED)
+        elif sig != signal.SIGCONT:
             self.daemon.wait(seconds)
 
     def stop(self):
