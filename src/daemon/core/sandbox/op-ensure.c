@@ -50,23 +50,16 @@ void op_fill_request(struct op *op, const struct sandbox_spec *spec, const char 
     req->first = exec_first_request(op->sb);
 }
 
-/* The engine has undone the start. A new sandbox is gone, an existing one is stopped. */
-static void op_ensure_start_failed(struct op *op, const struct err *err)
-{
-    struct sandbox *sb = op->sb;
-
-    if (op->action != ACTION_CREATED || sandbox_set_state(sb, SANDBOX_ABSENT, err->msg, NULL) < 0)
-        sandbox_set_state(sb, SANDBOX_FAILED, err->msg, NULL);
-    op_fail(op, err);
-}
-
 static void op_ensure_started(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
-    if (err) {
-        op_ensure_start_failed(op, err);
+    if (err) { /* the engine has undone the start: a new sandbox is gone */
+        if (op->action != ACTION_CREATED ||
+            sandbox_set_state(sb, SANDBOX_ABSENT, err->msg, NULL) < 0)
+            sandbox_set_state(sb, SANDBOX_FAILED, err->msg, NULL);
+        op_fail(op, err);
         return;
     }
     sb->want_running = true;
@@ -106,15 +99,6 @@ static void op_ensure_create_new(struct op *op)
     }
     op_fill_request(op, &op->sb->spec, op->sb->hash, &req);
     engine_create_start(sb->engine, &req, op_ensure_started, op);
-}
-
-static void op_ensure_start_again(struct op *op)
-{
-    struct sandbox_request req;
-
-    op->action = ACTION_STARTED;
-    op_fill_request(op, &op->sb->spec, op->sb->hash, &req);
-    engine_start(op->sb->engine, &req, op_ensure_started, op);
 }
 
 static void op_ensure_resumed(void *arg, const struct err *err, int fd)
@@ -200,6 +184,7 @@ static int op_ensure_wanted(struct op *op, struct err *err)
 static void op_ensure_up(struct op *op)
 {
     struct sandbox *sb = op->sb;
+    struct sandbox_request req;
 
     if (sb->state == SANDBOX_PAUSED) {
         supervisor_conn_pause(sb->conn, false, op_ensure_resumed, op);
@@ -207,7 +192,9 @@ static void op_ensure_up(struct op *op)
         lease_touch(sb); /* a request for a sandbox counts as its use */
         op_done(op, ACTION_UNCHANGED);
     } else {
-        op_ensure_start_again(op);
+        op->action = ACTION_STARTED;
+        op_fill_request(op, &sb->spec, sb->hash, &req);
+        engine_start(sb->engine, &req, op_ensure_started, op);
     }
 }
 
@@ -288,11 +275,6 @@ static void op_ensure_prepared(void *arg, const struct err *err, struct engine_s
 
 /* The image is resolved when the user describes the sandbox (`up`), not when a command uses an
  * existing one. */
-static bool op_ensure_must_resolve(const struct op *op)
-{
-    return !op->existing || !op->want.image_digest;
-}
-
 static void op_ensure_begin(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -306,7 +288,7 @@ static void op_ensure_begin(struct op *op)
     if (engine_fixed_digest(e, &op->want)) {
         free(op->want.image_digest);
         op->want.image_digest = xstrdup(engine_fixed_digest(e, &op->want));
-    } else if (op_ensure_must_resolve(op)) {
+    } else if (!op->existing || !op->want.image_digest) {
         engine_resolve(e, &op->want, op_ensure_resolved, op);
         return;
     }

@@ -33,18 +33,15 @@ static json_t *spec_json_number(uint64_t v)
     return json_integer((json_int_t)v);
 }
 
-/* Whole CPUs as integers: 2, not 2.0, so that one value has one canonical text. */
-static json_t *spec_json_cpus_to_json(uint32_t milli)
-{
-    return milli % 1000 ? json_real(milli / 1000.0) : spec_json_number(milli / 1000);
-}
-
 json_t *spec_limits_to_json(const struct sandbox_spec *spec)
 {
     json_t *o = json_object();
 
     json_object_set_new(o, "memory", spec_json_number(spec->memory));
-    json_object_set_new(o, "cpus", spec_json_cpus_to_json(spec->cpu_milli));
+    /* Whole CPUs as integers: 2, not 2.0, so that one value has one canonical text. */
+    json_object_set_new(o, "cpus",
+                        spec->cpu_milli % 1000 ? json_real(spec->cpu_milli / 1000.0)
+                                               : spec_json_number(spec->cpu_milli / 1000));
     json_object_set_new(o, "pids", spec_json_number(spec->pids));
     if (spec->disk)
         json_object_set_new(o, "disk", spec_json_number(spec->disk));
@@ -211,17 +208,13 @@ static char *spec_json_hashed_text(const struct sandbox_spec *spec, const char *
     return json_to_text(o, true);
 }
 
-static int spec_json_hardening(const struct sandbox_spec *spec)
-{
-    return sandbox_spec_writes_to_host(spec) ? SPEC_HARDENING_VERSION_HOST : SPEC_HARDENING_VERSION;
-}
-
 void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65])
 {
     _cleanup_free_ char *canonical = spec_json_hashed_text(spec, engine);
-    _cleanup_free_ char *text =
-        xasprintf("%s\n%s\n%d\n", canonical, spec->image_digest ? spec->image_digest : "",
-                  spec_json_hardening(spec));
+    int hardening =
+        sandbox_spec_writes_to_host(spec) ? SPEC_HARDENING_VERSION_HOST : SPEC_HARDENING_VERSION;
+    _cleanup_free_ char *text = xasprintf("%s\n%s\n%d\n", canonical,
+                                          spec->image_digest ? spec->image_digest : "", hardening);
     unsigned char digest[SHA256_DIGEST_LENGTH];
 
     SHA256((const unsigned char *)text, strlen(text), digest);
