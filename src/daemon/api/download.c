@@ -34,12 +34,6 @@ static void api_download_on_gone(struct http_req *req)
     api_download_free(http_req_user(req));
 }
 
-static void api_download_finish(struct api_download *d)
-{
-    http_stream_end(d->req);
-    api_download_free(d);
-}
-
 static void api_download_pump(struct api_download *d)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -60,7 +54,8 @@ static void api_download_pump(struct api_download *d)
         if (chunk.kind == OUTPUT_NOTHING && d->follow)
             return;
         if (chunk.kind == OUTPUT_END || chunk.kind == OUTPUT_NOTHING) {
-            api_download_finish(d);
+            http_stream_end(d->req);
+            api_download_free(d);
             return;
         }
     }

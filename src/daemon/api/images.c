@@ -131,13 +131,13 @@ void handle_image_export(struct api_call *c)
 /* ---- registries ---- */
 
 /* The fields of a pull or push. Borrowed from the body. */
-struct copy_fields {
+struct transfer_fields {
     const char *name, *other, *platform, *username, *password;
     bool plain_http;
 };
 
 /* `other` is the local name of a pulled image, or the destination of a pushed one. */
-static int api_images_read_transfer(const json_t *body, bool push, struct copy_fields *f,
+static int api_images_read_transfer(const json_t *body, bool push, struct transfer_fields *f,
                                     struct err *err)
 {
     const struct json_field fields[] = {
@@ -158,7 +158,7 @@ static int api_images_read_transfer(const json_t *body, bool push, struct copy_f
 }
 
 /* remote: the name of the image in the registry. */
-static char *api_images_copy_text(const struct copy_fields *f, const char *remote)
+static char *api_images_transfer_text(const struct transfer_fields *f, const char *remote)
 {
     _cleanup_json_ json_t *doc =
         json_pack("{s:s, s:s*, s:b, s:s*, s:s*}", "name", remote, "platform", f->platform,
@@ -178,7 +178,7 @@ static void api_images_transfer(struct api_call *c, bool push)
         .type = "application/x-ndjson", .what = push ? "image push" : "image pull", .lines = true};
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *here = NULL, *text = NULL, *engine = NULL;
-    struct copy_fields f = {0};
+    struct transfer_fields f = {0};
     struct image_op what = {.verb = push ? IMAGE_PUSH : IMAGE_PULL};
     struct manager *m = c->manager;
     struct drain *d = NULL;
@@ -189,7 +189,7 @@ static void api_images_transfer(struct api_call *c, bool push)
         const char *local = push ? f.name : f.other;
 
         here = local ? xstrdup(local) : NULL;
-        text = api_images_copy_text(&f, push && f.other ? f.other : f.name);
+        text = api_images_transfer_text(&f, push && f.other ? f.other : f.name);
         d = drain_start(c, &config, &progress, &err);
     }
     if (push)

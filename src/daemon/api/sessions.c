@@ -113,11 +113,6 @@ void handle_session_start(struct api_call *c)
 
 /* ---- list and show ---- */
 
-static bool sessions_is_session(const json_t *exec)
-{
-    return json_is_true(json_object_get(exec, "session"));
-}
-
 void handle_session_list(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -134,7 +129,7 @@ void handle_session_list(struct api_call *c)
     }
     list = json_array();
     json_array_foreach (execs, i, exec)
-        if (sessions_is_session(exec))
+        if (json_is_true(json_object_get(exec, "session")))
             json_array_append(list, exec);
     call_reply(c, 200, json_pack("{s:o}", "sessions", list));
 }

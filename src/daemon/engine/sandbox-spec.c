@@ -87,11 +87,6 @@ bool spec_user_is_root(const char *user)
     return STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
 }
 
-static const char *sandbox_spec_home_of(const char *user)
-{
-    return spec_user_is_root(user) ? "/root" : "/home/agent";
-}
-
 static void sandbox_spec_add_pairs(char ***env, char *const *pairs)
 {
     for (char *const *v = pairs; v && *v; v++) {
@@ -111,7 +106,7 @@ static void sandbox_spec_add_pairs(char ***env, char *const *pairs)
  */
 char **spec_environment(const char *user, char *const *own, char *const *more)
 {
-    const char *home = sandbox_spec_home_of(user), *old;
+    const char *home = spec_user_is_root(user) ? "/root" : "/home/agent", *old;
     _cleanup_free_ char *path = NULL;
     char **env = NULL;
 

@@ -157,13 +157,6 @@ static int copy_dial_start(struct manager *m, const char *name, struct copy_call
     return 0;
 }
 
-static void copy_dial_own_strings(struct sup_copy *c)
-{
-    c->path = xstrdup(c->path);
-    c->user = c->user ? xstrdup(c->user) : NULL;
-    c->owner = c->owner ? xstrdup(c->owner) : NULL;
-}
-
 int manager_copy(struct manager *m, const char *name, const struct sup_copy *copy, int tar_fd,
                  copy_done_fn done, void *arg, struct err *err)
 {
@@ -171,7 +164,9 @@ int manager_copy(struct manager *m, const char *name, const struct sup_copy *cop
     int r;
 
     *call = (struct copy_call){.copy = *copy, .tar_fd = tar_fd, .done = done, .arg = arg};
-    copy_dial_own_strings(&call->copy);
+    call->copy.path = xstrdup(copy->path);
+    call->copy.user = copy->user ? xstrdup(copy->user) : NULL;
+    call->copy.owner = copy->owner ? xstrdup(copy->owner) : NULL;
     if (copy->path[0] != '/')
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", copy->path);
     r = copy->into ? disk_floor_check(m, err) : 0;

@@ -55,11 +55,6 @@ void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t d
     sb->down_at = down_at ? down_at : now;
 }
 
-static json_t *lease_ms(uint64_t usec)
-{
-    return json_integer((json_int_t)(usec / USEC_PER_MSEC));
-}
-
 /* ---- what is due ---- */
 
 static void lease_consider(struct lease_due *d, const struct sandbox *sb, const char *by,
@@ -92,8 +87,9 @@ json_t *lease_to_json(const struct sandbox *sb)
 
     if (!d.by)
         return json_null();
-    return json_pack("{s:s, s:o, s:s, s:s}", "at", time_format(time_wall() + d.in, at), "in_ms",
-                     lease_ms(d.in), "action", d.remove ? "remove" : "stop", "by", d.by);
+    return json_pack("{s:s, s:I, s:s, s:s}", "at", time_format(time_wall() + d.in, at), "in_ms",
+                     (json_int_t)(d.in / USEC_PER_MSEC), "action", d.remove ? "remove" : "stop",
+                     "by", d.by);
 }
 
 static char *lease_why(const struct sandbox *sb, const struct lease_due *d)

@@ -481,8 +481,8 @@ static int session_events_check_kept(struct session_reader *r, struct err *err)
     return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are no longer kept", r->id);
 }
 
-static int session_events_check_session(struct manager *m, struct sandbox *sb,
-                                        struct session_reader *r, const char *id, struct err *err)
+static int session_events_find_session(struct manager *m, struct sandbox *sb,
+                                       struct session_reader *r, const char *id, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int n = session_get_json(m, sb, id, &doc, err);
@@ -507,7 +507,7 @@ int session_reader_new(struct manager *m, struct sandbox *sb, const char *id,
     memcpy(r->sandbox_id, sb->id, sizeof(r->sandbox_id));
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         r->sides[i].buf.max = SIDE_MAX;
-    n = session_events_check_session(m, sb, r, id, err);
+    n = session_events_find_session(m, sb, r, id, err);
     if (n < 0)
         return n;
     n = session_events_open_index(r, err); /* first: it has the offsets of the streams */
