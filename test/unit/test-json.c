@@ -144,6 +144,17 @@ TEST(json_from_strv_leaves_out_what_json_cannot_hold)
     CHECK(json_is_array(none) && json_array_size(none) == 0);
 }
 
+TEST(json_from_text_and_time_give_null_for_what_is_absent)
+{
+    _cleanup_json_ json_t *text = json_from_text("a"), *bad = json_from_text("\xff");
+    _cleanup_json_ json_t *none = json_from_text(NULL), *never = json_from_time(0);
+    _cleanup_json_ json_t *at = json_from_time(1000000);
+
+    CHECK(STREQ(json_string_value(text), "a"));
+    CHECK(json_is_null(bad) && json_is_null(none) && json_is_null(never));
+    CHECK(json_is_string(at) && strncmp(json_string_value(at), "1970-01-01T00:00:01", 19) == 0);
+}
+
 TEST(json_read_strv_wants_strings)
 {
     _cleanup_err_ struct err err = ERR_INIT;

@@ -81,15 +81,6 @@ static void exec_wire_send_json(struct exec_wire *s, enum frame_type type, const
     buf_done(&b);
 }
 
-static json_t *exec_wire_texts(char *const *texts)
-{
-    json_t *a = json_array();
-
-    for (; *texts; texts++)
-        json_array_append_new(a, json_string(*texts));
-    return a;
-}
-
 /* `ripcord show` has them for a named sandbox. For `run`, only this frame can report them. */
 static void exec_wire_add_warnings(const struct exec_wire *s, json_t *o)
 {
@@ -99,7 +90,7 @@ static void exec_wire_add_warnings(const struct exec_wire *s, json_t *o)
     if (sb && sb->unenforced)
         json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
     if (sb && sb->warnings)
-        json_object_set_new(o, "warnings", exec_wire_texts(sb->warnings));
+        json_object_set_new(o, "warnings", json_from_strv(sb->warnings));
 }
 
 static void exec_wire_send_started(struct exec_wire *s)
@@ -441,15 +432,6 @@ static int exec_wire_take_frames(struct exec_wire *s, const char *data, size_t l
 
 static void exec_wire_on_gone(struct http_req *req);
 
-/* A client that breaks the protocol is treated like one that disconnects. */
-static void exec_wire_cut_off(struct exec_wire *s)
-{
-    struct http_req *req = s->req;
-
-    exec_wire_on_gone(req);
-    http_raw_close(req);
-}
-
 static int exec_wire_take_bytes(struct exec_wire *s, const char *data, size_t len)
 {
     size_t used;
@@ -475,8 +457,10 @@ static void exec_wire_on_data(struct http_req *req, const char *data, size_t len
 {
     struct exec_wire *s = http_req_user(req);
 
-    if (!s->finished && exec_wire_take_bytes(s, data, len) < 0)
-        exec_wire_cut_off(s);
+    if (s->finished || exec_wire_take_bytes(s, data, len) >= 0)
+        return;
+    exec_wire_on_gone(req); /* a client that breaks the protocol counts as one that disconnects */
+    http_raw_close(req);
 }
 
 static void exec_wire_on_eof(struct http_req *req)

@@ -12,32 +12,17 @@
 #include "lib/base/xalloc.h"
 #include "proto/spec-limits.h"
 
-static json_t *sandboxes_time_to_json(uint64_t wall)
-{
-    char tmp[TIME_FORMAT_MAX];
-
-    return wall ? json_string(time_format(wall, tmp)) : json_null();
-}
-
-/* The reason may quote an engine's message, and json_string() refuses invalid UTF-8. */
-static json_t *sandboxes_text_to_json(const char *s)
-{
-    json_t *j = s ? json_string(s) : NULL;
-
-    return j ? j : json_null();
-}
-
 static void sandboxes_set_state(json_t *o, const struct sandbox *sb)
 {
     bool unsure = sandbox_is_unsure(sb);
     const char *state = sandbox_state_name(sb->state);
 
     json_object_set_new(o, "state", json_string(unsure ? "reconciling" : state));
-    json_object_set_new(o, "since", sandboxes_time_to_json(sb->since));
+    json_object_set_new(o, "since", json_from_time(sb->since));
     json_object_set_new(
         o, "reason",
         unsure ? json_sprintf("the daemon has just started; the last known state is %s", state)
-               : sandboxes_text_to_json(sb->reason));
+               : json_from_text(sb->reason));
 }
 
 json_t *sandbox_to_json(const struct sandbox *sb)
@@ -49,10 +34,10 @@ json_t *sandbox_to_json(const struct sandbox *sb)
     json_object_set_new(o, "id", json_string(sb->id));
     json_object_set_new(o, "engine", json_string(engine));
     sandboxes_set_state(o, sb);
-    json_object_set_new(o, "image", sandboxes_text_to_json(sb->spec.image));
-    json_object_set_new(o, "image_digest", sandboxes_text_to_json(sb->spec.image_digest));
+    json_object_set_new(o, "image", json_from_text(sb->spec.image));
+    json_object_set_new(o, "image_digest", json_from_text(sb->spec.image_digest));
     json_object_set_new(o, "hash", json_string(sb->hash));
-    json_object_set_new(o, "created_at", sandboxes_time_to_json(sb->created_at));
+    json_object_set_new(o, "created_at", json_from_time(sb->created_at));
     json_object_set_new(o, "ephemeral", json_boolean(sb->ephemeral));
     json_object_set_new(o, "execs_live", json_integer(sb->n_execs));
     json_object_set_new(o, "limits", spec_limits_to_json(&sb->spec));
@@ -103,7 +88,7 @@ static json_t *sandboxes_warnings(const struct sandbox *sb)
             w, json_sprintf("this machine cannot enforce these default limits: %s", text));
     }
     for (char **p = sb->warnings; p && *p; p++)
-        json_array_append_new(w, sandboxes_text_to_json(*p));
+        json_array_append_new(w, json_from_text(*p));
     if (sandbox_packages_trouble(sb))
         json_array_append_new(w, json_sprintf("the package cache is not running (the next request "
                                               "starts it again): %s",

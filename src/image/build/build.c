@@ -45,15 +45,6 @@ int builder_layers(void *arg, const struct build_from *from, char ***ret, struct
     return 0;
 }
 
-json_t *builder_texts(char *const *v)
-{
-    json_t *list = json_array();
-
-    for (; v && *v; v++)
-        json_array_append_new(list, json_string(*v));
-    return list;
-}
-
 char *builder_now(void)
 {
     char text[TIME_FORMAT_MAX];
@@ -173,7 +164,7 @@ static json_t *build_stage_result(void *arg, size_t stage)
 {
     const struct builder_state *st = &((const struct builder *)arg)->states[stage];
 
-    return json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
+    return json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", json_from_strv(st->layers), "key",
                      st->key, "created", st->created, "base", st->base, "done", st->done);
 }
 

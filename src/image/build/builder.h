@@ -32,5 +32,4 @@ struct builder {
 
 /* The layers of a stage or an image. arg: the builder (mounts_from_fn). */
 int builder_layers(void *arg, const struct build_from *from, char ***ret, struct err *err);
-json_t *builder_texts(char *const *v); /* a new JSON array of strings */
-char *builder_now(void);               /* the time in RFC 3339; the caller frees */
+char *builder_now(void); /* the time in RFC 3339; the caller frees */

@@ -112,14 +112,8 @@ static void config_json_put_text(json_t *to, const char *key, const char *value)
 
 static void config_json_put_texts(json_t *to, const char *key, char *const *v)
 {
-    json_t *list;
-
-    if (!v)
-        return;
-    list = json_array();
-    for (; *v; v++)
-        json_array_append_new(list, json_string(*v));
-    json_object_set_new(to, key, list);
+    if (v)
+        json_object_set_new(to, key, json_from_strv(v));
 }
 
 static void config_json_put_keys(json_t *to, const char *key, char *const *v)

@@ -20,11 +20,11 @@ static json_t *step_run_json(const struct builder *b, const struct builder_state
     _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->workspace.path, n);
     _cleanup_free_ char *none = xasprintf("%s/none", b->workspace.path);
 
-    json_object_set_new(doc, "layers", builder_texts(st->layers));
+    json_object_set_new(doc, "layers", json_from_strv(st->layers));
     json_object_set_new(doc, "none", json_string(none));
     json_object_set_new(doc, "to", json_string(to));
-    json_object_set_new(doc, "argv", builder_texts(s->argv));
-    json_object_set_new(doc, "env", builder_texts(s->env));
+    json_object_set_new(doc, "argv", json_from_strv(s->argv));
+    json_object_set_new(doc, "env", json_from_strv(s->env));
     json_object_set_new(doc, "user", json_string(user));
     json_object_set_new(doc, "workdir", json_string(s->workdir));
     json_object_set_new(doc, "network", json_string(step_network(b, s)));

@@ -266,15 +266,11 @@ static int manifest_copy_texts(const json_t *from, const char *key, size_t max, 
                                const char *as, struct err *err)
 {
     _cleanup_strv_ char **v = NULL;
-    json_t *list;
     int r = manifest_texts_of(from, key, max, &v, err);
 
     if (r < 0)
         return r;
-    list = json_array();
-    for (char **s = v; *s; s++)
-        json_array_append_new(list, json_string(*s));
-    json_object_set_new(to, as, list);
+    json_object_set_new(to, as, json_from_strv(v));
     return 0;
 }
 

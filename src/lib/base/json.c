@@ -1,12 +1,12 @@
 #include "lib/base/json.h"
 
 #include <malloc.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "lib/base/cleanup.h"
 #include "lib/base/guard.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 enum { JSON_FIELDS_MAX = 64 };
@@ -176,6 +176,20 @@ json_t *json_from_strv(char *const *v)
     for (; v && *v; v++)
         json_array_append_new(a, json_string(*v));
     return a;
+}
+
+json_t *json_from_text(const char *s)
+{
+    json_t *j = s ? json_string(s) : NULL;
+
+    return j ? j : json_null();
+}
+
+json_t *json_from_time(uint64_t wall)
+{
+    char text[TIME_FORMAT_MAX];
+
+    return wall ? json_string(time_format(wall, text)) : json_null();
 }
 
 json_t *json_from_err(const struct err *err)

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lib/base/err.h"
 
@@ -56,6 +57,9 @@ int json_read(const json_t *obj, const char *where, const struct json_field *fie
 /* An array of strings; *ret is a new strv. */
 int json_read_strv(const json_t *array, const char *where, char ***ret, struct err *err);
 json_t *json_from_strv(char *const *v); /* leaves out strings that are not valid UTF-8 */
+
+json_t *json_from_text(const char *s); /* null for NULL and for text that is not valid UTF-8 */
+json_t *json_from_time(uint64_t wall); /* as text; null for 0 */
 
 /* Converts between an err and {"error":{"code","message","hint"}}. */
 json_t *json_from_err(const struct err *err);

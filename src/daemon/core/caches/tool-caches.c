@@ -10,7 +10,6 @@
 #include "daemon/engine/caches.h"
 #include "daemon/engine/engine-caches.h"
 #include "lib/base/cleanup.h"
-#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 struct tool_caches_round {
@@ -51,12 +50,10 @@ static json_t *tool_caches_to_json(struct tool_caches_round *r, const struct eng
         c->kind == ENGINE_CACHE_PRIVATE ? manager_find_id(r->m, c->owner) : NULL;
     json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "engine", r->engine->ops->name, "kind",
                           kinds[c->kind], "tool", c->tool, "owner", sb ? sb->name : c->owner);
-    char text[TIME_FORMAT_MAX];
 
     json_object_set_new(o, "bytes",
                         c->bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)c->bytes));
-    json_object_set_new(o, "changed_at",
-                        c->changed ? json_string(time_format(c->changed, text)) : json_null());
+    json_object_set_new(o, "changed_at", json_from_time(c->changed));
     return o;
 }
 

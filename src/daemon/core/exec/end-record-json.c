@@ -8,13 +8,6 @@ static void end_record_json_put_u64(json_t *o, const char *key, uint64_t v)
     json_object_set_new(o, key, json_integer((json_int_t)v));
 }
 
-static void end_record_json_put_time(json_t *o, const char *key, uint64_t wall)
-{
-    char tmp[TIME_FORMAT_MAX];
-
-    json_object_set_new(o, key, wall ? json_string(time_format(wall, tmp)) : json_null());
-}
-
 /* Signals without a name (real-time ones) are given by number. */
 static json_t *end_record_json_signal(int sig)
 {
@@ -39,11 +32,6 @@ static void end_record_json_put_figures(json_t *o, const struct end_record *rec)
     end_record_json_put_u64(o, "stderr_bytes", rec->stderr_bytes);
     end_record_json_put_u64(o, "stdout_dropped", rec->stdout_dropped);
     end_record_json_put_u64(o, "stderr_dropped", rec->stderr_dropped);
-}
-
-static json_t *end_record_json_words(const char *words)
-{
-    return *words ? json_string(words) : json_null();
 }
 
 static json_t *end_record_json_oom(const struct end_record *rec)
@@ -116,9 +104,9 @@ json_t *end_record_to_json(const struct end_record *rec)
     end_record_json_put_figures(o, rec);
     json_object_set_new(o, "drained", json_boolean(rec->drained));
     json_object_set_new(o, "message", end_record_json_message(rec));
-    json_object_set_new(o, "hint", end_record_json_words(rec->hint));
-    end_record_json_put_time(o, "started_at", rec->started_wall);
-    end_record_json_put_time(o, "ended_at", rec->ended_wall);
+    json_object_set_new(o, "hint", *rec->hint ? json_string(rec->hint) : json_null());
+    json_object_set_new(o, "started_at", json_from_time(rec->started_wall));
+    json_object_set_new(o, "ended_at", json_from_time(rec->ended_wall));
     return o;
 }
 

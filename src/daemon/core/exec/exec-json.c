@@ -9,13 +9,6 @@
 
 enum { EXEC_LIST_MAX = 1000 };
 
-static void exec_json_put_time(json_t *o, const char *key, uint64_t wall)
-{
-    char tmp[TIME_FORMAT_MAX];
-
-    json_object_set_new(o, key, wall ? json_string(time_format(wall, tmp)) : json_null());
-}
-
 json_t *exec_to_json(const struct exec *x)
 {
     json_t *o = json_object();
@@ -24,8 +17,8 @@ json_t *exec_to_json(const struct exec *x)
     json_object_set_new(o, "sandbox", json_string(x->sandbox_name));
     json_object_set_new(o, "argv", json_from_strv(x->req.argv));
     json_object_set_new(o, "state", json_string(exec_state_name(x->state)));
-    exec_json_put_time(o, "started_at", x->started_at);
-    exec_json_put_time(o, "ended_at", x->ended_at);
+    json_object_set_new(o, "started_at", json_from_time(x->started_at));
+    json_object_set_new(o, "ended_at", json_from_time(x->ended_at));
     json_object_set_new(o, "detached", json_boolean(x->detached));
     json_object_set_new(o, "tty", json_boolean(x->req.tty));
     json_object_set_new(o, "session", json_boolean(x->req.session));
@@ -53,8 +46,8 @@ static json_t *exec_json_from_row(const struct sandbox *sb, const struct store_e
     json_object_set_new(o, "sandbox", json_string(sb->name));
     json_object_set_new(o, "argv", exec_json_parse_or_null(row->argv));
     json_object_set_new(o, "state", json_string(row->state));
-    exec_json_put_time(o, "started_at", row->started_at);
-    exec_json_put_time(o, "ended_at", row->ended_at);
+    json_object_set_new(o, "started_at", json_from_time(row->started_at));
+    json_object_set_new(o, "ended_at", json_from_time(row->ended_at));
     json_object_set_new(o, "detached",
                         json_boolean(json_is_true(json_object_get(options, "detached"))));
     json_object_set_new(o, "tty", json_boolean(json_is_true(json_object_get(options, "tty"))));

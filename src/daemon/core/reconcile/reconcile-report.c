@@ -23,20 +23,6 @@ static const char *reconcile_report_result_name(const struct recon_item *item)
     return item->running ? "running" : names[item->result];
 }
 
-static json_t *reconcile_report_text_to_json(const char *s)
-{
-    json_t *j = s ? json_string(s) : NULL; /* NULL when an engine's text is not UTF-8 */
-
-    return j ? j : json_null();
-}
-
-static json_t *reconcile_report_time_to_json(uint64_t wall)
-{
-    char tmp[TIME_FORMAT_MAX];
-
-    return wall ? json_string(time_format(wall, tmp)) : json_null();
-}
-
 static json_t *reconcile_report_item_to_json(const struct recon_item *item)
 {
     json_t *o = json_object();
@@ -44,12 +30,12 @@ static json_t *reconcile_report_item_to_json(const struct recon_item *item)
 
     json_object_set_new(o, "engine", json_string(item->engine->ops->name));
     json_object_set_new(o, "kind", json_string(object_kind_name(item->kind)));
-    json_object_set_new(o, "name", reconcile_report_text_to_json(item->name));
+    json_object_set_new(o, "name", json_from_text(item->name));
     json_object_set_new(o, "id", item->id[0] ? json_string(item->id) : json_null());
     json_object_set_new(o, "action", json_string(recon_action_name(item->action)));
     json_object_set_new(o, "result", json_string(reconcile_report_result_name(item)));
-    json_object_set_new(o, "reason", reconcile_report_text_to_json(item->reason));
-    json_object_set_new(o, "hint", reconcile_report_text_to_json(item->hint));
+    json_object_set_new(o, "reason", json_from_text(item->reason));
+    json_object_set_new(o, "hint", json_from_text(item->hint));
     if (item->retry_at)
         json_object_set_new(o, "retry_in_ms",
                             json_integer((json_int_t)((item->retry_at - MIN(item->retry_at, now)) /
@@ -98,17 +84,17 @@ static json_t *reconcile_report_run_to_json(const struct recon_run *run)
             json_array_append_new(results, reconcile_report_item_to_json(lane->items[k]));
         }
         if (lane->trouble)
-            json_array_append_new(
-                troubles, json_pack("{s:s, s:o}", "engine", lane->engine->ops->name, "reason",
-                                    reconcile_report_text_to_json(lane->trouble)));
+            json_array_append_new(troubles,
+                                  json_pack("{s:s, s:o}", "engine", lane->engine->ops->name,
+                                            "reason", json_from_text(lane->trouble)));
     }
     json_object_set_new(o, "run", json_integer((json_int_t)run->number));
     json_object_set_new(o, "trigger", json_string(run->options.trigger));
     json_object_set_new(o, "dry_run", json_boolean(run->options.dry_run));
     json_object_set_new(o, "from_engine", json_boolean(run->options.from_engine));
     json_object_set_new(o, "running", json_boolean(!run->ended_at));
-    json_object_set_new(o, "started_at", reconcile_report_time_to_json(run->started_at));
-    json_object_set_new(o, "ended_at", reconcile_report_time_to_json(run->ended_at));
+    json_object_set_new(o, "started_at", json_from_time(run->started_at));
+    json_object_set_new(o, "ended_at", json_from_time(run->ended_at));
     json_object_set_new(o, "took_ms", json_integer((json_int_t)(run->took / USEC_PER_MSEC)));
     json_object_set_new(o, "total", json_integer((json_int_t)f.total));
     json_object_set_new(o, "finished", json_integer((json_int_t)f.finished));

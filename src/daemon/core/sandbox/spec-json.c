@@ -99,19 +99,14 @@ static json_t *spec_json_caches_to_json(const struct sandbox_spec *spec)
     return o;
 }
 
-static json_t *spec_json_text_or_null(const char *s)
-{
-    return s ? json_string(s) : json_null();
-}
-
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
 {
     json_t *o = json_object();
 
     if (engine)
         json_object_set_new(o, "engine", json_string(engine));
-    json_object_set_new(o, "image", spec_json_text_or_null(spec->image));
-    json_object_set_new(o, "runtime", spec_json_text_or_null(spec->runtime));
+    json_object_set_new(o, "image", json_from_text(spec->image));
+    json_object_set_new(o, "runtime", json_from_text(spec->runtime));
     json_object_set_new(o, "caches", spec_json_caches_to_json(spec));
     json_object_set_new(o, "limits", spec_limits_to_json(spec));
     json_object_set_new(o, "network", json_string(spec_network_name(spec->network)));
@@ -138,7 +133,7 @@ char *spec_to_text(const struct sandbox_spec *spec)
     _cleanup_json_ json_t *o = spec_to_json(spec, NULL);
 
     json_object_set_new(o, "asked", spec_limit_names(spec->asked));
-    json_object_set_new(o, "image_digest", spec_json_text_or_null(spec->image_digest));
+    json_object_set_new(o, "image_digest", json_from_text(spec->image_digest));
     if (spec->hashed_labels)
         json_object_set_new(o, "hashed_labels", spec_json_pairs_to_json(spec->hashed_labels));
     return json_to_text(o, true);
