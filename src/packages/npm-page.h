@@ -10,7 +10,8 @@
 
 #define NPM_ABBREVIATED "application/vnd.npm.install-v1+json"
 #define NPM_ACCEPT_ABBREVIATED NPM_ABBREVIATED ", application/json;q=0.8"
-/* Placeholder in stored documents for "http://HOST": each request replaces it by its own host. */
+/* Placeholder in stored documents for "http://HOST": each request replaces it by its own host. The
+ * old word stays, because documents on disk have it. */
 #define NPM_BASE "http://ripcord-registry.invalid"
 
 struct npm_input {

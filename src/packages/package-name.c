@@ -166,8 +166,7 @@ static int package_name_decode_segment(char *s, struct err *err)
             p += 2;
         }
         if (byte < 0x20 || byte >= 0x7f)
-            return err_set(err, ERR_INVALID,
-                           "byte in the request path that must be percent-encoded");
+            return err_set(err, ERR_INVALID, "request path: a byte must be percent-encoded");
         *to++ = (char)byte;
     }
     *to = '\0';

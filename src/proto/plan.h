@@ -101,7 +101,7 @@ enum plan_cache_kind {
     PLAN_CACHE_PRIVATE,  /* the sandbox's own, without the base */
     PLAN_CACHE_SHARED,   /* `source`, writable */
     PLAN_CACHE_LAYERED,  /* an overlay: the base's folder of the tool, the sandbox's own above it */
-    PLAN_CACHE_READONLY, /* the same, and the upper layer is empty at each start */
+    PLAN_CACHE_READONLY, /* as LAYERED, and the upper layer is empty at each start */
     PLAN_CACHE_KINDS
 };
 

@@ -108,7 +108,7 @@ bool build_stopped(const struct build *b);
 /* The body of the request: `secrets` bytes of JSON, {"id":"value",…}, then `logins` bytes,
  * {"registry":{"username":"…","password":"…"},…}, then the tar. */
 struct build_body {
-    int fd;          /* a pipe, read to its end; taken, in any case */
+    int fd;          /* a pipe, read to its end; taken, also on failure */
     const char *dir; /* folder of the unnamed file that keeps the context; copied */
     uint64_t secrets, logins;
 };
@@ -120,7 +120,7 @@ struct build_events {
 };
 
 /* ERR_UNSUPPORTED when the engine has no builder; no callback is called then. Takes the contents
- * of the request, in any case, and sets its context. */
+ * of the request, also on failure, and sets its context. */
 int engine_build(struct engine *e, struct build_request *req, const struct build_body *body,
                  const struct build_events *events, void *arg, struct build **ret, struct err *err);
 /* on: no lines until the next call with false. */

@@ -117,7 +117,7 @@ char *cache_mode_list(uint32_t bits)
     return strv_join(names, ", ");
 }
 
-/* npm reads its variables in any case; which of two wins is undocumented. */
+/* npm reads its variables in upper and lower case; which of two wins is undocumented. */
 static bool engine_caches_sets(char *const *env, const char *name)
 {
     size_t len = strlen(name);

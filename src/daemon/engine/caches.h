@@ -34,7 +34,7 @@ char *cache_mode_list(uint32_t bits);
 
 /*
  * K=V for the commands of a sandbox with network `packages`: the address of the package cache for
- * each tool. Variables that the spec sets itself, in any case, are left out. A new strv; empty with
+ * each tool. Variables that the spec sets itself, in upper or lower case, are left out. A new strv; empty with
  * other networks.
  */
 char **packages_variables(const struct sandbox_spec *spec);
@@ -53,7 +53,7 @@ bool cache_is_below_root(const struct cache_tool *t);
 
 /*
  * Adds K=V to *env that make the tools use their caches, for each tool that `there` accepts.
- * Variables that the spec sets itself, in any case, are left out.
+ * Variables that the spec sets itself, in upper or lower case, are left out.
  */
 typedef bool (*cache_there_fn)(const void *arg, const struct cache_tool *t,
                                enum spec_cache_mode mode);

@@ -44,7 +44,7 @@ struct image_pull {
 
 struct image_push {
     char *name;     /* the image in the store */
-    char *settings; /* as above */
+    char *settings; /* as in struct image_pull */
     int progress;
 };
 
@@ -54,7 +54,7 @@ struct image_remove {
 };
 
 struct image_prune {
-    char **used; /* as above */
+    char **used; /* as in struct image_remove */
 };
 
 struct image_op {

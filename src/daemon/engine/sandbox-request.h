@@ -26,7 +26,7 @@ struct sandbox_request {
     bool keep;      /* create: keeps the state of another hash beside the new one until `settle` */
     struct sandbox_spec spec;
     char *spec_text;            /* opaque; kept in a private file for `list`; NULL: not kept */
-    char *spec_label;           /* the same without secrets: may be put on the backend's objects */
+    char *spec_label;           /* spec_text without secrets: may be put on the backend's objects */
     struct exec_request *first; /* start: runs as soon as the sandbox is up; NULL: none */
 };
 

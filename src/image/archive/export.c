@@ -174,7 +174,7 @@ static bool export_is_put(const struct export *x, size_t i)
     return false;
 }
 
-/* manifest.json for `docker load`, which follows these names in any order of the archive. */
+/* manifest.json for `docker load`, which finds the other files by the names in it. */
 static int export_put_docker_list(struct export *x, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;

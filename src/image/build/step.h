@@ -8,7 +8,7 @@
 
 struct add_downloads;
 
-/* Takes or does step n of the stage, and adds its result to `st`. */
+/* Takes step n of the stage from the cache or carries it out, and adds its result to `st`. */
 int step_take(struct builder *b, struct builder_state *st, const struct build_stage *stage,
               size_t n, struct err *err);
 

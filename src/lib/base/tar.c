@@ -67,7 +67,7 @@ static int tar_read_exact(struct tar_reader *r, void *data, size_t len, struct e
         if (n == 0 && got == 0)
             return 0;
         if (n == 0)
-            return err_set(err, ERR_INVALID, "archive is cut short");
+            return err_set(err, ERR_INVALID, "archive is truncated");
         got += (size_t)n;
     }
     return 1;
@@ -89,7 +89,7 @@ ssize_t tar_read(struct tar_reader *r, void *data, size_t len, struct err *err)
     if (n < 0)
         return err_sys(err, (int)-n, "read archive");
     if (n == 0)
-        return err_set(err, ERR_INVALID, "archive is cut short");
+        return err_set(err, ERR_INVALID, "archive is truncated");
     r->left -= (uint64_t)n;
     return n;
 }
@@ -156,7 +156,7 @@ static bool tar_checksum_ok(const struct ustar *h)
     return sum == want;
 }
 
-/* A header's data as text (pax records, a long name), bounded. */
+/* Reads the data that follows a header (pax records, a long name) as text of at most `max` bytes. */
 static int tar_read_text(struct tar_reader *r, uint64_t size, size_t max, char **ret,
                          struct err *err)
 {
@@ -169,7 +169,7 @@ static int tar_read_text(struct tar_reader *r, uint64_t size, size_t max, char *
     text = xmalloc(size + 1);
     ok = tar_read_exact(r, text, size, err);
     if (ok == 0)
-        return err_set(err, ERR_INVALID, "archive is cut short");
+        return err_set(err, ERR_INVALID, "archive is truncated");
     if (ok < 0)
         return ok;
     text[size] = '\0';

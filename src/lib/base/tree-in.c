@@ -542,7 +542,7 @@ static int tree_in_place_all(struct placer *p, char *where, struct err *err)
     if (r < 0)
         return r;
     if (!p->tar.marked)
-        return err_set(err, ERR_INVALID, "archive is cut short: its end mark is missing");
+        return err_set(err, ERR_INVALID, "archive is truncated: its end mark is missing");
     return 0;
 }
 

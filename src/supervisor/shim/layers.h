@@ -16,7 +16,7 @@ enum shim_layer {
     LAYER_LOWER,  /* the image */
     LAYER_DATA,   /* holds root, home and caches/<tool>: each with its upper and work */
     LAYER_USR,    /* -1 unless the image is the host's */
-    LAYER_OPT,    /* the same; also -1 when the host has none */
+    LAYER_OPT,    /* -1 unless the image is the host's and the host has /opt */
     LAYER_DEV,    /* a tmpfs with device nodes of this sandbox; -1: see setup_dev_nodes() */
     LAYER_BASE,   /* of the package caches; -1: none */
     LAYER_CACHES, /* the first of plan.caches, in order; -1 unless shared */

@@ -49,7 +49,8 @@ void events_flush(struct event_log *ev);
  */
 void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
                  json_t *data);
-/* The same for a sandbox that is not in memory, by its id and name; both NULL: about no sandbox. */
+/* The same for a sandbox that is not in memory, by its id and name. Both NULL: the event
+ * has no sandbox. */
 void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_id,
                     const char *sandbox, const char *exec, json_t *data);
 

@@ -69,8 +69,9 @@ int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 /* Takes the answer of engine_settle(). True: the engine has a whole sandbox of the stored spec.
  * Else the hash is forgotten, and the next start creates it again. */
 bool sandbox_settled(struct sandbox *sb, const struct engine_sandbox *info);
-/* The same after a crash of the daemon: the state that the sandbox has now, and its reason. */
 #define ENDED_IN_CREATION "the daemon ended during the creation"
+/* Takes that answer after a crash of the daemon, too. Returns the state that the sandbox has now;
+ * *ret_why is its reason. */
 enum sandbox_state sandbox_settled_state(struct sandbox *sb, const struct err *err,
                                          const struct engine_sandbox *info, const char **ret_why);
 /* Takes the engine's warnings over, and reports new ones to the hook. */

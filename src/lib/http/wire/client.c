@@ -333,7 +333,7 @@ static ssize_t http_client_read_plain(struct http_client *c, void *data, size_t 
         return n;
     }
     if (n == 0)
-        return err_set(err, ERR_SYSTEM, "HTTP response cut short, %llu bytes missing",
+        return err_set(err, ERR_SYSTEM, "HTTP response is truncated: %llu bytes are missing",
                        (unsigned long long)c->body_left);
     c->body_left -= (uint64_t)n;
     return n;

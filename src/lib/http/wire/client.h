@@ -45,7 +45,7 @@ int http_client_begin(struct http_client *c, const char *method, const char *tar
 int http_client_put(struct http_client *c, const void *data, size_t len, struct err *err);
 /* Reads the response head into c->head; interim 1xx other than 101 are skipped. */
 int http_client_head(struct http_client *c, struct err *err);
-/* Reads body bytes; 0 at the end. A body that is cut short is an error. */
+/* Reads body bytes; 0 at the end. A truncated body is an error. */
 ssize_t http_client_read(struct http_client *c, void *data, size_t len, struct err *err);
 /* Reads the whole body of at most max bytes. */
 int http_client_body(struct http_client *c, size_t max, struct buf *ret, struct err *err);

@@ -261,7 +261,7 @@ static int http_check_target(struct http_head *h, char *target, struct err *err)
     if (strlen(target) > HTTP_TARGET_MAX)
         return err_set(err, ERR_LIMIT, "request target is longer than %d bytes", HTTP_TARGET_MAX);
     if (!http_all_of(target, http_is_target_char))
-        return err_set(err, ERR_INVALID, "byte in the request target that must be percent-encoded");
+        return err_set(err, ERR_INVALID, "request target: a byte must be percent-encoded");
     if (strncasecmp(target, "http://", strlen("http://")) == 0)
         return http_absolute_to_origin(target, host, &h->target, err);
     if (target[0] != '/')
