@@ -196,7 +196,7 @@ class Builder(Context):
             done = self.assert_exit(self.build("--ssh", f"default={folder}/agent"), 7)
         self.assertIn("ssh agents: not supported for builds on engine", done.err.decode())
 
-    def test_who_goes_away_cancels(self):
+    def test_a_client_that_leaves_cancels(self):
         """Docker ends the command; Podman lets it end, and begins nothing after it."""
         mark = f"{1000 if self.engine.kind == 'docker' else 1}.5{os.getpid()}"
         self.write(Dockerfile=f"FROM {engines.IMAGE}\nRUN echo on; sleep {mark}\nRUN echo second > /second\n")

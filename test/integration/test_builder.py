@@ -218,7 +218,7 @@ class Steps(BuildCase):
         result = self.try_build("FROM base:1\nCOPY --exclude=[ src /x\n")
         self.assertIn("line 2, column 6: '[' is not a valid pattern", result.err.decode())
 
-    def test_the_registry_is_all_there_is_of_a_network(self):
+    def test_the_package_cache_is_the_only_network(self):
         said, _ = self.build("FROM base:1\nRUN cat /proc/net/route | grep -c eth || echo no routes; echo $PIP_INDEX_URL\n"
                              "RUN --network=none wget -q -O- http://127.0.0.1:7417/ 2>&1 || echo nobody\n")
         self.assertIn("no routes", said)
@@ -370,7 +370,7 @@ class Packages(BuildCase):
 @only_on("native")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Ends(BuildCase):
-    def test_what_cannot_be_done_is_told_before_anything_runs(self):
+    def test_impossible_instructions_fail_before_anything_runs(self):
         for text, words in (("RUN --mount=type=ssh,required=true true", "line 3, column 5"), ("ADD https://example.com/x.git /", "line 3, column 5"),
                             ("COPY --from=127.0.0.1:1/no:9 a /", "line 3, column 6")):
             result = self.try_build(f"FROM base:1\nRUN echo ran\n{text}\n")

@@ -116,7 +116,7 @@ class Host(HostCase):
         self.assertEqual(self.root.sandboxes(), [])
         self.assert_nothing_left()
 
-    def test_nobody_brings_one_in(self):
+    def test_an_archive_cannot_claim_the_host_base(self):
         config = json.dumps({"architecture": "amd64", "os": "linux", "ripcord.base": "host-1", "rootfs": {"type": "layers", "diff_ids": []}}).encode()
         name = f"{hashlib.sha256(config).hexdigest()}.json"
         index = json.dumps([{"Config": name, "RepoTags": ["odd:1"], "Layers": []}]).encode()

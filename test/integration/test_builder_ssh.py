@@ -138,7 +138,7 @@ class Ssh(SshCase):
         self.assertEqual(said.count("key-of-one"), 3, said)
         self.assertEqual(self.sh("ls /w; stat -c '%F' /there/file"), "regular empty file")
 
-    def test_the_agent_is_no_part_of_a_key(self):
+    def test_the_agent_is_not_part_of_a_cache_key(self):
         one, two = self.agent("one"), self.agent("two")
         text = "FROM ssh:1\nRUN --mount=type=ssh ssh-add -l > /listed || :\n"
         _, first = self.build(text, "--ssh", f"default={one.path}")
@@ -154,7 +154,7 @@ class Ssh(SshCase):
                              "--ssh", f"default={agent.path}")
         self.assertEqual(said.count("key-of-agent"), 60)
 
-    def test_an_agent_that_ends_is_told_and_waited_for_by_nobody(self):
+    def test_an_agent_that_ends_does_not_hang_the_build(self):
         agent = self.agent()
         self.file("Dockerfile", "FROM ssh:1\nRUN --mount=type=ssh ssh-add -l; echo begun; sleep 3; ssh-add -l || echo gone\n")
         with self.root.popen("image", "build", "--progress", "plain", "--ssh", f"default={agent.path}", self.context) as p:
@@ -166,7 +166,7 @@ class Ssh(SshCase):
         self.assertEqual(p.returncode, 0, err)
         self.assertIn(b" gone", err)
 
-    def test_the_relay_is_nobody_special_and_ends_with_the_build(self):
+    def test_the_relay_is_unprivileged_and_ends_with_the_build(self):
         agent = self.agent()
         self.file("Dockerfile", "FROM ssh:1\nRUN --mount=type=ssh echo begun; sleep 1000\n")
         with self.root.popen("image", "build", "--progress", "plain", "--ssh", f"default={agent.path}", self.context) as p:
@@ -255,7 +255,7 @@ class Refused(SshCase):
 
 @only_on("native")
 class Far(Tcp):
-    def test_an_agent_is_not_for_who_comes_over_tcp(self):
+    def test_an_agent_is_refused_over_tcp(self):
         reply = self.ask("POST", "/v1/images/build?ssh=default=/x", b"x", Content_Type="application/x-tar")
         self.assertEqual(reply.status, 501, reply)
 
@@ -312,7 +312,7 @@ class Login(BuildCase):
         self.addCleanup(registry.close)
         self.everything(registry)
 
-    def test_no_other_registry_gets_them(self):
+    def test_no_other_registry_gets_logins(self):
         registry = image_registries.FakeRegistry(LOGIN)
         self.addCleanup(registry.close)
         self.bases(registry)
@@ -321,7 +321,7 @@ class Login(BuildCase):
         result = self.try_build(f"# {other}\nFROM {registry.host}/team/base:1\n", env=env)
         self.assertEqual(result.code, 5, result)
 
-    def test_a_name_that_only_looks_like_the_registrys_gets_none(self):
+    def test_a_name_that_only_looks_like_the_registrys_gets_no_login(self):
         """The registry is the first part of the name after "docker.io/" is removed."""
         registry = image_registries.FakeRegistry(LOGIN)
         self.addCleanup(registry.close)
@@ -348,7 +348,7 @@ class Login(BuildCase):
         self.assertIn("registry credentials are not sent", result.err.decode())
         self.assert_not_told(secrets, result.err + result.out)
 
-    def test_a_file_that_is_broken_is_told_of(self):
+    def test_a_broken_file_is_reported(self):
         for text in ("{", '{"auths": {"x.io": {"auth" "dTpodXNo"}}}'):
             env, _ = self.config("x.io")
             (self.root.path / "docker/config.json").write_text(text, encoding="utf-8")

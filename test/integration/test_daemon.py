@@ -39,7 +39,7 @@ class NoTcp(TestCase):
 class InputOfTheDead(TestCase):
     """When the daemon dies, input that it had not passed on is lost, and the record says so."""
 
-    def test_input_that_was_cut_is_told(self):
+    def test_truncated_input_is_reported(self):
         """The record says it too, even if the kernel closes the dead daemon's pipe long before its connection."""
         self.root.ok("up", "a")
         for _ in range(10):
@@ -211,7 +211,7 @@ class Death(TestCase):
         self.root.ok("ls")
         self.assertEqual(self.root.wait_clean(20), {})
 
-    def test_stopped_by_force_shows_the_truth(self):
+    def test_a_killed_supervisor_is_not_shown_as_running(self):
         """A sandbox whose supervisor is killed is not listed as running."""
         self.root.ok("up", "a")
         daemon = self.root.daemon_pid()
@@ -259,7 +259,7 @@ class Socket(TestCase):
         except (ConnectionError, socket.timeout):
             return 0
 
-    def test_stale_socket_is_no_obstacle(self):
+    def test_stale_socket_is_replaced(self):
         self.root.start()
         self.root.kill_daemon()
         self.assertTrue((self.root.path / "run" / "ripcord.sock").exists())

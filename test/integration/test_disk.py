@@ -155,7 +155,7 @@ class TestKeeping(DiskCase):
 
 @needs("disk limit")
 class TestRefusals(DiskCase):
-    def test_size_that_is_none(self):
+    def test_invalid_sizes_are_refused(self):
         for size in ("10Q", "", "-1", "many"):
             result = self.assert_exit(self.root.run("up", "a", "--disk", size), 2)
             self.assertIn("disk", result.err.decode())

@@ -63,7 +63,7 @@ class EngineDies(FaultTest):
         wait_until(lambda: self.root.run("exec", "a", "--", "true").code == 0, 60, "a command after the restart")
         self.assertEqual(self.shell("a", "cat ~/x"), "kept\n")
 
-    def test_one_that_is_not_there_is_told_and_found_when_it_comes(self):
+    def test_a_missing_engine_is_reported_and_found_later(self):
         engine = self.own_engine()
         self.root.ok("up", "a")
         engine.kill()
@@ -114,7 +114,7 @@ class EngineHangs(FaultTest):
 @only_on("docker", "podman")
 class EngineIsFull(FaultTest):
 
-    def test_full_data_folder_is_told_and_removal_still_works(self):
+    def test_full_data_folder_is_reported_and_removal_still_works(self):
         engine = self.own_engine(size=500)
         self.root.ok("up", "a")
         self.fill(engine)

@@ -91,7 +91,7 @@ class Events(TestCase):
                 self.assertEqual(e["seq"], last + 1, "what is missing is told")
                 last = e["seq"]
 
-    def test_a_follower_that_does_not_read_holds_nobody_up_and_gets_a_gap(self):
+    def test_a_follower_that_does_not_read_gets_a_gap_and_delays_nothing(self):
         self.root.configure("events.keep: 50\nlog.level: error\n")
         self.root.ok("up", "a")
         with self.root.connect() as s:

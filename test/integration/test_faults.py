@@ -93,7 +93,7 @@ class FullDisk(TestCase):
 
 
 class Missing(TestCase):
-    def test_missing_shim_is_told(self):
+    def test_missing_shim_is_reported(self):
         """A package without its parts says which one is missing."""
         place = self.root.path / "bin"
         place.mkdir()
@@ -117,7 +117,7 @@ class Missing(TestCase):
         self.assertNotEqual(p.returncode, 0)
         self.assertIn(b"/proc/nowhere", p.stderr)
 
-    def test_a_broken_database_is_told_and_kept(self):
+    def test_a_broken_database_is_reported_and_kept(self):
         self.root.start()
         self.root.kill_daemon()
         database = next(files_below(self.root.path / "state", "*.db"))

@@ -238,7 +238,7 @@ class Names(FilesCase):
                                           b"Connection: close\r\n\r\n")[:300].split(b"\r\n\r\n")[0] + b"\r\n\r\n")
         self.assertIn(reply.status, (200, 403))
 
-    def test_sockets_and_pipes_are_left_out_and_told(self):
+    def test_sockets_and_pipes_are_skipped_and_counted(self):
         self.shell("a", "mkdir d; mkfifo d/p; echo x > d/f")
         self.assertEqual(self.copied("a:d", "back"), {"entries": 2, "bytes": 2, "skipped": 1})
         r = self.cp("a:d", "again")

@@ -59,7 +59,7 @@ class Guest(TestCase):
         mine = ("/.ripcord/guest", "sh -c for p", "tr ", "sort")
         return [c.strip() for c in self.shell("a", COMMANDS).splitlines() if c.strip() and not c.startswith(mine)]
 
-    def test_nobody_gets_in(self):
+    def test_other_processes_cannot_interfere(self):
         with self.root.popen("exec", "a", "--", "python3", "-c", BREAK_IN, "5") as attack:
             n, end = 0, time.monotonic() + 4
             while time.monotonic() < end:
@@ -71,7 +71,7 @@ class Guest(TestCase):
         self.assertGreater(int(looks), 20 * n)
         self.assertGreater(n, 0)
 
-    def test_nobody_reads_or_changes_the_program(self):
+    def test_other_users_cannot_read_or_change_the_program(self):
         for script in ("cat /.ripcord/guest", "echo x >/.ripcord/guest", "rm -f /.ripcord/guest",
                        "mv /.ripcord /tmp/r", "touch /.ripcord/x"):
             self.assertNotEqual(self.root.run("exec", "a", "--", "sh", "-c", script).code, 0, script)

@@ -83,7 +83,7 @@ class Hogs(TestCase):
         self.root.ok("up", "hog")
 
     @full_run_only
-    def test_each_hog_alone_harms_nobody(self):
+    def test_each_hog_alone_harms_no_neighbour(self):
         for what, argv in HOGS.items():
             with self.subTest(what):
                 self.start_hog(*argv)

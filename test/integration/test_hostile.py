@@ -61,7 +61,7 @@ class Roots(TestCase):
             aside.rename(target)
         return done.code
 
-    def test_nothing_of_it_leads_out(self):
+    def test_no_planted_file_leads_out(self):
         before = contents(self.canary)
         for place in self.PLACES:
             for kind, put in self.kinds().items():

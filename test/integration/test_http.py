@@ -152,7 +152,7 @@ class Raw(TestCase):
             s.sendall(b"{}")
             self.assertIn(b"HTTP/1.1 201", first + s.recv(65536))
 
-    def test_clients_that_say_nothing_disturb_nobody(self):
+    def test_silent_clients_do_not_delay_others(self):
         idle = [self.root.connect() for _ in range(50)]
         half = [self.root.connect() for _ in range(50)]
         for s in half:
@@ -172,7 +172,7 @@ class Raw(TestCase):
         for target in ("/healthz", "/readyz", "/v1/version", "/v1/config", "/v1/engines", "/v1/sandboxes"):
             self.assertIsInstance(self.root.get(target), dict, target)
 
-    def test_version_tells_pid_and_root(self):
+    def test_version_shows_pid_and_root(self):
         version = self.root.get("/v1/version")
         self.assertEqual(version["api"], 1)
         self.assertEqual(version["state_dir"], str(self.root.path / "state"))

@@ -31,7 +31,7 @@ class Life(TestCase):
         self.assertEqual([s["name"] for s in self.root.sandboxes()], ["a"])
         self.assertEqual(self.shell("a", "echo works"), "works\n")
 
-    def test_put_tells_created_then_started(self):
+    def test_put_answers_created_then_started(self):
         self.root.start()
         reply = self.root.http("PUT", "/v1/sandboxes/a", {})
         self.assertEqual((reply.status, reply.json()["action"]), (201, "created"), reply)
@@ -154,7 +154,7 @@ class Execs(TestCase):
         self.assertEqual((reply.status, reply.body), (200, b"456789"), reply)
         self.assert_refused(self.root.http("GET", "/v1/sandboxes/a/execs/last/stdout?offset=x"), 400, "invalid")
 
-    def test_end_record_is_the_kernel_s_truth(self):
+    def test_end_record_is_what_the_kernel_reports(self):
         self.root.run("exec", "a", "--", "sh", "-c", "echo 12345; exit 3")
         end = self.root.exec_info("a")["end"]
         self.assertEqual((end["cause"], end["exit_code"], end["signal"], end["stdout_bytes"], end["drained"]),

@@ -100,7 +100,7 @@ class Auth(Tcp):
                 self.assertEqual(len(STATUS_LINE.findall(data)), 1, (name, data))
         self.assertEqual((self.ask().status, self.root.sandboxes()), (200, []))
 
-    def test_tries_are_few_and_disturb_nobody_who_has_it(self):
+    def test_wrong_tokens_are_limited_and_the_right_one_works(self):
         seen = {self.ask(Authorization=f"Bearer {WRONG}").status for _ in range(40)}
         self.assertEqual(seen, {401, 429})
         self.assertEqual(self.ask().status, 200)
@@ -151,7 +151,7 @@ class Token(Tcp):
         self.root.start()
         self.assertEqual(self.token(), new, "kept across daemons")
 
-    def test_words_that_are_none(self):
+    def test_invalid_uses_of_the_command(self):
         self.assert_exit(self.root.run("token", "shwo"), 2)
         self.assert_exit(self.root.run("--host", self.address, "token"), 7)
 
@@ -161,7 +161,7 @@ class CommandLine(Tcp):
     def remote(self, *args, env=None, **kwargs):
         return self.root.run("--host", self.address, *args, env=env, **kwargs)
 
-    def test_all_of_it_goes_over_tcp(self):
+    def test_every_command_works_over_tcp(self):
         self.assert_exit(self.remote("up", "a"), 0)
         done = self.remote("exec", "a", "-i", "--", "sh", "-c", "cat; echo err >&2; exit 7", stdin=b"x" * 300000)
         self.assertEqual((done.code, len(done.out), done.err), (7, 300000, b"err\n"))

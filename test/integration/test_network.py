@@ -154,7 +154,7 @@ class Closed(NetworkCase):
         self.assertEqual(self.root.links(), [])
         self.assertEqual(self.root.firewall(), [])
 
-    def test_show_says_where_packages_is_as_none(self):
+    def test_show_warns_where_packages_is_as_none(self):
         """On engines that do not lead to the package registry."""
         self.root.ok("up", "a")
         (engine,) = [e for e in self.root.get("/v1/engines")["engines"] if e["default"]]

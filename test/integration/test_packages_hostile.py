@@ -255,7 +255,7 @@ class Hostile(packages_fixture.TestCase):
         self.assertEqual(list(doc["versions"]), ["1.0.0"])
         self.assertEqual(get(host, "/npm/thing/-/thing-1.0.0.tgz")[3], data)
 
-    def test_pages_that_are_no_pages(self):
+    def test_malformed_pages(self):
         cases = {"million": b'<a href="x.whl">x.whl</a>' * 1000000, "deep": b"[" * 100000, "nul": b"{\"files\":\"\0\"}",
                  "half": b'{"files":[{"filename"', "binary": bytes(range(256)) * 100, "long": b"<a href='" + b"x" * 100000}
         for name, body in cases.items():
@@ -395,7 +395,7 @@ class Sandboxes(packages_fixture.TestCase):
         with open(f"/proc/{cache.process.pid}/status", encoding="ascii") as f:
             return next(int(line.split()[1]) << 10 for line in f if line.startswith("RssAnon"))
 
-    def test_slow_reader_holds_nobody_up(self):
+    def test_slow_reader_delays_nothing_else(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(8 << 20))
         cache = self.start_cache()
         slow, host = cache.listen("slow"), cache.listen("b")
@@ -486,7 +486,7 @@ class Sandboxes(packages_fixture.TestCase):
             self.assertIsNotNone(lost.exception())
         self.assertEqual(self.up.count("/files/"), 1)
 
-    def test_deny_list_tells_why(self):
+    def test_deny_list_gives_the_reason(self):
         file, _ = self.up.add_wheel("evil-lib", "1.0")
         one, _ = self.up.add_wheel("mixed", "1.0")
         two, data = self.up.add_wheel("mixed", "2.0")

@@ -85,7 +85,7 @@ class Tools(packages_fixture.TestCase):
         self.assertIn("is on the deny list", out)
 
     @full_run_only
-    def test_offline_is_told_at_once(self):
+    def test_offline_fails_at_once(self):
         """npm tries again for more than a minute what it takes for a passing fault."""
         if not which("npm"):
             self.skipTest("npm is not installed")
@@ -101,7 +101,7 @@ class Tools(packages_fixture.TestCase):
 class Parallel(Tools):
     """Many installers at once while the package cache is killed and started again."""
 
-    test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = test_offline_is_told_at_once = None
+    test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = test_offline_fails_at_once = None
 
     def attempt(self, i, host, folder):
         """One installer's run: the bytes that it has brought, or None. What is cut off may fail, and is tried again."""
@@ -177,7 +177,7 @@ class Live(Tools):
         if reason:
             self.skipTest(reason)
 
-    test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = test_offline_is_told_at_once = None
+    test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = test_offline_fails_at_once = None
 
     def live(self):
         cache = packages_fixture.PackageCache(self.tmp / "store", [

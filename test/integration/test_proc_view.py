@@ -75,7 +75,7 @@ class Truth(TestCase):
             if target in ("/proc/meminfo", "/proc/cpuinfo"):
                 self.assertEqual(source, f"/{os.path.basename(target)}")
 
-    def test_the_whole_machine_is_told_as_it_is(self):
+    def test_without_a_real_limit_the_machine_is_shown(self):
         self.root.ok("up", "b", "--memory", "100T", "--cpus", str(os.cpu_count()))
         self.assertGreater(self.meminfo("b")["MemTotal"], 512 * MIB)
         self.assertEqual(self.shell("b", "nproc").strip(), str(len(os.sched_getaffinity(0))))

@@ -62,7 +62,7 @@ class Execs(Case):
         import hashlib
         self.assertEqual(x.read(), hashlib.sha256(data).hexdigest().encode() + b"  -\ndone\n")
 
-    def test_stdin_that_nobody_reads_does_not_delay_a_kill(self):
+    def test_unread_stdin_does_not_delay_a_kill(self):
         sandbox = self.sandbox()
         x = sandbox.exec("sleep", "100", stdin=True)
         x.started()

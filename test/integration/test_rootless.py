@@ -294,7 +294,7 @@ class Unlimited:
         self.assertEqual(result.err.decode().count("warning"), 1, result)
         self.assertEqual(self.root.ok("show", "a", "--json").json()["sandbox"]["unenforced"], self.names)
 
-    def test_a_run_tells_programs_and_people_but_spoils_no_output(self):
+    def test_run_warns_only_terminals_and_json(self):
         result = self.root.ok("run", "--", "true")
         self.assertEqual((result.out, result.err), (b"", b""))
         events = [json.loads(line) for line in self.root.ok("run", "--json", "--", "true").text.splitlines()]
@@ -315,7 +315,7 @@ class Unlimited:
         self.refused("up", "a", "--memory", "1G", words=["memory"])
         self.assertEqual(self.root.sandbox("a"), before)
 
-    def test_what_is_not_possible_is_told(self):
+    def test_what_is_not_possible_is_refused_and_listed(self):
         self.refused("run", "--network", "open", "--", "true", code=125, words=["open"])
         self.root.ok("up", "a")
         self.assert_exit(self.root.run("pause", "a"), 7)

@@ -290,7 +290,7 @@ class Resume(SessionCase):
 
 class Hostile(SessionCase):
     @ENGINE_IS_NO_MATTER
-    def test_output_that_is_no_json(self):
+    def test_output_that_is_not_json(self):
         deep = '{"a":' * 3000
         script = (r"""printf 'a\000b\n\377\376x\n{"a":"\377"}\n{}{}\n[1]\n\n'; """ + f"echo '{deep}'; "
                   + r"""printf '{"u":"\\u0000"}\r\nend'""")
@@ -327,7 +327,7 @@ class Hostile(SessionCase):
         self.line_of(1_000_000_000)
 
     @ENGINE_IS_NO_MATTER
-    def test_what_a_full_journal_dropped_is_told_with_a_number(self):
+    def test_events_dropped_by_a_full_journal_are_counted(self):
         self.root.kill_daemon(signal.SIGTERM)
         self.root.configure("journal.budget: 32M\n")
         self.root.ok("stop", "a")

@@ -93,7 +93,7 @@ class Resumed(TestCase):
         end = self.root.exec_info("a", x)["end"]
         self.assertEqual((end["exit_code"], end["stdout_bytes"], end["drained"]), (0, len(MILLION), True), end)
 
-    def test_a_run_is_told_its_end_by_the_next_daemon(self):
+    def test_a_run_gets_its_end_from_the_next_daemon(self):
         """A run does not outlive its daemon's death for long, and its client never waits for ever."""
         with self.root.popen("run", "--", "sh", "-c", "echo up; sleep 300") as p:
             self.assertEqual(p.stdout.readline(), b"up\n")
@@ -114,7 +114,7 @@ class Budget(TestCase):
         self.root.configure("journal.budget: 16M\n")
         self.root.ok("up", "a")
 
-    def test_with_nobody_attached_the_oldest_goes_and_the_gap_is_told(self):
+    def test_without_a_reader_the_oldest_output_goes_and_a_gap_is_reported(self):
         x = self.root.ok("exec", "a", "--detach", "--", "python3", "-c", NUMBERED).text.split()[0]
         wait_until(lambda: self.root.exec_info("a", x)["state"] == "ended", 60, "the end")
         end = self.root.exec_info("a", x)["end"]
@@ -196,7 +196,7 @@ class LeftBehind(TestCase):
         self.assertLess(used, 0.5, "the pipe of an exec that is over is read slowly")
         self.assertEqual(self.shell("a", "pgrep -c yes"), "1\n", "the child is not killed by it")
 
-    def test_a_child_that_closes_its_pipe_later_is_no_trouble(self):
+    def test_a_child_may_close_its_pipe_later(self):
         self.root.ok("exec", "a", "--", "sh", "-c", "setsid sh -c 'sleep 5; echo late; exit' & true")
         self.assertEqual(self.root.ok("logs", "a").out, b"")
         self.assertEqual(self.shell("a", "while pgrep -x sleep >/dev/null; do sleep 0.1; done; echo fine"), "fine\n")

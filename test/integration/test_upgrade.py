@@ -63,7 +63,7 @@ class Upgrade(TestCase):
         self.root.ok("stop", "a")
         self.assertEqual(self.shell("a", "echo new"), "new\n")
 
-    def test_one_of_a_foreign_protocol_is_told_and_left_alone(self):
+    def test_a_supervisor_of_another_protocol_is_reported_and_left_alone(self):
         x = self.begin("foreign")
         wait_until(lambda: self.root.sandbox("a")["state"] == "failed", 30, "the look at it")
         self.assertIn("speaks protocol 2.0", self.root.sandbox("a")["reason"])

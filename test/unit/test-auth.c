@@ -241,7 +241,7 @@ TEST(pages_of_others)
     close_auth();
 }
 
-TEST(tries_are_counted_and_told)
+TEST(wrong_tokens_are_counted_and_logged)
 {
     int refused = 0, limited = 0;
 

@@ -95,7 +95,7 @@ static bool makes_folders(void)
     return syscall(SYS_mkdirat, -1, "x", 0700) < 0 && errno == EBADF && is_denied(SYS_fchmod);
 }
 
-TEST(who_speaks_with_the_network_does_no_more)
+TEST(programs_with_network_cannot_do_more)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     SKIP("not installed in a sanitized build");

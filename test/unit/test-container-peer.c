@@ -126,7 +126,7 @@ static int machine(void)
     return wrong;
 }
 
-TEST(containers_are_told_from_the_rest)
+TEST(containers_are_distinguished_from_the_rest)
 {
     int status = -1;
     pid_t pid;
@@ -146,7 +146,7 @@ TEST(containers_are_told_from_the_rest)
     CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST(others_are_none)
+TEST(other_peers_are_not_containers)
 {
     int pair[2];
 

@@ -215,7 +215,7 @@ TEST(find_refuses_what_is_set_and_wrong)
     CHECK(strstr(err.hint, "DOCKER_CERT_PATH"));
 }
 
-TEST(find_tells_what_it_tried)
+TEST(find_lists_what_it_tried)
 {
     _cleanup_free_ char *run = xasprintf("XDG_RUNTIME_DIR=%s", temp_folder());
     _cleanup_free_ char *socket = xasprintf("%s/docker.sock", temp_folder());
@@ -284,7 +284,7 @@ TEST(no_socket)
     CHECK(strstr(err.hint, "systemctl start docker"));
 }
 
-TEST(nobody_listens)
+TEST(no_listener)
 {
     _cleanup_free_ char *text = xasprintf("unix://%s/stale.sock", temp_folder());
     _cleanup_err_ struct err err = ERR_INIT;
@@ -457,7 +457,7 @@ TEST(open_refuses_an_old_engine)
           strstr(err.hint, "Docker 19.03"));
 }
 
-TEST(open_refuses_what_is_no_engine)
+TEST(open_refuses_other_servers)
 {
     static const struct act others[] = {
         {ACT_REPLY, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 0},
@@ -971,7 +971,7 @@ static struct docker_stream *stream(struct fake *f, int stop_fd, struct docker *
     return s;
 }
 
-TEST(stream_gives_lines_and_tells_its_end_from_a_cut)
+TEST(stream_gives_lines_and_distinguishes_its_end_from_a_cut)
 {
     static const struct act acts[] = {
         {ACT_REPLY,
@@ -1028,7 +1028,7 @@ TEST(stream_can_be_polled)
     CHECK(s && r == -ERR_TIMEOUT && !doc);
 }
 
-TEST(stream_stops_when_told)
+TEST(stream_stops_on_request)
 {
     static const struct act act = {ACT_STAY, JSON_HEAD "Transfer-Encoding: chunked\r\n\r\n", 0};
     _cleanup_close_ int stop = eventfd(0, EFD_CLOEXEC);
@@ -1137,7 +1137,7 @@ TEST(events_of_both_flavours)
     }
 }
 
-TEST(events_stop_when_told)
+TEST(events_stop_on_request)
 {
     static const struct act acts[] = {{ACT_REPLY, PING_DATED, 0}, {ACT_STAY, EVENTS_HEAD, 0}};
     _cleanup_close_ int stop = eventfd(0, EFD_CLOEXEC);

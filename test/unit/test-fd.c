@@ -259,7 +259,7 @@ TEST(unix_connect_by_path)
     CHECK(unix_connect_path("s", SOCK_STREAM, &client, NULL) == -ERR_INVALID);
 }
 
-TEST(unix_connect_tells_missing_from_dead)
+TEST(unix_connect_distinguishes_missing_from_dead)
 {
     _cleanup_err_ struct err missing = ERR_INIT, dead = ERR_INIT, wrong = ERR_INIT;
     char name[120];

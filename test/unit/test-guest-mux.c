@@ -227,7 +227,7 @@ TEST(what_breaks_is_reset)
     buf_done(&out);
 }
 
-TEST(a_socket_that_breaks_is_told)
+TEST(a_broken_socket_is_reported)
 {
     _cleanup_end_ struct end e = {.fd = -1};
     struct guest_frame f;

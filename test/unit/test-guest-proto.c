@@ -79,7 +79,7 @@ TEST(each_side_says_its_own)
 }
 
 /* An engine's error text is never taken for the first bytes of a guest. */
-TEST(engine_errors_are_no_frames)
+TEST(engine_errors_are_not_frames)
 {
     static const char *const texts[] = {"OCI runtime exec failed", "Error: no such", "exec failed",
                                         "\r\n", "{\"message\""};

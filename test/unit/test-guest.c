@@ -267,7 +267,7 @@ TEST(stdin_right_behind_the_spec)
     CHECK(gconn_finish(&early, &x) && x.last == 0); /* before it: not by the rules */
 }
 
-TEST(stdin_that_nobody_reads)
+TEST(unread_stdin)
 {
     NEED_BOX(b);
     static char data[GUEST_CREDIT];
@@ -586,7 +586,7 @@ TEST(dial_and_the_other_half)
     CHECK(gconn_finish(&server, &se) && says(&se.out, "8\n"));
 }
 
-TEST(dial_where_nobody_listens)
+TEST(dial_without_a_listener)
 {
     NEED_BOX(b);
     static const char *const bad[] = {"0", "65536", "80x", ""};
@@ -801,7 +801,7 @@ TEST(pid_1_listens_to_the_engine_only)
     b.init_pidfd = fd_close(b.init_pidfd);
 }
 
-TEST(nobody_looks_into_the_guest)
+TEST(other_processes_cannot_read_the_guest)
 {
     NEED_BOX(b);
     _cleanup_gconn_ struct gconn l = GCONN_INIT;

@@ -37,7 +37,7 @@ TEST(there_and_back)
     close(fd);
 }
 
-TEST(an_empty_input_is_not_none)
+TEST(an_empty_input_differs_from_a_missing_one)
 {
     const struct handover_secret in[] = {{.name = "KEY", .value = "v", .len = 1}};
     struct handover h = {0};

@@ -810,7 +810,7 @@ TEST(peer_close_ends_a_stream_that_it_does_not_read)
     CHECK(wait_until(&s->gone, 1));
 }
 
-TEST(server_free_tells_pending_requests)
+TEST(server_free_notifies_pending_requests)
 {
     _cleanup_close_ int fd = -1, raw = -1;
     SERVER(NULL);

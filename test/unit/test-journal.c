@@ -151,7 +151,7 @@ TEST(budget_below_a_segment_keeps_the_newest)
     journal_writer_done(&w);
 }
 
-TEST(foreign_names_are_no_segments)
+TEST(foreign_names_are_not_segments)
 {
     struct journal_reader r;
     uint64_t start, end;

@@ -91,7 +91,7 @@ TEST(neither)
     CHECK(json_text_kind("{\"a\\\0\":1}", 9) == JSON_TEXT_BAD);
 }
 
-TEST(every_prefix_of_an_object_is_none)
+TEST(every_prefix_of_an_object_is_invalid)
 {
     static const char text[] = "{\"a\":[1,-2.5e3,\"\\u00e9x\"],\"b\":{\"c\":null}}";
 

@@ -132,7 +132,7 @@ TEST(watch_freed_and_fd_closed_in_its_own_callback)
     CHECK(t.n == 1 && t.events == LOOP_READ && t.fd == -1);
 }
 
-TEST(watch_tells_of_hangup_and_error)
+TEST(watch_reports_hangup_and_error)
 {
     _cleanup_loop_ struct loop *l = NULL;
     struct trace t = {0};

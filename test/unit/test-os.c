@@ -459,7 +459,7 @@ TEST(descriptors_of_a_program_do_not_meet_each_other)
     }
 }
 
-TEST(a_program_that_is_not_there_is_told_at_once)
+TEST(a_missing_program_fails_at_once)
 {
     static const char *const argv[] = {"nothing", NULL};
     pid_t pid;

@@ -129,7 +129,7 @@ static void look(void *arg)
 }
 
 /* It would else wait for an answer until its own patience ends. */
-TEST(who_connects_is_cut_off_when_nobody_answers)
+TEST(clients_are_cut_off_when_the_process_does_not_answer)
 {
     struct trace t;
 

@@ -489,7 +489,7 @@ TEST(the_store_survives_and_evicts)
     remove_folder(path);
 }
 
-TEST(a_shortened_file_is_no_file)
+TEST(a_truncated_file_is_not_used)
 {
     char path[64], where[BLOB_PATH_MAX];
     _cleanup_close_ int dir = temp_folder(path), fd = -1, file = -1;

@@ -59,7 +59,7 @@ TEST(message_error_round_trip)
     sup_writer_done(&w);
 }
 
-TEST(message_overflow_is_told)
+TEST(message_overflow_is_reported)
 {
     _cleanup_free_ char *big = xcalloc(1, SUP_MSG_MAX + 1);
     struct sup_writer w;

@@ -76,7 +76,7 @@ TEST(streams_and_status)
     CHECK(box_leftovers(&b) == 0);
 }
 
-TEST(who_and_where)
+TEST(identity_and_names)
 {
     _cleanup_box_ struct box b = BOX_EMPTY;
 
@@ -144,7 +144,7 @@ TEST(home_and_root_survive_a_stop)
     stop(&b);
 }
 
-TEST(start_failures_are_told)
+TEST(start_failures_are_reported)
 {
     struct box_result r;
     struct sup_writer w;
@@ -218,7 +218,7 @@ TEST(timeout_kills_the_whole_tree)
     stop(&b);
 }
 
-TEST(oom_is_told_from_the_counter)
+TEST(oom_is_recognized_by_the_counter)
 {
     struct box_result r;
     _cleanup_box_ struct box b = BOX_EMPTY;
@@ -383,7 +383,7 @@ static bool is_zombie(pid_t pid)
 
 /* A dead daemon's pipe may close before its socket: the command ends, and the shim sees that first.
  */
-TEST(input_that_went_with_the_daemon_is_told)
+TEST(input_lost_with_the_daemon_is_reported)
 {
     _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
     struct box_result r;
@@ -445,7 +445,7 @@ _noreturn_ static void die_slowly(struct box *b)
     _exit(0);
 }
 
-TEST(input_that_went_with_a_daemon_that_dies_slowly_is_told)
+TEST(input_lost_with_a_slowly_dying_daemon_is_reported)
 {
     struct box_result r;
     _cleanup_box_ struct box b = BOX_EMPTY;
@@ -514,7 +514,7 @@ TEST(large_output_is_exact)
     stop(&b);
 }
 
-TEST(budget_drops_the_oldest_with_nobody_attached)
+TEST(budget_drops_the_oldest_without_a_reader)
 {
     struct box_result r;
     _cleanup_box_ struct box b = BOX_EMPTY;

@@ -285,7 +285,7 @@ static void write_file(const char *text, size_t len)
     close(fd);
 }
 
-TEST(a_file_that_is_no_database)
+TEST(a_file_that_is_not_a_database)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct store *s = NULL;

@@ -199,7 +199,7 @@ TEST(writer_holds_to_the_size)
     CHECK(tar_finish(&w, NULL) == -ERR_SYSTEM);
 }
 
-TEST(full_disk_is_told)
+TEST(full_disk_is_reported)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct tar_entry e = make(TAR_FILE, "f", 0);

@@ -452,7 +452,7 @@ TEST(a_mode_for_files_and_missing_parents)
     CHECK(in_by("present/below", &rules) == -ERR_CONFLICT && err.errnum == ENOTDIR);
 }
 
-TEST(a_missing_folder_is_told_with_its_path)
+TEST(a_missing_folder_is_reported_with_its_path)
 {
     start();
     mkdir("top", 0755);
@@ -466,7 +466,7 @@ TEST(a_missing_folder_is_told_with_its_path)
     CHECK(!exists("top/nix"));
 }
 
-TEST(a_part_of_a_file_is_told_as_a_part)
+TEST(a_part_of_a_file_is_reported_as_a_part)
 {
     static const char text[] = "0123456789";
 
@@ -503,7 +503,7 @@ TEST(owners_are_given)
     }
 }
 
-TEST(a_file_that_cannot_be_read_is_told_with_its_path)
+TEST(a_file_that_cannot_be_read_is_reported_with_its_path)
 {
     bool root = geteuid() == 0;
 

@@ -454,7 +454,7 @@ def test_run(d):
     assert w.status == 404, w.doc
 
 
-def test_a_reader_that_stops_disturbs_nobody(d):
+def test_a_reader_that_stops_does_not_delay_others(d):
     expect(d.call("PUT", "/v1/sandboxes/r", {}), 201)
     slow = [d.upgrade("/v1/sandboxes/r/execs", {"argv": ["flood", "30000000"]}) for _ in range(4)]
     since = time.monotonic()

@@ -35,7 +35,7 @@ GUARDS = [
     Guard("strict ids", "test-os.c#passwd_is_parsed_strictly"),
     # D5 zombies, D7 output flood
     Guard("reaping", "test-shim.c#orphans_are_reaped"),
-    Guard("output budget", "test-shim.c#budget_drops_the_oldest_with_nobody_attached"),
+    Guard("output budget", "test-shim.c#budget_drops_the_oldest_without_a_reader"),
     Guard("back-pressure", "test-shim.c#attached_reader_holds_the_writer_up"),
     # D8 slow clients
     Guard("head size", "test-http.c#head_limit_is_exact"),
@@ -44,7 +44,7 @@ GUARDS = [
     # D11 time
     Guard("whole tree", "test-shim.c#timeout_kills_the_whole_tree"),
     # E1 no authentication: not even for those who have a token
-    Guard("containers", "test-container-peer.c#containers_are_told_from_the_rest"),
+    Guard("containers", "test-container-peer.c#containers_are_distinguished_from_the_rest"),
     # E3 smuggling
     Guard("line ends", "test-http.c#head_find_refuses_at_once"),
     Guard("plain lengths", "test-http.c#framing_is_unambiguous"),
