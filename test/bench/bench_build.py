@@ -108,7 +108,7 @@ def change(context, line):
     (context / "src" / "main.py").write_text(f"print({line!r})\n", encoding="ascii")
 
 
-# ---- who builds ----
+# ---- the builders ----
 
 class Builder:
     def __init__(self, name):
@@ -131,7 +131,7 @@ class Builder:
         return done
 
     def build(self, phase, context):
-        os.sync()  # else who waits for the disk waits for what the builders before have written, too
+        os.sync()  # else this builder would also wait for what earlier builders have written
         since = time.perf_counter_ns()
         self.run(*self.argv(context))
         self.times[phase].append((time.perf_counter_ns() - since) / 1e6)
@@ -194,7 +194,7 @@ class Docker(Builder):
 
 
 class Buildah(Builder):
-    """With layers of its own kept, as the others keep theirs."""
+    """Keeps its layers, as the other builders do."""
 
     def __init__(self, place):
         super().__init__("buildah bud")

@@ -4,7 +4,7 @@
     bench_cache.py --bin BUILD --out FILE [--rounds N] [--tool pip|uv|npm] [--without-docker]
 
 Real packages from the public registries. Plain Docker asks them itself, without any cache and with one volume that all
-containers write to; ours goes through the package registry, with the tool's own cache in each mode, and at last over a base
+containers write to; ours goes through the package cache, with the tool's own cache in each mode, and at last over a base
 that `cache warm` has filled. "again" is always another container or sandbox. Every round begins with empty caches. pip and uv
 install the same: what pip takes longer is its own work, which no cache saves. "the tool alone" is what that work takes: the same
 packages in the same kind of sandbox, but all of them lie there already, and the tool asks nobody.
@@ -54,7 +54,7 @@ HOSTS = {"pip": [PYPI, FILES], "uv": [PYPI, FILES], "npm": ["registry.npmjs.org"
 
 
 def pypi_is_stripped():
-    """Whether something on the way takes the fields off PyPI's answers without which tools keep nothing of it, or not for long."""
+    """Whether a proxy removes the caching fields of PyPI's answers. Tools keep an answer without them briefly or not at all."""
     try:
         with urllib.request.urlopen(f"https://{PYPI}/simple/idna/", timeout=20) as answer:
             return not (answer.headers["ETag"] or answer.headers["Cache-Control"])

@@ -70,7 +70,7 @@ class Bench:
     def ripcord(self, *args):
         return [Config.bin / "ripcord", *args]
 
-    # ---- who takes part ----
+    # ---- the contenders ----
 
     def add(self, name, argv, every=1):
         self.contenders.append(Contender(name, argv, every, self.root.env()))

@@ -1,6 +1,6 @@
 /*
- * What BuildKit tells: any bytes are decoded or refused, and every text handed out lies within
- * them. The same bytes as base64 text.
+ * The trace that BuildKit sends: any bytes are decoded or refused, and every text handed out lies
+ * within them. The same bytes as base64 text.
  */
 #include "dockerapi/trace.h"
 #include "fuzz.h"

@@ -16,7 +16,7 @@ enum { QUEUE_MAX = 1 << 20 };
 
 struct ends {
     struct guest_channel channel;
-    int reader; /* the registry's end: reads all of it */
+    int reader; /* the end of ripcord-packages: reads everything */
     size_t *sum;
 };
 

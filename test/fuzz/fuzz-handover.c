@@ -1,5 +1,5 @@
 /*
- * A handover as a supervisor reads it: what is taken lies inside of it and has valid names.
+ * A handover as a supervisor reads it: each part lies inside the handover and has a valid name.
  */
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /*
- * A request's target, and the names that are made of it.
+ * A request's target, and the names that are derived from the target.
  */
 #include "fuzz.h"
 #include "packages/package-name.h"

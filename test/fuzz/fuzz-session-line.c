@@ -7,7 +7,7 @@
 #include "lib/base/json.h"
 #include "lib/base/jsontext.h"
 
-/* Cuts all of it in steps; *ret gets the events, one a line. */
+/* Cuts the whole input in steps; *ret gets the events, one per line. */
 static void run(const char *data, size_t size, size_t step, size_t max, struct buf *ret)
 {
     struct session_line l;
@@ -54,7 +54,7 @@ static void check_member(const char *copy, size_t size)
     json_decref(j);
 }
 
-/* What we call JSON, a real parser takes, but for what it refuses on purpose. */
+/* A real parser accepts everything that we accept as JSON, except what it refuses on purpose. */
 static void check_kind(char *copy, size_t size)
 {
     enum json_text_kind kind = json_text_kind(copy, size);

@@ -137,7 +137,7 @@ static int do_hijack(const struct docker *d, char **argv)
     buf_done(&h.early);
     splice_streams(h.fd);
     fd_close(h.fd);
-    _exit(0); /* a thread of TLS may be at its last words still: what it holds now is no leak */
+    _exit(0); /* a thread of TLS may still be ending: what it holds now is not a leak */
 }
 
 static int do_events(const struct docker *d, char **argv)

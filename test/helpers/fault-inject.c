@@ -140,8 +140,8 @@ static bool is_allocation(const struct __ptrace_syscall_info *info)
     return info->entry.nr == SYS_getrandom && info->entry.args[2] == ALLOC_MARK;
 }
 
-/* What the call is answered with, 0 when it does not count; for `kill`, -1. An allocation is no
- * system call but for `malloc`. */
+/* The error that the call gets; 0 when the call does not count, -1 for `kill`. An
+ * allocation counts only for `malloc`. */
 static int answer_for(const struct __ptrace_syscall_info *info, const char *what)
 {
     if (STREQ(what, "malloc"))
@@ -305,7 +305,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     while ((pid = waitpid(-1, &status, __WALL)) > 0) {
         if (!WIFSTOPPED(status) || status >> 16)
-            forget(); /* another program, or one that has the number of another later */
+            forget(); /* it runs another program, or its number may be reused */
         if (!WIFSTOPPED(status))
             continue;
         if (WSTOPSIG(status) == SYSCALL_STOP && inject(pid, argv[1], argv[3], &aim))

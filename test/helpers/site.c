@@ -7,7 +7,7 @@
 
 #include "lib/base/macro.h"
 
-/* CALLERS: enough to tell sites apart; further up the stack are more old words. */
+/* CALLERS is enough to distinguish sites; further up the stack are leftovers of earlier calls. */
 enum { CALLERS = 8, STACK_WORDS = 512, MAPS_MAX = 128, PATH_SIZE = 32, REMEMBERED = 64 };
 
 struct text {

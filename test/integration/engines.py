@@ -213,7 +213,7 @@ class Engine:
             for box in self.api("GET", "/containers/json?all=1", timeout=20).json():
                 self.api("DELETE", f"/containers/{box['Id']}?force=1&v=1")
         except (OSError, ValueError, http.client.HTTPException):
-            pass  # a broken engine: what it leaves is ended below
+            pass  # a broken engine: its leftovers are ended below
 
     # ---- processes ----
 
@@ -341,7 +341,7 @@ class Docker(Engine):
         self.wait_for(self.others[-1], address.exists, address)
 
     def command(self):
-        (self.place / "docker.pid").unlink(missing_ok=True)  # of one that was killed; its number may be in use again
+        (self.place / "docker.pid").unlink(missing_ok=True)  # left by a killed dockerd; its pid may be in use again
         return ["dockerd", "-H", self.host, "--containerd", self.place / "containerd.sock",
                 "--data-root", self.place / "data", "--exec-root", self.place / "exec",
                 "--pidfile", self.place / "docker.pid", "--config-file", self.place / "daemon.json",

@@ -462,7 +462,7 @@ class TestCase(ripcord_test.unittest.TestCase):
             if TestCase.certificates is None:
                 folder = Path(tempfile.mkdtemp(prefix="ripcord-packages-ca-"))
                 make_certificates(folder)
-                import atexit  # here, where it is plain what it is for
+                import atexit  # here, beside its only use
                 atexit.register(shutil.rmtree, folder, ignore_errors=True)
                 TestCase.certificates = folder
 

@@ -48,14 +48,14 @@ def only_on(*engines):
     return mark
 
 
-# What not every engine has. A test says what it needs; the runner leaves it out elsewhere and says how many.
+# Capabilities that some engines lack. A test names what it needs; the runner skips it elsewhere and counts it.
 CAPABILITIES = {
     "host image": ("native",),      # the machine's own programs as the sandbox's /usr, read-only
     "disk limit": ("native",),      # --disk on any file system
     "files in the root": ("native",),  # those of sandboxes lie in our state folder
     "truthful proc": ("native",),   # /proc/meminfo and /proc/cpuinfo with the sandbox's limits
     "rootless": ("native",),        # an ordinary user's sandboxes
-    "cgroup namespace": ("native", "docker"),  # Podman's API does not take the wish, and on cgroup v1 its default is none
+    "cgroup namespace": ("native", "docker"),  # Podman's API has no field for it, and on cgroup v1 its default is the host's
     "routed network": ("native",),  # interfaces and firewall rules of our own on the host
     "capable root": ("native",),    # root inside may change owners and pass over modes; in our containers it has no capabilities
     "own kernel objects": ("native",),  # cgroups, mounts, namespaces and processes that we make ourselves
@@ -161,7 +161,7 @@ class Process(subprocess.Popen):
 
 
 class Root:
-    """A state folder of its own, and everything one does to it."""
+    """A private state folder, and all operations on it."""
 
     bin = None  # where its programs are, when they are not those of this run
 
@@ -462,7 +462,7 @@ class Root:
         return found
 
     def close(self):
-        """Removes all and tells what had been left or reported: an empty list when all is well."""
+        """Removes everything. Returns what was left behind or reported: an empty list if nothing was."""
         problems = [f"sanitizer: {r}" for r in self.reports()]  # a shim's log goes with its sandbox
         try:
             self.remove_sandboxes()
@@ -579,7 +579,7 @@ def alive(pid):
 
 
 def traces(proc):
-    """What tells whose a process is; what cannot be read any more is left out. Of thousands of descriptors: without Path."""
+    """Texts that show to which root a process belongs. Not by Path, which is too slow for thousands of descriptors."""
     for name in ("cmdline", "environ", "cgroup"):
         try:
             with open(f"{proc}/{name}", "rb") as f:
@@ -668,7 +668,7 @@ class TestCase(unittest.TestCase):
     """A test with a root of its own in self.root."""
 
     alone = False
-    on_disk = False  # of a class whose tests are about the disk itself
+    on_disk = False  # True in classes whose tests need a real disk
     maxDiff = 4000
 
     def setUp(self):

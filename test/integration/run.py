@@ -79,7 +79,7 @@ def is_for(test, engine):
 
 
 def choose(tests, engine):
-    """The tests of this engine; those that need what it has not are counted in one line for each reason."""
+    """The tests for this engine. Tests that need a missing capability are counted, one line for each reason."""
     chosen, left_out = [], collections.Counter()
     for test in tests:
         reason = ripcord_test.missing(mark_of(test, "needs") or (), engine)
@@ -161,7 +161,7 @@ def run_all(tests, jobs):
         try:
             list(pool.map(run_batch, batches([t for t in tests if not is_alone(t)])))
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # told to end: what has begun is finished, so that it cleans up
+            pool.shutdown(cancel_futures=True)  # on a signal, tests that have begun are finished, so that they clean up
             raise
     for test in tests:
         if is_alone(test):
@@ -179,8 +179,8 @@ def prepare_engine(config, name):
 
 
 def under_a_reaper():
-    """Goes on in a child. Whom a killed shim or daemon leaves behind comes to us, and is gone when it ends: the machine's own pid 1
-    may take seconds to look, and every test that waits until nothing is left would wait for that."""
+    """Continues in a child, so that this process adopts and reaps the orphans of a killed shim or daemon. The machine's pid 1
+    may take seconds to reap them, and every test that waits until nothing is left would wait for that."""
     prctl, us = ctypes.CDLL(None).prctl, os.getpid()
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     runner = os.fork()
@@ -213,7 +213,7 @@ def main():
         print(f"there is no program '{config.bin}/ripcord': run ./dev build first")
         return 1
     under_a_reaper()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs us in the background has ignored it, for our children too
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs us in the background ignores it, for our children too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, so that the engine is stopped
     with fast_folder() if opts.memory else contextlib.nullcontext():
         reason = prepare_engine(config, opts.engine)

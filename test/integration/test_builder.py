@@ -317,7 +317,7 @@ class CacheMounts(BuildCase):
 class Packages(BuildCase):
     """Packages come through the package cache: each is downloaded once."""
 
-    # What an installer does, by one that any image has.
+    # Does what an installer does, with programs that any image has.
     FETCH = ("wget -q -O /tmp/page ${PIP_INDEX_URL}demo/ && "
              "wget -q -O /pip/demo.whl http://127.0.0.1:7417/pypi/$(sed -n 's|.*href=\"../../\\(files[^\"#]*whl\\)#.*|\\1|p' /tmp/page)")
 

@@ -501,7 +501,7 @@ class SameAsDocker(BuildCase):
                 self.file(f"{engine}.{i}", one)
 
     def one(self, engine, i):
-        """What the engine makes of it, or what it says."""
+        """The result of the engine, or its error."""
         tag = f"same{i}-{os.getpid()}:1"
         result = self.root.run("image", "build", "--engine", engine, "--build-arg", "B=given", "--network", "none", "--progress", "plain",
                                "-f", self.context / f"{engine}.{i}", "-t", tag, self.context)

@@ -9,7 +9,7 @@ import engines
 from ripcord_test import Config, only_on, wait_until
 from test_caches import CachesCase
 
-# In the place of pip, which the image of test engines does not have: fetches what it is told to, and keeps it.
+# Stands in for pip, which the image of test engines does not have: downloads the given files and caches them.
 SMALL_PIP = """
 import os, re, sys, urllib.request
 from urllib.parse import urljoin
@@ -24,7 +24,7 @@ open(os.environ["PIP_CACHE_DIR"] + "/http/" + package, "wb").write(data)
 
 @only_on("docker", "podman")
 class Layers(CachesCase):
-    """`cache warm` there, and what sandboxes see of it."""
+    """`cache warm` on that machine, and what sandboxes see afterwards."""
 
     def image(self, files):
         """The test image with these files in it: {path: bytes}."""

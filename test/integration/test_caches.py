@@ -1,7 +1,7 @@
-"""Tool caches below /cache: their modes, whose they are, how long they live, and that no sandbox can put
-anything into another's.
+"""Tool caches below /cache: their modes, owners and lifetimes, and that no sandbox can put
+anything into the cache of another.
 
-The upstreams are our own (packages_fixture.py); what is installed comes through the package registry.
+The upstreams are our own (packages_fixture.py); packages are installed through the package cache.
 """
 import hashlib
 import io
@@ -21,8 +21,8 @@ VARIABLES = {"PIP_CACHE_DIR": "/cache/pip", "NPM_CONFIG_CACHE": "/cache/npm", "N
              "UV_CACHE_DIR": "/cache/uv", "YARN_CACHE_FOLDER": "/cache/yarn", "CARGO_HOME": "/cache/cargo",
              "GOMODCACHE": "/cache/go/mod", "GOCACHE": "/cache/go/build"}
 
-# pip takes a wheel that lies in its cache under the link's name for one that it has built itself, and does not
-# look at a digest. The evil one reads as version 1.5 too, and says another.
+# pip believes that a wheel in its cache under the name of the link is one that it has built itself, and does not
+# check a digest. The forged wheel claims version 1.5 too, and prints another text.
 POISON_PIP = f"""
 import os, re, shutil, urllib.request
 from pip._internal.cache import SimpleWheelCache
@@ -85,7 +85,7 @@ for p in glob.glob("/cache/npm/_cacache/index-v5/**/*", recursive=True):
         open(p, "w").write("\\n" + "\\n".join(lines))
 """
 
-# What a sandbox could send to make the registry keep or pass on something else: writes, another host in its links, an address
+# What a sandbox could send to make the package cache store or pass on something else: writes, another host in its links, an address
 # of its own, a second request hidden in the first.
 HOSTILE = f"""
 import http.client, socket
@@ -193,7 +193,7 @@ class Use(CachesCase):
         self.assertEqual(self.npm_install("a", "env NPM_CONFIG_OFFLINE=true"), "1.5.0")
 
     def test_pnpm_cache_is_used(self):
-        """By the pnpm that reads variables of npm's names, and by the one that has its own."""
+        """With a pnpm that reads npm's variables, and with one that has its own."""
         if not installers.folder()[0]:
             self.skipTest(installers.folder()[1])
         self.up.add_npm("demo", "1.5.0", os.urandom(50000))

@@ -1,4 +1,4 @@
-"""Why a command ended: each cause on the real kernel, told by the command line, in JSON and kept in the store."""
+"""Why a command ended: each cause on the real kernel, as the command line, JSON and the store show it."""
 import json
 import os
 import signal
@@ -117,7 +117,7 @@ class Causes(TestCase):
         self.assertIn("must exist", end["hint"])
 
     def follow_and(self, act, *options):
-        """A sleeping command, followed by a client with --json, and what the client is told after act()."""
+        """Starts a sleeping command that a client follows with --json. Returns what the client prints after act()."""
         with self.root.popen("exec", "a", "--json", *options, "--", "sh", "-c", "echo up; exec sleep 100") as p:
             started = json.loads(p.stdout.readline())
             self.assertEqual(json.loads(p.stdout.readline())["data"], "up\n")
@@ -183,7 +183,7 @@ class Causes(TestCase):
             for k, p in enumerate(begun):
                 out, err = p.communicate(timeout=60)
                 if b"was stopped while the command ran" in err:
-                    continue  # it came before the death did: that is the truth, and it must not run twice
+                    continue  # it came before the kill: the result is right, and the command must not run twice
                 self.assertEqual((p.returncode, out), (0, f"{k}\n".encode()), f"round {i}: {err}; {self.root.log_tail()}")
 
 

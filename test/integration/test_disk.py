@@ -43,7 +43,7 @@ class DiskCase(TestCase):
         return int(self.shell("a", f"df -k --output=avail {path} | tail -1"))
 
     def shim_pid(self):
-        """The supervisor, which alone is no child of another process of this root."""
+        """The supervisor: the only process of this root that is not a child of another one."""
         [sandbox] = [s for s in self.root.sandboxes() if s["name"] == "a"]
         for pid in self.root.processes():
             try:

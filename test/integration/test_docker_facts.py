@@ -285,7 +285,7 @@ class Tables(Scene):
             ("get from missing", "GET", "/containers/{none}/archive?path=/etc", None,
              "not_found/no_container", "not_found/no_container"),
         ])
-        # The engine refuses before it has read all of it.
+        # The engine refuses before it has read the whole body.
         with tempfile_of(tar_of(8 << 20)) as f:
             said = call(self.engine.host, "upload", "PUT", self.fill(archive + "/no/such"), stdin=f)
         self.assertEqual(verdict(said), "not_found/no_path" if self.engine.kind == "docker" else "ok", said)
@@ -339,7 +339,7 @@ class Tables(Scene):
             found = []
             while not found or names.get(found[-1]["action"]) != "destroy":
                 event = json.loads(listener.stdout.readline())
-                if event not in found:  # Docker tells one twice that comes while it subscribes
+                if event not in found:  # Docker sends an event twice that happens during the subscription
                     found.append(event)
             listener.stdin.close()  # readable: the reader stops
             self.assertTrue(json.loads(listener.stdout.readline())["ok"])

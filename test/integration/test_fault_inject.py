@@ -44,7 +44,7 @@ def possible():
 
 
 def is_whole(done):
-    """The status is the command's own; what did not come in or out is told beside it."""
+    """The status is the command's own. Lost input or output is reported beside it."""
     return done.code == 0 and not any(words in done.err for words in (b"input was truncated", b"input ends here", b"output were lost"))
 
 
@@ -93,7 +93,7 @@ class Covered:
 
 @serial("fault-inject")
 @only_on("native")
-class Meddle(TestCase):
+class FaultInject(TestCase):
     def setUp(self):
         super().setUp()
         if not possible():
@@ -177,7 +177,7 @@ class Meddle(TestCase):
         """Of the daemon, while a command runs that has nothing to do with it."""
         sleeper = self.orphan()
         yield [str((self.root.bin or Config.bin) / "ripcordd"), "--root", str(self.root.path)]
-        # Else the command would start a daemon of its own, and the one that is watched would find that and go.
+        # Else the command would start another daemon, and the watched one would find it and end.
         wait_until(lambda: self.root.accepts() or self.injector.poll() is not None, 60, "the daemon to answer, or to be put at fault")
         listed = self.root.run("ls", "--json")
         yield
@@ -212,11 +212,11 @@ class Meddle(TestCase):
         return pid
 
     def assert_ours(self, done):
-        """The command itself ends with 0: any other status of its own would be made up."""
+        """The command ends with 0: any other status would be invented."""
         self.assertFalse(0 < done.code < 125, done)
 
     def sleepers(self):
-        """By their words first: to look whose a process is takes long, and there may be hundreds."""
+        """Compares command lines first: finding the root of a process takes long, and there may be hundreds."""
         pids = [int(p) for p in os.listdir("/proc") if p.isdigit()]
         return [p for p in pids if describe(p) == f"{p} sleep 1000 " and self.root.owns(Path(f"/proc/{p}"))]
 
@@ -241,7 +241,7 @@ class Meddle(TestCase):
             self.root.start()
 
     def linger(self, injector=None):
-        """Until the daemon has done what it goes on with after an answer: deleting, and making the next spares."""
+        """Waits until the daemon has finished the work after an answer: deleting, and preparing the next sandboxes."""
         end = time.monotonic() + 2  # a spare that could not be made is tried again at the next taking, not before
         while (not injector or injector.poll() is None) and time.monotonic() < end and not self.is_idle():
             time.sleep(0.01)
@@ -257,7 +257,7 @@ class Meddle(TestCase):
             return []
 
     def residue(self):
-        """Folders of sandboxes that are no more."""
+        """Folders of removed sandboxes."""
         folders = ("state/sandboxes", "state/execs", "state/trash", "run/sandboxes")
         return {folder: self.names(folder) for folder in folders if self.names(folder)}
 

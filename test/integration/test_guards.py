@@ -15,7 +15,7 @@ from ripcord_test import Config, TestCase, alone, only_on
 CANARY = b"ripcord-canary"
 KEYCTL, ADD_KEY, SESSION = 250, 248, -3
 LIBC = ctypes.CDLL(None)
-HERE = os.getpid()  # tells what is this test's own on the machine
+HERE = os.getpid()  # marks what belongs to this test on the machine
 
 
 def python(code):

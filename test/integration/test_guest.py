@@ -32,7 +32,7 @@ while time.time() < end:
 print(looks, sorted(hits))
 """
 
-# Every process a session of its own, without an environment, forking as long as there is room.
+# Each process has its own session and no environment, and forks until the limit.
 BOMB = r"""
 import os, time
 while True:
@@ -55,7 +55,7 @@ class Guest(TestCase):
         self.root.ok("up", "a", "--pids", "100", "--memory", "256M")
 
     def commands(self):
-        """The command lines inside, without pid 1 and what it takes to ask."""
+        """The command lines inside, without pid 1 and the processes of this question."""
         mine = ("/.ripcord/guest", "sh -c for p", "tr ", "sort")
         return [c.strip() for c in self.shell("a", COMMANDS).splitlines() if c.strip() and not c.startswith(mine)]
 

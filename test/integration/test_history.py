@@ -1,4 +1,4 @@
-"""What was run: receipts, totals, and how much of it is remembered."""
+"""The history of commands: receipts, totals, and how much is kept."""
 from ripcord_test import TestCase, only_on, wait_until
 
 

@@ -141,7 +141,7 @@ class Remains(TestCase):
     ROUNDS = 20
 
     def memory_cgroups(self):
-        """All that the kernel has, also those that nobody can see any more because something holds them."""
+        """All that the kernel has, also those that are held by a descriptor and no longer visible."""
         table = [line.split() for line in Path("/proc/cgroups").read_text().splitlines()]
         return next(int(row[2]) for row in table if row[0] == "memory")
 

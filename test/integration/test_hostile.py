@@ -1,4 +1,4 @@
-"""A sandbox that prepares its own files, its neighbours and its next start against us: nothing of it reaches the machine."""
+"""A sandbox that prepares its own files, its neighbours and its next start against us: the machine stays untouched."""
 import fcntl
 import os
 import stat
@@ -116,7 +116,7 @@ class Mounts(TestCase):
 @only_on("native")
 class Programs(TestCase):
     def test_pid_1_is_a_sealed_copy(self):
-        """CVE-2019-5736: whatever enters or is in a sandbox is no file of the machine, and cannot be written."""
+        """CVE-2019-5736: no program that enters a sandbox or runs in it is a file of the machine, and none can be written."""
         self.root.ok("up", "a")
         pids = [p for p in self.root.inside() if Path(f"/proc/{p}/comm").read_text() in ("ripcord-init\n", "ripcord-shim\n")]
         self.assertGreaterEqual(len(pids), 1)

@@ -149,7 +149,7 @@ class SetId(Mounts):
         owners = {(p.lstat().st_uid, p.lstat().st_gid) for p in folder.rglob("*")}
         self.assertEqual(owners, {(SQUASHED, SQUASHED)})
         self.assertEqual(self.shell("m", "stat -c '%U %G' /vol/ordinary").split(), ["agent", "agent"])
-        self.root.ok("run", "--mount", f"{folder}:/vol", "--", "sh", "-c", "echo more >> /vol/ordinary")  # also another's
+        self.root.ok("run", "--mount", f"{folder}:/vol", "--", "sh", "-c", "echo more >> /vol/ordinary")  # also a file of another user
 
     def test_a_folder_that_is_read_only_sets_no_limit(self):
         folder = self.source()

@@ -1,4 +1,4 @@
-"""Network modes: what a sandbox reaches, what it does not, and that nothing of it stays.
+"""Network modes: what a sandbox reaches, what it does not reach, and that nothing is left afterwards.
 
 The outside world is a network namespace of our own behind the host, with listeners on a public address
 (TEST-NET-2) and on addresses that must be blocked. The host can reach each of them, and that is checked
@@ -155,7 +155,7 @@ class Closed(NetworkCase):
         self.assertEqual(self.root.firewall(), [])
 
     def test_show_warns_where_packages_is_as_none(self):
-        """On engines that do not lead to the package registry."""
+        """On engines that cannot lead to the package cache."""
         self.root.ok("up", "a")
         (engine,) = [e for e in self.root.get("/v1/engines")["engines"] if e["default"]]
         said = self.assertNotIn if "network_packages" in engine["capabilities"] else self.assertIn
@@ -367,7 +367,7 @@ class Gone(NetworkCase):
 
     @full_run_only
     def test_without_nft(self):
-        """The same by iptables: the daemon lives where nft is no program."""
+        """The same with iptables: the daemon runs where nft is not installed."""
         nft = shutil.which("nft")
         if not nft or not shutil.which("iptables-restore"):
             self.skipTest("needs both nft and iptables")

@@ -30,7 +30,7 @@ NODE_TOOLS = {
 }
 LISTENER = "127.0.0.1:7417"
 
-# What a hostile program sees of the network: its interfaces, and who answers.
+# What a hostile program sees of the network: its interfaces, and the addresses that answer.
 PROBE = """
 import os, socket
 print("interfaces", *sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else "?")
@@ -346,7 +346,7 @@ class Faults(PackagesCase):
         wait_until(lambda: self.root.snapshot() == before, 10, "what was there before")
 
     def test_cache_that_cannot_start(self):
-        """The sandbox starts all the same, its tools are told at once, and `show` says why."""
+        """The sandbox still starts, its tools fail at once, and `show` gives the reason."""
         self.configure(upstreams=[{"name": "x", "type": "nonsense", "url": "https://x/"}])
         self.root.ok("up", "a")
         result = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --retries 0 --timeout 20 demo", timeout=20)

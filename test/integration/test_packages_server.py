@@ -386,7 +386,7 @@ class Store(packages_fixture.TestCase):
         self.assertEqual(cache.process.wait(10), 0)
 
     def test_two_never_share_a_folder(self):
-        """A package cache that still finishes something is waited for; one that does not go is an error."""
+        """Waits for a package cache that still finishes its work. One that does not end is an error."""
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
         entered = threading.Event()
 
@@ -430,7 +430,7 @@ class Store(packages_fixture.TestCase):
         self.assertEqual(get(host, url, {"Range": "bytes=0-1"}, method="HEAD")[0], 200)
 
     def test_parts_of_what_is_not_verified(self):
-        """While a large file comes there is only the whole of it: a part could not be checked by anybody."""
+        """While a large file arrives, only the whole file can be requested: nobody could check a part."""
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(BIG))
         wrong = data[:-1] + bytes([data[-1] ^ 1])
 

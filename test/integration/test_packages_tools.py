@@ -76,7 +76,7 @@ class Tools(packages_fixture.TestCase):
             self.run_tool("npm", "install", "@corp/tree", cwd=folder, **env)
             self.assertIn("1.2.0", (folder / "node_modules/leaf/index.js").read_text(encoding="ascii"))
             self.up.stop()
-        # What it keeps of an install is what it answers from later, whatever is asked.
+        # The cache answers later requests from what it stored during an install.
         self.assertEqual(self.run_tool("npm", "view", "leaf", "scripts.test", **env), "true\n")
         (self.tmp / "c").mkdir()
         self.run_tool("npm", "install", "--offline", "@corp/tree", cwd=self.tmp / "c", **env)
@@ -86,7 +86,7 @@ class Tools(packages_fixture.TestCase):
 
     @full_run_only
     def test_offline_fails_at_once(self):
-        """npm tries again for more than a minute what it takes for a passing fault."""
+        """npm retries for more than a minute if the fault looks temporary."""
         if not which("npm"):
             self.skipTest("npm is not installed")
         host, folder = self.start_cache(offline="always").listen(), self.tmp / "a"

@@ -1,4 +1,4 @@
-"""What a sandbox is told of its memory and CPUs: its limits, not the machine's figures."""
+"""What a sandbox sees of memory and CPUs: its limits, not the machine's figures."""
 import os
 import re
 import shutil
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 
 @needs("truthful proc")
-class Truth(TestCase):
+class ProcView(TestCase):
     on_disk = True  # files in memory are never "cached"
 
     def meminfo(self, name):

@@ -125,7 +125,7 @@ class Readme(TestCase):
         commands = chosen(self.readme, docker=False)
         self.assertGreater(len(commands), 30)
         self.assertEqual(problems(commands, run(commands, self.folder, self.env())), [])
-        # The last section says how to end all of it.
+        # The last section shows how to end everything.
         wait_until(lambda: not self.daemon(), 10, "the daemon to end")
         self.assertEqual(self.tour.processes(), [])
 

@@ -215,7 +215,7 @@ class Finding5(Orphans, TestCase):
 @needs("own kernel objects")
 class Unsure(TestCase):
     def test_the_api_answers_before_all_states_are_known(self):
-        """A supervisor that does not answer holds up nobody: it is `reconciling`."""
+        """A supervisor that does not answer delays nothing else: its sandbox is `reconciling`."""
         self.root.start()
         self.root.ok("up", "a")
         self.root.ok("up", "hung")

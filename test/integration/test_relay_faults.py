@@ -95,7 +95,7 @@ class Faults(unittest.TestCase):
         self.assertIn("the fake engine refuses", end["message"])
 
     def test_guests_that_break_the_protocol(self):
-        """Each such guest loses its connection and its command; the relay believes no exit status of it."""
+        """Each such guest loses its connection and its command; the relay does not believe its exit status."""
         lies = {
             "output before it started": [fe.frame(fe.STDOUT, b"x")],
             "exit before it started": [fe.exited()],
@@ -286,7 +286,7 @@ class PackagesListener(unittest.TestCase):
             fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_OPEN, 1),
             fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_ACK, 1, struct.pack(">I", 1)),
             fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_EOF, 1) * 2,
-            fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_DATA, 1, bytes(60000)) * 20,  # nobody takes that much
+            fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_DATA, 1, bytes(60000)) * 20,  # more than the reader takes
             fe.frame(fe.CALL_OPEN, b"\0\0\0"),
             fe.frame(fe.STDOUT, b"hello"),
             fe.started(0),

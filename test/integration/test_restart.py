@@ -70,5 +70,5 @@ class Reboot(TestCase):
         self.assertEqual(self.root.exec_info("a", x)["end"]["cause"], "engine_lost")
         self.assertEqual(self.root.ok("logs", "a", x).out, b"before\n", "what was written before is there")
         wait_until(lambda: {s["name"]: s["state"] for s in self.root.sandboxes()}
-                   == {"a": "running", "b": "stopped"}, 30, "the truth about the others")
+                   == {"a": "running", "b": "stopped"}, 30, "the states of the others")
         self.assertEqual(self.shell("b", "echo works"), "works\n")

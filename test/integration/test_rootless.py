@@ -27,7 +27,7 @@ from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_o
 from test_system_calls import on_x86_64
 from test_mounts import PROBE
 
-UID = 61234  # nobody's: no name, no subordinate ids
+UID = 61234  # an unused id: no name, no subordinate ids
 PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-transfer", "ripcord-packages")
 NEWUIDMAP = Path("/usr/bin/newuidmap")
 SYS_SETRESUID = {"x86_64": 117}.get(platform.machine(), 147)
@@ -99,7 +99,7 @@ def may_make_namespaces():
 
 
 class UserRoot(Root):
-    """A root that belongs to another user, and whose commands run as that one."""
+    """A root that belongs to another user; its commands run as that user."""
 
     def __init__(self, uid, gid, prefix=()):
         super().__init__()
@@ -112,7 +112,7 @@ class UserRoot(Root):
         return [*self.prefix, str(Programs.path() / "ripcord"), *map(str, args)]
 
     def connect(self, timeout=60):
-        """As that user: to a daemon inside a user namespace, the host's root is nobody."""
+        """As that user: a daemon inside a user namespace sees the host's root as `nobody`."""
         if os.geteuid() != 0:
             return super().connect(timeout)
         become(self.uid)
@@ -359,10 +359,10 @@ class Strict:
 
 
 class Caches:
-    """Mixed in where the registry cannot have a user of its own: of an ordinary user, of one who is root of a namespace."""
+    """Mixed in where ripcord-packages cannot have a user of its own: an ordinary user, or root of a user namespace."""
 
     def upstream(self):
-        """An index that the user's own registry may read: certificate and settings are for everybody."""
+        """An index for a ripcord-packages that runs as the user: everybody may read its certificate and settings."""
         packages_fixture.TestCase.prepare()
         up = packages_fixture.Upstream(packages_fixture.TestCase.certificates)
         self.addCleanup(up.stop)
@@ -401,10 +401,10 @@ class Pulls:
     """Mixed in where ripcord-transfer has no user of its own to become."""
 
     def test_pull(self):
-        hub = image_registries.FakeRegistry()
-        self.addCleanup(hub.close)
-        hub.put("a/b", "1", image_registries.Image([test_images.rootfs(), test_images.tar(test_images.entry("y", data=b"pulled"))]))
-        self.root.ok("image", "pull", f"{hub.host}/a/b:1", "mine")
+        registry = image_registries.FakeRegistry()
+        self.addCleanup(registry.close)
+        registry.put("a/b", "1", image_registries.Image([test_images.rootfs(), test_images.tar(test_images.entry("y", data=b"pulled"))]))
+        self.root.ok("image", "pull", f"{registry.host}/a/b:1", "mine")
         self.assertEqual(self.root.ok("run", "--image", "mine", "--", "sh", "-c", "cat /y").text, "pulled")
         self.assert_gone()
 

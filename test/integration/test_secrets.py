@@ -57,7 +57,7 @@ class SecretCase(TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def engine_words(self):
-        """All that the engine tells of the containers of this root and of their execs, and its own files on them."""
+        """Everything that the engine shows about the containers of this root and their execs, and its own files about them."""
         if not Config.backend:
             return
         for name in Config.backend.labelled(f"ripcord.root={self.root.root_id}")["containers"]:

@@ -84,7 +84,7 @@ class SharedCase(TestCase):
         return json.loads(p.stdout.readline())
 
     def assert_unwatched(self, folder, program):
-        """In a nobody sees that b runs the program."""
+        """Nothing in `a` shows that `b` runs the program."""
         watcher = Watcher(self, "a", folder, program)
         look = f"{program} >/dev/null 2>&1; cat {program} >/dev/null; ls {folder} >/dev/null"
         self.shell("b", look)

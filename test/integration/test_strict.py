@@ -105,7 +105,7 @@ class TestStrict(ImageCase):
         self.assertEqual(self.root.sandboxes(), [])
 
     def test_commands_are_kept_apart(self):
-        """Each in a Landlock domain: no signal to another's process, no look into it; its own children are its own."""
+        """Each command has a Landlock domain: it cannot signal or inspect processes of other commands, only its own children."""
         script = "sleep 1000 & kill -0 $! && echo own; kill -0 $(cat pid) && echo others; cat /proc/$(cat pid)/environ >/dev/null && echo seen"
         for level, expected in (("strict", "own\n"), ("shared", "own\nothers\nseen\n")):
             self.up("a", "--isolation", level)

@@ -107,7 +107,7 @@ class Calls(TestCase):
         self.assertIn("NoNewPrivs:\t1\n", status)
 
 
-# Each line: what must be inside, and what it must be able to do. 77: not on this image.
+# Each line: the program, and what it must be able to do. Status 77: not in this image.
 WORK = {
     "C compiler": ("gcc", "printf 'int main(void){return 7;}' > m.c && gcc m.c -o m && { ./m; test $? = 7; }"),
     "make": ("make", "printf 'all:\\n\\techo made\\n' > Makefile && make -j4 | grep -q made"),

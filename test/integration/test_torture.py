@@ -20,7 +20,7 @@ SCRIPT = 'sleep 0.0{wait}; echo {code} > /home/agent/{tag}.tmp; mv /home/agent/{
 
 
 class Load(threading.Thread):
-    """One client that does what comes to its mind until it is told to stop. Failures are expected: it is shot at."""
+    """One client that sends random requests until it must stop. Failures are expected: processes are killed meanwhile."""
 
     def __init__(self, root, seed, network):
         super().__init__(daemon=True)
@@ -97,7 +97,7 @@ class Torture(TestCase):
         self.rng = random.Random(self.seed)
 
     def shoot(self):
-        """Kills one of ours; what it was."""
+        """Kills one of our processes. Returns its kind."""
         kind = self.rng.choice(["daemon", "daemon", "shim", "init"])
         if kind == "daemon":
             pids = [p for p in [self.pid_of_daemon()] if p]

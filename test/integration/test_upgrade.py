@@ -39,7 +39,7 @@ class Upgrade(TestCase):
         return x
 
     def copies(self):
-        """The old supervisor copies as it always did, and what it does not know is refused."""
+        """The old supervisor still copies, and a request that it does not know is refused."""
         here = Path(self.install("older")) / "f"
         here.write_text("new")
         self.shell("a", "echo old > ro; chmod 444 ro")

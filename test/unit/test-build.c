@@ -654,7 +654,7 @@ TEST(a_step_has_its_line)
     CHECK(build_lines_find(l, "", 2, 2, false) == 8);
     CHECK(build_lines_find(l, "stage-0", 3, 3, true) == 4);
     CHECK(build_lines_find(l, "stage-1", 4, 4, true) == 9);
-    CHECK(build_lines_find(l, "stage-1", 2, 5, false) == 0); /* somebody counts otherwise */
+    CHECK(build_lines_find(l, "stage-1", 2, 5, false) == 0); /* the engine counts other steps */
     CHECK(build_lines_find(l, "other", 1, 2, false) == 0);
     CHECK(build_lines_find(l, "stage-9", 1, 2, false) == 0);
     CHECK(build_lines_find(NULL, "", 1, 1, false) == 0);

@@ -1,5 +1,5 @@
-/* The shared base of package caches on disk: generations, who stands on which, and the trees in
- * them. */
+/* The shared base of package caches on disk: its generations, the sandboxes that use them, and the
+ * trees in them. */
 #include "daemon/engine/native/cache-base.h"
 
 #include <fcntl.h>
@@ -148,7 +148,7 @@ TEST(a_new_generation_keeps_the_other_tools)
     CHECK(before.st_ino == after.st_ino);
     CHECK(there(&p, "base/2/cache/npm/b", NULL) && !there(&p, "base/1/cache/npm/b", NULL));
     CHECK(there(&p, "base/2/cache/uv", NULL));
-    /* What a tool had goes when it is filled again: what it brings holds it. */
+    /* A new generation replaces the files of the tool that it fills. */
     CHECK(publish(&p, "pip", "c", NULL) == 0);
     CHECK(there(&p, "base/3/cache/pip/c", NULL) && !there(&p, "base/3/cache/pip/a", NULL));
     CHECK(!there(&p, "base/3/new", NULL));

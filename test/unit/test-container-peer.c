@@ -60,7 +60,7 @@ static int take(int listener)
     return poll(&p, 1, WAIT_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
 }
 
-/* A process in a network namespace of its own that dials the machine when it is told to. */
+/* A process in a network namespace of its own that dials the machine on request. */
 static pid_t container(int ctl)
 {
     pid_t pid = fork();

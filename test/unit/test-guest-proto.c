@@ -297,7 +297,7 @@ TEST(specs_that_are_refused)
         BAD(SH "\0\0\0\0\0"),                           /* unknown tags */
         BAD(SH "\7\0\0\0\0"),
         BAD(SH "\6\0\0\0\0"),       /* a secret without a name */
-        BAD(SH "\6\0\0\0\2ab"),     /* without an end of it */
+        BAD(SH "\6\0\0\0\2ab"),     /* without its end */
         BAD(SH "\6\0\0\0\3\0ab"),   /* with an empty one */
         BAD(SH "\6\0\0\0\5../\0x"), /* that leads elsewhere */
     };
@@ -353,7 +353,7 @@ TEST(failed_that_is_refused)
 {
     static const struct bad bad[] = {
         BAD("\0\0\0\0\0\0\0\0\0\1x"),         /* no error at all */
-        BAD("\0\0\0\x0b\0\0\0\0\0\1x"),       /* a code that is none */
+        BAD("\0\0\0\x0b\0\0\0\0\0\1x"),       /* an invalid code */
         BAD("\xff\xff\xff\xff\0\0\0\0\0\1x"), /* another */
         BAD("\0\0\0\1\xff\xff\xff\xff\0\1x"), /* no errno */
         BAD("\0\0\0\1\0\0\0\0\0\2x"),         /* message longer than the frame */

@@ -215,7 +215,7 @@ TEST(killed_before_it_runs)
 
 /* ---- stdin ---- */
 
-/* At most the credit under way, as a relay does it; `cat` gives all of it back. */
+/* At most the credit under way, as a relay does it; `cat` sends everything back. */
 TEST(stdin_by_credit)
 {
     NEED_BOX(b);
@@ -504,7 +504,7 @@ TEST(last_words_reach_a_slow_relay)
     pidfd_signal(b.init_pidfd, SIGKILL);
 }
 
-/* An engine may forget what it has not passed on of a process that has ended. */
+/* An engine may lose output of an ended process that it has not passed on yet. */
 TEST(it_stays_until_it_was_heard)
 {
     NEED_BOX(b);
@@ -739,7 +739,8 @@ TEST(reap_after_a_killed_guest)
     CHECK(await_line(&victim, "up\n"));
     script = xasprintf("kill -9 %u", victim.inside);
     CHECK(run(&b, shell(script, 0), &ke) && ke.ex.status == 0);
-    CHECK(gconn_finish(&victim, &ve) && ve.last == 0); /* no word of an end that nobody saw */
+    CHECK(gconn_finish(&victim, &ve) &&
+          ve.last == 0); /* an end that was not seen is not reported */
     CHECK(reap(&b, victim.inside, &e) && e.last == GUEST_DONE && e.done.entries >= 2);
     CHECK(gbox_settles(&b, 5)); /* pid 1; the other guest, its shell and two sleeps */
     gconn_close(&other);
@@ -761,7 +762,7 @@ TEST(reap_of_a_stopped_guest)
     CHECK(gbox_settles(&b, 1));
 }
 
-/* A process that is no guest is not killed for being named, nor is pid 1. */
+/* A process that is not a guest is not killed when a request names it, and pid 1 is not either. */
 TEST(reap_takes_only_the_lost)
 {
     NEED_BOX(b);

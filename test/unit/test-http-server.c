@@ -793,7 +793,7 @@ TEST(peer_gone_without_a_callback_leaves_the_request_usable)
     CHECK(send_text(fd, REQ("GET /later-deaf") "\r\n", strlen(REQ("GET /later-deaf") "\r\n")));
     CHECK(wait_until(&s->requests, 1));
     close(fd);
-    usleep(60000); /* the handler answers nobody, and ASan sees that this is sound */
+    usleep(60000); /* the handler answers a client that has left, and ASan checks that */
     CHECK(s->gone == 0);
 }
 

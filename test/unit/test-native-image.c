@@ -439,7 +439,7 @@ TEST(subordinate_ids)
     CHECK(first_of("", "bob") == 0);
 }
 
-/* As who runs from it would: through /proc, and with the owner's rights. */
+/* As a process that runs from it would: through /proc, and with the owner's rights. */
 static bool can_be_written(int fd)
 {
     char path[32];

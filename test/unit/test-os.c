@@ -86,7 +86,7 @@ TEST(rmtree_follows_no_symlink)
     touch(p.fd, "canary/bird");
     CHECK(symlinkat("../canary", p.fd, "tree/link") == 0);
     r = rmtree(p.fd, "tree", NULL);
-    unlinkat(p.fd, "tree/link", 0); /* nobody else may be able to */
+    unlinkat(p.fd, "tree/link", 0); /* if rmtree() left it */
     CHECK(exists(p.fd, "canary/bird"));
     CHECK(r == 0 && !exists(p.fd, "tree"));
     CHECK(symlinkat("canary", p.fd, "top") == 0);
@@ -427,7 +427,7 @@ TEST(users_that_do_not_parse_are_refused)
     CHECK(user_resolve("54321", &u, NULL) == 0 && u.gid == 54321);
 }
 
-/* Runs a shell that says what it finds on two descriptors, which lie where the other is to go. */
+/* Runs a shell that prints two descriptors; each has the number that the other shall get. */
 TEST(descriptors_of_a_program_do_not_meet_each_other)
 {
     static const char *const argv[] = {"sh", "-c",

@@ -102,7 +102,7 @@ TEST(freed_while_a_request_waits)
     CHECK(t.answers == 0);
 }
 
-/* A listening socket on the loopback, and a client of it. */
+/* A listening socket on the loopback, and its client. */
 static int listen_and_connect(struct trace *t)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

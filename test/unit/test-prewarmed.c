@@ -135,7 +135,7 @@ TEST(a_shim_takes_its_plan_or_another_does)
     struct bed b;
 
     bed_new(&b);
-    /* It has read the plan when it complains of it. */
+    /* Its complaint about the plan shows that it has read the plan. */
     CHECK(prewarmed_shim(b.prewarmed, (int[]){plan, b.devnull}, 2, &shim[0], NULL) >= 0);
     CHECK(say(&shim[0]) == SUP_FAILED);
     /* All waiting shims are killed: the next start makes its own. */

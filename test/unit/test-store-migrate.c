@@ -169,7 +169,7 @@ TEST(every_earlier_schema_is_brought_forward_with_its_rows)
     }
 }
 
-/* The list above must not fall behind: the newest of it is what this version makes. */
+/* The list above must be complete: its newest entry is what this version makes. */
 TEST(the_newest_schema_is_in_the_list)
 {
     sqlite3_stmt *st = NULL;

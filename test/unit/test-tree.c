@@ -179,7 +179,7 @@ TEST(a_tree_there_and_back)
     CHECK(out("src") == 0);
     CHECK(stats.entries == 9 && stats.bytes == 7 + 1 + 4 && stats.skipped == 1);
     CHECK(in("into") == 0);
-    CHECK(stats.entries == 9 && stats.bytes == 12 && stats.skipped == 1); /* told by the archive */
+    CHECK(stats.entries == 9 && stats.bytes == 12 && stats.skipped == 1); /* from the archive */
     CHECK(holds("into/src/sub/f", "content") && mode_of("into/src/sub/f") == 0640);
     CHECK(mode_of("into/src") == 0750 && mode_of("into/src/sub") == 0500);
     CHECK(mode_of("into/src/suid") == 0755);

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BOUND = 120  # seconds for a test that ends
-HANG = 3  # and for one that then waits for long, or for ever
+HANG = 3  # seconds for a test that hangs without its guard
 
 
 class Guard(NamedTuple):

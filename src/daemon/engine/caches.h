@@ -34,8 +34,8 @@ char *cache_mode_list(uint32_t bits);
 
 /*
  * K=V for the commands of a sandbox with network `packages`: the address of the package cache for
- * each tool. Variables that the spec sets itself, in upper or lower case, are left out. A new strv; empty with
- * other networks.
+ * each tool. Variables that the spec sets itself, in upper or lower case, are left out. A new strv;
+ * empty with other networks.
  */
 char **packages_variables(const struct sandbox_spec *spec);
 

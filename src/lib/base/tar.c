@@ -156,7 +156,7 @@ static bool tar_checksum_ok(const struct ustar *h)
     return sum == want;
 }
 
-/* Reads the data that follows a header (pax records, a long name) as text of at most `max` bytes. */
+/* Reads the data after a header (pax records, a long name) as text of at most `max` bytes. */
 static int tar_read_text(struct tar_reader *r, uint64_t size, size_t max, char **ret,
                          struct err *err)
 {
