@@ -218,10 +218,11 @@ class Engine:
     # ---- processes ----
 
     def spawn(self, *argv):
+        """The engine works in its own folder: Podman's conmon writes a file `oom` where it was started."""
         with open(self.place / f"{argv[0]}.log", "ab") as log:
             argv = ["nsenter", f"--net=/run/netns/{self.name}", *map(str, argv)]
             return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env(),
-                                    start_new_session=True)
+                                    cwd=self.place, start_new_session=True)
 
     def env(self):
         keep = {k: os.environ[k] for k in ("PATH", "LC_ALL") if k in os.environ}
