@@ -367,10 +367,11 @@ TEST(labels_and_leases_change_without_a_recreation)
 
     bed_new(&b);
     CHECK(ensure(&b, "a", "{\"labels\":{\"x\":\"1\"}}"));
-    CHECK(ensure(&b, "a", "{\"labels\":{\"y\":\"2\"}}") && b.action == ACTION_UNCHANGED);
+    CHECK(ensure(&b, "a", "{\"labels\":{\"y\":\"2\"}}") && b.action == ACTION_CHANGED);
     CHECK(strv_len(manager_find(b.m, "a", NULL)->spec.labels) == 2);
-    CHECK(ensure(&b, "a", "{\"clear\":[\"labels\"]}") && b.action == ACTION_UNCHANGED);
+    CHECK(ensure(&b, "a", "{\"clear\":[\"labels\"]}") && b.action == ACTION_CHANGED);
     CHECK(strv_len(manager_find(b.m, "a", NULL)->spec.labels) == 0);
+    CHECK(ensure(&b, "a", "{\"clear\":[\"labels\"]}") && b.action == ACTION_UNCHANGED);
     bed_end(&b);
 }
 

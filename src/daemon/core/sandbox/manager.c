@@ -54,7 +54,7 @@ int random_hex(char *ret, struct err *err)
 
 const char *manager_action_name(enum manager_action a)
 {
-    static const char *const names[] = {"unchanged", "created", "started", "recreated"};
+    static const char *const names[] = {"unchanged", "changed", "created", "started", "recreated"};
 
     return names[a];
 }

@@ -84,6 +84,7 @@ const struct manager_config *manager_settings(const struct manager *m);
 
 enum manager_action {
     ACTION_UNCHANGED,
+    ACTION_CHANGED, /* only leases or labels, in place */
     ACTION_CREATED,
     ACTION_STARTED,
     ACTION_RECREATED,

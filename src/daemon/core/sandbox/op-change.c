@@ -53,6 +53,7 @@ static int op_change_save(struct op *op, struct err *err)
         op_change_swap(&sb->spec, &op->want);
         return r;
     }
+    op->action = ACTION_CHANGED;
     events_emit(sb->m->config.events, "sandbox.changed", sb, NULL, op_change_event(&sb->spec));
     return 0;
 }

@@ -4,7 +4,7 @@
  *
  *   absent           create and start in one engine call      created    (failure: nothing is left)
  *   stopped, same    start                                    started
- *   running, same    nothing                                  unchanged
+ *   running, same    save other leases and labels             unchanged, changed
  *   paused, same     resume                                   started
  *   any, other       re-create (op-recreate.c)                recreated  (conflict with live execs)
  */
@@ -190,7 +190,7 @@ static void op_ensure_up(struct op *op)
         supervisor_conn_pause(sb->conn, false, op_ensure_resumed, op);
     } else if (sb->state == SANDBOX_RUNNING) {
         lease_touch(sb); /* a request for a sandbox counts as its use */
-        op_done(op, ACTION_UNCHANGED);
+        op_done(op, op->action);
     } else {
         op->action = ACTION_STARTED;
         op_fill_request(op, &sb->spec, sb->hash, &req);

@@ -223,7 +223,7 @@ const struct op_type op_pause = {"pause", op_pause_run};
 
 static void op_lease_done(struct op *op)
 {
-    op_done(op, ACTION_UNCHANGED);
+    op_done(op, op->action);
 }
 
 static void op_lease_run(struct op *op)
