@@ -52,7 +52,7 @@ static char *limit_text(const char *name, const json_t *value)
 {
     char size[FORMAT_MAX];
 
-    if (STREQ(name, "memory") || STREQ(name, "disk"))
+    if (STREQ(name, "memory") || strncmp(name, "disk", 4) == 0)
         return json_integer_value(value) > 0
                    ? xstrdup(format_size((uint64_t)json_integer_value(value), size))
                    : NULL;
@@ -74,6 +74,16 @@ static bool is_unenforced(const json_t *sb, const char *name)
     return false;
 }
 
+static void add_limit(char ***parts, const json_t *sb, const char *label, const char *key,
+                      const json_t *value)
+{
+    _cleanup_free_ char *text = limit_text(key, value);
+
+    if (text)
+        strv_push(parts,
+                  xasprintf("%s %s%s", label, text, is_unenforced(sb, key) ? " (unenforced)" : ""));
+}
+
 static void print_limits(const json_t *sb)
 {
     static const char *const names[] = {"memory", "cpus", "pids", "disk", "nofile"};
@@ -81,13 +91,9 @@ static void print_limits(const json_t *sb)
     _cleanup_strv_ char **parts = NULL;
     _cleanup_free_ char *line = NULL;
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        _cleanup_free_ char *text = limit_text(names[i], json_object_get(limits, names[i]));
-
-        if (text)
-            strv_push(&parts, xasprintf("%s %s%s", names[i], text,
-                                        is_unenforced(sb, names[i]) ? " (unenforced)" : ""));
-    }
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        add_limit(&parts, sb, names[i], names[i], json_object_get(limits, names[i]));
+    add_limit(&parts, sb, "disk budget", "disk_budget", json_object_get(sb, "disk_budget"));
     line = strv_join(parts, ", ");
     row("Limits", line);
 }

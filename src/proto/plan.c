@@ -64,6 +64,7 @@ static const struct plan_field {
     FIELD(SUB_UID,        U32,  sub_uid,        UINT32_MAX - PLAN_ID_COUNT),
     FIELD(SUB_GID,        U32,  sub_gid,        UINT32_MAX - PLAN_ID_COUNT),
     FIELD(DISK_IMAGE,     STR,  disk_image,     PATH_MAX - 64),
+    FIELD(DISK_QUOTA,     BOOL, disk_quota,     1),
     FIELD(CACHE_BASE,     STR,  cache_base,     PATH_MAX - 64),
     FIELD(CACHE_OWNER,    U32,  cache_owner,    PLAN_ID_COUNT - 1),
 #undef FIELD

@@ -84,6 +84,7 @@ enum plan_tag {
     PLAN_TAG_LAYER,          /* string, repeated */
     PLAN_TAG_STRICT,         /* u64: 0 or 1 */
     PLAN_TAG_BARE,           /* u64: 0 or 1 */
+    PLAN_TAG_DISK_QUOTA,     /* u64: 0 or 1 */
 };
 
 enum plan_image {
@@ -192,6 +193,7 @@ struct plan {
     size_t n_caches;
 
     char *disk_image; /* absolute: an ext4 image that replaces data_dir, or NULL */
+    bool disk_quota;  /* a project quota limits data_dir */
 
     void *seccomp;      /* array of struct sock_filter, or NULL */
     size_t seccomp_len; /* bytes */

@@ -123,6 +123,15 @@ class TestKeeping(DiskCase):
         wait_until(lambda: not self.root.loops(), 10, "the loop device to go")
         self.assertEqual(self.shell("a", "cat /home/agent/f /var/f"), "1\n2\n")
 
+    def test_a_full_disk_starts_again(self):
+        self.up("--user", "root", size="16M")
+        self.shell("a", FILL)
+        self.shell("a", f"mkdir m; python3 -c \"{MANY}\"", timeout=120)
+        self.root.ok("stop", "a")
+        self.assertEqual(self.shell("a", "echo up"), "up\n")
+        self.assertIn("recreated", json.dumps(self.root.ok("up", "a", "--pids", "100", "--json").json()))
+        self.assertEqual(self.shell("a", "rm -rf m big; echo 1 > f; cat f"), "1\n")
+
     def test_another_spec_keeps_home_only(self):
         self.up("--user", "root")
         self.shell("a", "mkdir -p /var/d/e; echo 1 > /home/agent/f; echo 2 > /var/d/e/f")
@@ -322,3 +331,139 @@ class TestFloor(TestCase):
         self.root.ok("ls")
         self.fill(3 * MIB)
         self.root.ok("run", "--", "true")
+
+
+class BudgetCase(TestCase):
+    on_disk = True
+
+    def wait_stopped(self, name):
+        wait_until(lambda: self.root.sandbox(name)["state"] == "stopped", 60, "the writer to be stopped")
+
+    def assert_over_budget(self, name, *words):
+        """The sandbox, its command and the event say why it was stopped."""
+        self.wait_stopped(name)
+        end = self.root.exec_info(name)["end"]
+        self.assertEqual(end["cause"], "sandbox_stopped")
+        for word in words:
+            self.assertIn(word, self.root.sandbox(name)["reason"])
+            self.assertIn(word, end["message"])
+
+
+@needs("files in the root")
+class TestWatchedBudget(BudgetCase):
+    """Where neither a project quota nor an image holds the budget, the sandbox is stopped."""
+
+    def setUp(self):
+        super().setUp()
+        self.root.configure("disk.budget: 64M\n")
+
+    def test_a_writer_is_stopped_and_its_files_stay(self):
+        for name in ("quiet", "writer"):
+            self.root.ok("up", name)
+        self.root.ok("exec", "--detach", "quiet", "--", "sleep", "60")
+        self.root.run("exec", "writer", "--", "sh", "-c", "head -c 100M /dev/zero > big; sleep 90", timeout=90)
+        self.assert_over_budget("writer", "MiB on the disk", "its budget is 64 MiB")
+        self.assertEqual(self.root.sandbox("quiet")["state"], "running")
+        self.assertEqual(self.shell("writer", "rm big; sleep 2; echo fine > f; cat f"), "fine\n")
+        self.assertEqual(self.root.sandbox("writer")["state"], "running")
+
+    def test_a_maker_of_files_is_stopped(self):
+        self.root.ok("up", "a")
+        self.root.run("exec", "a", "--", "sh", "-c", "for i in $(seq 6000); do : > f$i; done; sleep 90", timeout=90)
+        self.assert_over_budget("a", "files, its budget is 4096")
+
+    def test_space_that_is_freed_does_not_count(self):
+        self.root.ok("up", "a")
+        self.shell("a", "for i in 1 2 3 4 5 6; do head -c 40M /dev/zero > big; rm big; sleep 0.3; done; sleep 1")
+        self.assertEqual(self.root.sandbox("a")["state"], "running")
+
+    def test_it_is_shown_as_unenforced(self):
+        self.root.ok("up", "a")
+        doc = self.root.sandbox("a")
+        self.assertEqual(doc["disk_budget"], 64 * MIB)
+        self.assertIn("disk_budget", doc["unenforced"])
+        self.assertIn("disk budget 64 MiB (unenforced)", self.root.ok("show", "a").text)
+
+    def test_a_lower_budget_lets_the_old_files_be(self):
+        self.root.ok("up", "a")
+        self.shell("a", "head -c 40M /dev/zero > big")
+        self.root.kill_daemon()
+        self.root.configure("disk.budget: 16M\n")
+        self.shell("a", "head -c 200000 /dev/zero > small; sleep 2; rm small")
+        self.root.ok("exec", "--detach", "a", "--", "sh", "-c", "head -c 30M /dev/zero > more; sleep 60")
+        self.assert_over_budget("a", "its budget is 16 MiB")
+
+    def test_zero_means_no_budget(self):
+        self.root.configure("disk.budget: 0\n")
+        self.root.ok("up", "a")
+        doc = self.root.sandbox("a")
+        self.assertNotIn("disk_budget", doc)
+        self.assertEqual(doc["unenforced"], [])
+
+
+class HeldBudget:
+    """What holds for a budget that cannot be exceeded, whoever holds it."""
+
+    def assert_held(self):
+        self.root.ok("up", "a", "--user", "root")
+        doc = self.root.sandbox("a")
+        self.assertNotIn("disk_budget", doc["unenforced"])
+        size = int(self.shell("a", "df -k --output=size /home/agent | tail -1"))
+        self.assertTrue(50 << 10 < size <= 64 << 10, size)
+        self.shell("a", "dd if=/dev/zero of=/var/big bs=1M count=30 2>&1")
+        out = self.shell("a", FILL + "; rm big /var/big")
+        self.assertRegex(out, "No space left on device|Disk quota exceeded")
+        self.assertIn("status=1", out)
+        out = self.shell("a", f"mkdir m; python3 -c \"{MANY}\"", timeout=120)
+        self.assertRegex(out, "ENOSPC|EDQUOT")
+        self.assertLess(int(out.split()[1]), 5000)
+        self.assertEqual(self.root.sandbox("a")["state"], "running")
+        for _ in range(2):  # a full disk does not keep it from starting, however often
+            self.root.ok("stop", "a")
+            self.shell("a", "touch more1 more2 more3 more4 more5 2>/dev/null || true")
+        self.root.ok("stop", "a")
+        self.assertEqual(self.shell("a", "rm -r m; echo kept > f; cat f"), "kept\n")
+
+
+@needs("disk limit")
+class TestBudgetByImage(BudgetCase, HeldBudget):
+    def test_an_image_holds_it(self):
+        if not limits_disks(self.root):
+            self.skipTest("no disk limit on this machine")
+        self.root.kill_daemon()
+        self.root.configure("disk.budget: 64M\ndisk.images: yes\n")
+        self.assert_held()
+
+
+@unittest.skipUnless(os.geteuid() == 0, "mounts a file system")
+class TestBudgetByQuota(BudgetCase, HeldBudget):
+    def setUp(self):
+        super().setUp()
+        image = self.root.path.with_suffix(".ext4")
+        self.addCleanup(image.unlink)
+        with open(image, "wb") as f:
+            f.truncate(400 * MIB)
+        subprocess.run(["mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota", image], check=True)
+        r = subprocess.run(["mount", "-o", "loop,prjquota", image, self.root.path], capture_output=True)
+        if r.returncode:
+            self.skipTest("this kernel has no project quotas")
+        self.addCleanup(self.unmount)
+        self.root.configure("disk.budget: 64M\n")
+
+    def unmount(self):
+        subprocess.run(["umount", "-l", self.root.path], check=True)
+
+    def test_a_quota_holds_it(self):
+        self.assert_held()
+
+    def test_a_quota_holds_the_limit(self):
+        self.root.ok("up", "a", "--disk", "32M")
+        self.assertRegex(self.shell("a", FILL), "No space left on device|Disk quota exceeded")
+        self.assertEqual(list(files_below(self.root.path, "disk.img*")), [])
+
+    def test_projects_are_free_again(self):
+        for _ in range(10):
+            self.root.ok("run", "--", "sh", "-c", "echo 1 > f")
+        self.root.ok("up", "a")
+        self.assertIn("recreated", json.dumps(self.root.ok("up", "a", "--pids", "100", "--json").json()))
+        self.assertRegex(self.shell("a", FILL), "No space left on device|Disk quota exceeded")

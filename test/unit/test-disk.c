@@ -103,6 +103,19 @@ TEST(a_root_returns_when_the_new_spec_does_not_start)
     CHECK(rmtree(AT_FDCWD, dir, NULL) == 0);
 }
 
+TEST(a_reserve_is_made_once_and_released_only_when_little_is_free)
+{
+    _cleanup_close_ int fd = -1;
+
+    CHECK(mkdir(dir, 0700) == 0 && dir_open(AT_FDCWD, dir, &fd, NULL) == 0);
+    CHECK(disk_release_reserve(fd, NULL) == 0); /* nothing to release */
+    CHECK(disk_make_reserve(fd, NULL) == 0 && there("reserve/15"));
+    CHECK(disk_release_reserve(fd, NULL) == 0 && there("reserve/15")); /* there is room */
+    CHECK(unlinkat(fd, "reserve/15", AT_REMOVEDIR) == 0);
+    CHECK(disk_make_reserve(fd, NULL) == 0 && there("reserve/15")); /* an interrupted one */
+    CHECK(rmtree(AT_FDCWD, dir, NULL) == 0);
+}
+
 TEST(usage_counts_files_once_and_follows_nothing)
 {
     char tree[] = "/tmp/ripcord-usage-XXXXXX", block[8192] = {1};

@@ -154,6 +154,7 @@ static void fill(struct plan *p)
     p->net_sandbox = 0xc6120001;
     p->resolv_conf = xstrdup("nameserver 192.0.2.1\n");
     p->disk_image = xstrdup("/data/disk.img");
+    p->disk_quota = true;
     p->seccomp = xmemdup(&allow, sizeof(allow));
     p->seccomp_len = sizeof(allow);
 }
@@ -181,6 +182,7 @@ TEST(plan_round_trip)
     CHECK_STR(out.net_ifname, "rc01234567-0fff");
     CHECK_STR(out.resolv_conf, "nameserver 192.0.2.1\n");
     CHECK_STR(out.disk_image, "/data/disk.img");
+    CHECK(out.disk_quota);
     CHECK(out.seccomp_len == in.seccomp_len && !memcmp(out.seccomp, in.seccomp, in.seccomp_len));
     plan_done(&in);
     plan_done(&out);

@@ -54,7 +54,7 @@ static void bed_new(struct bed *b)
     }
     b->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
     b->prewarmed =
-        prewarmed_new(b->shim, b->devnull,
+        prewarmed_new(b->shim, b->devnull, false,
                       (int[PREWARMED_KINDS]){subfolder(b, "sandboxes"), subfolder(b, "execs"),
                                              subfolder(b, "run")});
     for (int i = 0; i < 1000 && entries(b, "run") < 4; i++) /* made last */

@@ -28,6 +28,8 @@ static void sandboxes_set_state(json_t *o, const struct sandbox *sb)
 json_t *sandbox_to_json(const struct sandbox *sb)
 {
     const char *engine = sb->engine ? sb->engine->ops->name : "";
+    uint64_t budget = sb->spec.disk ? 0 : manager_settings(sb->m)->disk_budget;
+    uint32_t watched = disk_budget_is_watched(sb) ? LIMIT_DISK_BUDGET : 0;
     json_t *o = json_object();
 
     json_object_set_new(o, "name", json_string(sb->name));
@@ -41,7 +43,9 @@ json_t *sandbox_to_json(const struct sandbox *sb)
     json_object_set_new(o, "ephemeral", json_boolean(sb->ephemeral));
     json_object_set_new(o, "execs_live", json_integer(sb->n_execs));
     json_object_set_new(o, "limits", spec_limits_to_json(&sb->spec));
-    json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
+    if (budget)
+        json_object_set_new(o, "disk_budget", json_integer((json_int_t)budget));
+    json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced | watched));
     json_object_set_new(o, "network", json_string(spec_network_name(sb->spec.network)));
     json_object_set_new(o, "expires", lease_to_json(sb));
     json_object_set_new(o, "spec", spec_to_json(&sb->spec, engine));

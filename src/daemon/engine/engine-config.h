@@ -38,6 +38,8 @@ struct engine_config {
     const char *libexec_dir;         /* the folder of ripcord-shim and the other programs */
     uint64_t journal_budget;         /* bytes per stream */
     uint64_t image_max;              /* bytes of an imported or pulled image */
+    uint64_t disk_budget;            /* bytes of a sandbox without a disk limit; 0: any number */
+    bool disk_images;                /* hold it with an image where there is no project quota */
     bool cache_required;             /* a package cache that cannot be prepared is an error */
     unsigned at_once;                /* objects that reconcile works on at a time; 0: a few */
     struct engine_docker_config docker;

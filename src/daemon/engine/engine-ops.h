@@ -28,6 +28,7 @@ struct engine_object;
 struct engine_objects;
 struct engine_opener;
 struct engine_sandbox;
+struct engine_usage;
 struct image_op;
 struct sandbox_request;
 struct sandbox_spec;
@@ -120,9 +121,10 @@ struct engine_ops {
                   struct engine_sandbox *ret, struct err *err);
     /* Replaces the spec_text of an existing sandbox. NULL: the backend keeps no spec_text. */
     int (*note)(struct engine *e, const char *id, const char *spec_text, struct err *err);
-    /* Bytes that the sandbox takes on the disk, journals included. NULL: cannot be measured. */
-    int (*usage)(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
-                 struct err *err);
+    /* What the sandbox has on the disk. After a failure *ret holds the part that was seen. NULL:
+     * cannot be measured. */
+    int (*usage)(struct engine *e, const char *id, const struct deadline *by,
+                 struct engine_usage *ret, struct err *err);
     /* Everything that carries our root id, however broken, and the objects that the configuration
      * calls legacy. On failure *ret may be half filled. */
     int (*list)(struct engine *e, bool specs, const struct deadline *by, struct engine_objects *ret,

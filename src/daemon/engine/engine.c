@@ -54,7 +54,7 @@ enum call_flags {
 enum call_answer_kind {
     ANSWER_SANDBOX,
     ANSWER_OBJECTS,
-    ANSWER_BYTES,
+    ANSWER_USAGE,
     ANSWER_DIGEST,
     ANSWER_CACHES,
     ANSWER_JSON,
@@ -65,7 +65,7 @@ struct call_answer {
     union {
         struct engine_sandbox sandbox;
         struct engine_objects objects;
-        uint64_t bytes;
+        struct engine_usage usage;
         char *digest; /* owned */
         struct engine_caches caches;
         char *json; /* owned */
@@ -75,7 +75,7 @@ struct call_answer {
 union call_done {
     engine_done_fn sandbox;
     engine_list_fn objects;
-    engine_usage_fn bytes;
+    engine_usage_fn usage;
     engine_digest_fn digest;
     engine_caches_fn caches;
     engine_json_fn json;
@@ -299,7 +299,7 @@ static int engine_run_usage(struct engine_call *c)
         return err_set(&c->err, ERR_UNSUPPORTED,
                        "engine '%s' cannot measure the disk usage of sandboxes",
                        c->engine->ops->name);
-    return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->answer.bytes, &c->err);
+    return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->answer.usage, &c->err);
 }
 
 static int engine_no_base(struct engine_call *c)
@@ -365,7 +365,7 @@ static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC
 static const struct call_type call_end          = {"end",      60 * USEC_PER_SEC, engine_run_end,          ANSWER_SANDBOX, CALL_ID};
 static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, engine_run_forget,       ANSWER_SANDBOX, CALL_ID | CALL_OFFLINE};
 static const struct call_type call_note         = {"note",     10 * USEC_PER_SEC, engine_run_note,         ANSWER_SANDBOX, CALL_ID};
-static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, engine_run_usage,        ANSWER_BYTES,   CALL_ID};
+static const struct call_type call_usage        = {"measure",  60 * USEC_PER_SEC, engine_run_usage,        ANSWER_USAGE,   CALL_ID};
 static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, engine_run_list,         ANSWER_OBJECTS, 0};
 static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, engine_run_discard,      ANSWER_SANDBOX, 0};
 static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, engine_run_prepare,      ANSWER_SANDBOX, 0};
@@ -417,8 +417,8 @@ static void engine_call_report(struct engine_call *c, const struct err *err)
         c->done.objects(c->arg, err, &a->objects);
         engine_objects_done(&a->objects);
         return;
-    case ANSWER_BYTES:
-        c->done.bytes(c->arg, err, a->bytes);
+    case ANSWER_USAGE:
+        c->done.usage(c->arg, err, &a->usage);
         return;
     case ANSWER_DIGEST:
         c->done.digest(c->arg, err, a->digest);
@@ -617,7 +617,7 @@ void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *
 {
     struct engine_call *c = engine_call_new(e, &call_usage, arg);
 
-    c->done.bytes = done;
+    c->done.usage = done;
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
     engine_call_submit(c);
 }

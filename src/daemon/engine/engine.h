@@ -74,7 +74,8 @@ void engine_forget_execs(struct engine *e, const char *id, char *const *execs, e
 /* Replaces sandbox_request.spec_text in later answers of engine_list(). */
 void engine_note(struct engine *e, const char *id, const char *spec_text, engine_done_fn done,
                  void *arg);
-typedef void (*engine_usage_fn)(void *arg, const struct err *err, uint64_t bytes);
+/* After a failure `usage` holds the part that was seen. */
+typedef void (*engine_usage_fn)(void *arg, const struct err *err, const struct engine_usage *usage);
 void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *arg);
 
 /* ---- objects on the backend ---- */

@@ -10,6 +10,7 @@
 
 #include "daemon/engine/sandbox-spec.h"
 #include "lib/base/err.h"
+#include "lib/base/usage.h"
 
 struct exec_request;
 
@@ -48,9 +49,15 @@ struct engine_sandbox {
     int supervisor_fd; /* start, connect: the supervisor's socket, owned by the receiver; else -1 */
     uint32_t minor;    /* start, connect: minor version of the supervisor's protocol */
     int pid;           /* the supervisor's pid, for people */
+    bool disk_held;    /* start, connect: its disk limit or budget cannot be exceeded */
     bool first_sent;   /* start: the request's first exec was sent */
     char **warnings;   /* start, look: features that are missing here, in the engine's words;
                             owned by the call, which frees it after done() */
+};
+
+/* engine_usage() */
+struct engine_usage {
+    struct disk_usage files, output; /* of the sandbox; of its journals */
 };
 
 /* A sandbox id: 16 hex digits. Anything else is refused before it becomes part of a path. */

@@ -23,7 +23,7 @@ struct daemon_config {
     char *network, *cache, *user, *workdir;
     char **mount_roots;
     uint64_t journal_sandbox_budget, journal_keep;
-    uint64_t journal_budget, stop_grace, body_max, disk_floor;
+    uint64_t journal_budget, stop_grace, body_max, disk_floor, disk_budget;
     char *http_listen, **http_hosts;
     bool http_remote;
     uint32_t connections, events_keep, history_keep;
@@ -32,7 +32,7 @@ struct daemon_config {
     uint32_t reconcile_native, reconcile_docker;
     char **legacy_containers, **legacy_networks, **legacy_volumes, *legacy_label;
     uint64_t docker_timeout;
-    bool cache_required;
+    bool cache_required, disk_images;
     char *packages_pypi, *packages_npm, *packages_upstreams, *packages_ca_file, *packages_proxy;
     char *packages_offline;
     char **packages_deny;

@@ -190,6 +190,8 @@ static void daemon_add_engine(struct daemon *d, const struct engine_ops *ops)
         .libexec_dir = d->libexec_dir,
         .journal_budget = d->config.journal_budget,
         .image_max = d->config.image_max,
+        .disk_budget = d->config.disk_budget,
+        .disk_images = d->config.disk_images,
         .cache_required = d->config.cache_required,
         .at_once =
             ops == &engine_docker_ops ? d->config.reconcile_docker : d->config.reconcile_native,
@@ -271,6 +273,7 @@ static int daemon_open_manager(struct daemon *d, struct err *err)
         .history_keep = d->config.history_keep,
         .state_dir = d->paths.state,
         .disk_floor = d->config.disk_floor,
+        .disk_budget = d->config.disk_budget,
         .reconcile_interval = d->config.reconcile_interval,
         .packages = d->packages,
         .packages_required = d->config.cache_required,

@@ -11,4 +11,5 @@ enum limit_bit {
     LIMIT_PIDS = 1 << 2,
     LIMIT_DISK = 1 << 3,
     LIMIT_NOFILE = 1 << 4,
+    LIMIT_DISK_BUDGET = 1 << 5, /* only in what the API shows */
 };

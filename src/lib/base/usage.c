@@ -12,7 +12,7 @@ enum { DEPTH_MAX = 128, BYTES_PER_BLOCK = 512 };
 
 struct usage_walk {
     const struct deadline *by;
-    uint64_t sum, files;
+    struct disk_usage *sum;
     dev_t dev;
     unsigned depth;
 };
@@ -27,8 +27,8 @@ static int usage_walk_entry(struct usage_walk *w, int dirfd, const char *name, s
         return 0; /* gone meanwhile */
     if (st.st_dev != w->dev)
         return 0;
-    w->sum += (uint64_t)st.st_blocks * BYTES_PER_BLOCK;
-    w->files++;
+    w->sum->bytes += (uint64_t)st.st_blocks * BYTES_PER_BLOCK;
+    w->sum->files++;
     return S_ISDIR(st.st_mode) ? usage_walk_folder(w, dirfd, name, err) : 0;
 }
 
@@ -54,32 +54,24 @@ static int usage_walk_folder(struct usage_walk *w, int dirfd, const char *name, 
     return r;
 }
 
-static int usage_walk_tree(int dirfd, const char *path, struct usage_walk *w, struct err *err)
+int usage_count(int dirfd, const char *path, const struct deadline *by, struct disk_usage *sum,
+                struct err *err)
 {
+    struct usage_walk w = {.by = by, .sum = sum};
     struct stat st;
 
     if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "measure '%s'", path);
-    w->dev = st.st_dev;
-    return usage_walk_entry(w, dirfd, path, err) < 0 ? err_wrap(err, "measure '%s'", path) : 0;
-}
-
-int usage_weigh(int dirfd, const char *path, const struct deadline *by, uint64_t *sum,
-                struct err *err)
-{
-    struct usage_walk w = {.by = by};
-    int r = usage_walk_tree(dirfd, path, &w, err);
-
-    *sum += w.sum + w.files * USAGE_FILE_WEIGHT;
-    return r;
+    w.dev = st.st_dev;
+    return usage_walk_entry(&w, dirfd, path, err) < 0 ? err_wrap(err, "measure '%s'", path) : 0;
 }
 
 int usage_add(int dirfd, const char *path, const struct deadline *by, uint64_t *sum,
               struct err *err)
 {
-    struct usage_walk w = {.by = by};
-    int r = usage_walk_tree(dirfd, path, &w, err);
+    struct disk_usage seen = {0};
+    int r = usage_count(dirfd, path, by, &seen, err);
 
-    *sum += w.sum;
+    *sum += seen.bytes;
     return r;
 }

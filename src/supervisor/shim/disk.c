@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -165,4 +167,39 @@ int disk_renew(int dirfd, const char *hash, struct err *err)
         return *old.text != '\0';
     r = shim_disk_make_root(dirfd, have.text, want, err);
     return r < 0 ? r : *have.text != '\0';
+}
+
+/* ---- the reserve ---- */
+
+/* An overlay makes its work folder again, and two files to try what the file system can. */
+#define RESERVE "reserve"
+enum { RESERVE_FOLDERS = 16, SCARCE_INODES = 64, SCARCE_BYTES = 1 << 20 };
+
+int disk_release_reserve(int dirfd, struct err *err)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(dirfd, &fs) < 0)
+        return err_sys(err, errno, "read the free space of the sandbox's disk");
+    if (fs.f_ffree >= SCARCE_INODES && (uint64_t)fs.f_bfree * fs.f_frsize >= SCARCE_BYTES)
+        return 0;
+    return rmtree(dirfd, RESERVE, err);
+}
+
+/* The last folder exists: so do all. */
+int disk_make_reserve(int dirfd, struct err *err)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), RESERVE "/%d", RESERVE_FOLDERS - 1);
+    if (faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    if (mkdirat(dirfd, RESERVE, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "reserve space on the sandbox's disk");
+    for (int i = 0; i < RESERVE_FOLDERS; i++) {
+        snprintf(name, sizeof(name), RESERVE "/%d", i);
+        if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+            return err_sys(err, errno, "reserve space on the sandbox's disk");
+    }
+    return 0;
 }

@@ -20,3 +20,11 @@ int disk_mount(const char *image, bool ephemeral, int *ret, struct err *err);
  */
 int disk_renew(int dirfd, const char *hash, struct err *err);
 int disk_drop_old(int dirfd, struct err *err);
+
+/*
+ * A full disk must not keep the sandbox from starting: nobody could delete files then. An overlay
+ * needs a few free inodes and blocks at its mount, so a reserve of them is released first where
+ * little is free, and made again before the sandbox's first command can write.
+ */
+int disk_release_reserve(int dirfd, struct err *err);
+int disk_make_reserve(int dirfd, struct err *err);

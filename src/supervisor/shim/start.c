@@ -21,6 +21,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
+#include "lib/os/mount.h"
 #include "lib/os/ns.h"
 #include "lib/os/pidfd.h"
 #include "lib/os/seccomp-filter.h"
@@ -89,31 +90,55 @@ static int shim_start_write_maps(struct shim *s, struct err *err)
     return r < 0 ? err_wrap(err, "map the sandbox's ids") : 0;
 }
 
-/* *ret_renewed: a second descriptor of the disk if it has the root of an older spec; else -1. */
-static int shim_start_open_data(const struct plan *p, int *ret_disk, int *ret_renewed,
-                                struct err *err)
-{
-    int r;
+/* Where the sandbox's files are. */
+struct shim_data {
+    int disk;     /* the mount of its disk image; -1: it has none */
+    int dir;      /* the folder of its layers, if its size is limited; else -1 */
+    bool renewed; /* it has the root of an older spec too */
+};
 
+static void shim_data_done(struct shim_data *d)
+{
+    fd_close(d->disk);
+    fd_close(d->dir);
+}
+
+static int shim_start_open_data(const struct plan *p, struct shim_data *d, struct err *err)
+{
+    int r = 0;
+
+    if (p->disk_image)
+        r = disk_mount(p->disk_image, p->ephemeral, &d->disk, err);
+    if (r < 0)
+        return r;
+    /* A mount of its own: ids will be mapped in the other, and root could make nothing there. */
+    if (p->disk_image)
+        r = mount_clone(d->disk, "", MOUNT_SAFE, &d->dir, err);
+    else if (p->disk_quota)
+        r = dir_open(AT_FDCWD, p->data_dir, &d->dir, err);
+    if (r < 0)
+        return r;
+    r = d->dir >= 0 ? disk_release_reserve(d->dir, err) : 0;
+    if (r < 0)
+        return r;
     if (p->disk_image) {
-        r = disk_mount(p->disk_image, p->ephemeral, ret_disk, err);
+        r = disk_renew(d->dir, p->hash ? p->hash : "", err);
         if (r < 0)
             return r;
-        r = disk_renew(*ret_disk, p->hash ? p->hash : "", err);
-        if (r < 0)
-            return r;
-        if (r > 0)
-            *ret_renewed = fcntl(*ret_disk, F_DUPFD_CLOEXEC, 3);
+        d->renewed = r > 0;
     }
-    return layers_prepare(p, *ret_disk, err);
+    return layers_prepare(p, d->disk, err);
 }
 
 /* The sandbox is up. A failure costs only space on its disk, until the next start. */
-static void shim_start_drop_old_root(const struct shim *s, int disk)
+static void shim_start_settle_data(const struct shim *s, const struct shim_data *d)
 {
     _cleanup_err_ struct err err = ERR_INIT;
+    int r = d->renewed ? disk_drop_old(d->dir, &err) : 0;
 
-    if (disk >= 0 && disk_drop_old(disk, &err) < 0)
+    if (r >= 0 && d->dir >= 0 && !s->plan.ephemeral)
+        r = disk_make_reserve(d->dir, &err);
+    if (r < 0)
         log_warn("sandbox %s: %s", s->plan.sandbox_id, err.msg);
 }
 
@@ -356,7 +381,7 @@ static void shim_start_undo(struct shim *s)
 
 static int shim_start_build(struct shim *s, struct err *err)
 {
-    _cleanup_close_ int disk = -1, renewed = -1;
+    _cleanup_(shim_data_done) struct shim_data data = {.disk = -1, .dir = -1};
     int r;
 
     r = seccomp_filter_possible(err);
@@ -365,7 +390,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     r = shim_start_make_cgroups(s, err);
     if (r < 0)
         return r;
-    r = shim_start_open_data(&s->plan, &disk, &renewed, err);
+    r = shim_start_open_data(&s->plan, &data, err);
     if (r < 0)
         return r;
     s->memory_shown = proc_view_memory(s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory);
@@ -378,7 +403,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     r = enter_open(s, err);
     if (r < 0)
         return r;
-    r = shim_start_send_layers(s, &disk, err);
+    r = shim_start_send_layers(s, &data.disk, err);
     if (r < 0)
         return r;
     /* RUNNING before pid 1 has finished: the first command may arrive while we wait for it, and
@@ -391,7 +416,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     r = network_start(s, err);
     if (r < 0)
         return r;
-    shim_start_drop_old_root(s, renewed);
+    shim_start_settle_data(s, &data);
     return 0;
 }
 

@@ -363,12 +363,22 @@ static void exec_emit_ended(const struct exec *x, const struct sandbox *sb)
                           (json_int_t)e->memory_peak, "output_bytes", (json_int_t)output));
 }
 
+/* The supervisor knows that the sandbox was stopped, but not why. */
+static void exec_explain_stop(struct end_record *end, const struct sandbox *sb)
+{
+    if (end->cause == END_SANDBOX_STOPPED && !*end->message && sb->state == SANDBOX_STOPPING &&
+        sb->reason && !STREQ(sb->reason, STOPPED_ON_REQUEST))
+        snprintf(end->message, sizeof(end->message),
+                 "the sandbox was stopped while the command ran: %s", sb->reason);
+}
+
 static void exec_end(struct exec *x, const struct end_record *rec)
 {
     struct sandbox *sb = x->sb;
 
     exec_ref(x);
     x->end = *rec;
+    exec_explain_stop(&x->end, sb);
     x->state = EXEC_ENDED;
     x->ended_at = rec->ended_wall;
     x->stdin_fd = fd_close(x->stdin_fd);

@@ -16,11 +16,13 @@
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
-#include "lib/base/usage.h"
 #include "lib/base/xalloc.h"
 
 /* On a small disk the floor is a tenth of its size. A hundredth of the inodes is kept free. */
 enum { FLOOR_DIVISOR = 10, INODES_DIVISOR = 100, LOOKS_PER_MINUTE = 120, DESCRIPTORS_KEPT = 128 };
+
+/* A file counts with so many bytes more: many empty files are a big tree too. */
+enum { FILE_WEIGHT = 4096 };
 
 #define LOOK_INTERVAL (USEC_PER_SEC / 2)
 #define STOP_GRACE USEC_PER_SEC
@@ -110,8 +112,8 @@ static bool disk_floor_read_scarcer(const struct manager *m, struct disk_floor_s
         return false;
     inodes = (uint64_t)s.fs.f_files / INODES_DIVISOR;
     if (s.free >= s.floor && s.fs.f_favail < inodes) {
-        s.free = (uint64_t)s.fs.f_favail * USAGE_FILE_WEIGHT;
-        s.floor = inodes * USAGE_FILE_WEIGHT;
+        s.free = (uint64_t)s.fs.f_favail * FILE_WEIGHT;
+        s.floor = inodes * FILE_WEIGHT;
     }
     *ret = s;
     return true;
@@ -163,7 +165,12 @@ struct disk_measurement {
     char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1];
 };
 
-static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage)
+static uint64_t disk_floor_weight(const struct engine_usage *u)
+{
+    return u->files.bytes + u->output.bytes + (u->files.files + u->output.files) * FILE_WEIGHT;
+}
+
+static void disk_floor_measured(void *arg, const struct err *err, const struct engine_usage *usage)
 {
     struct disk_measurement *w = arg;
     struct manager *m = w->m;
@@ -173,7 +180,7 @@ static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage
     if (sb && STREQ(sb->id, w->id)) {
         sb->usage_pair = sb->usage_round + 1 == m->floor.round;
         sb->usage_before = sb->usage;
-        sb->usage = err ? USAGE_UNKNOWN : usage;
+        sb->usage = err ? USAGE_UNKNOWN : disk_floor_weight(usage);
         sb->usage_round = m->floor.round;
     }
     free(w);

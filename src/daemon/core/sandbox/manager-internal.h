@@ -5,6 +5,7 @@
 
 #include "daemon/core/exec/exec.h"
 #include "daemon/core/exec/usage-totals.h"
+#include "daemon/core/sandbox/disk-budget.h"
 #include "daemon/core/sandbox/disk-floor.h"
 #include "daemon/core/sandbox/lease-clock.h"
 #include "daemon/core/sandbox/manager.h"
@@ -32,6 +33,7 @@ struct manager {
     struct exec *unsaved; /* ended execs whose end could not be saved yet */
     unsigned n_unsaved;
     struct disk_floor_watch floor;
+    struct disk_budget_watch budget;
     struct usage_totals usage_totals;
     struct lease_clock lease_clock; /* for leases */
     uint64_t open_at;               /* time_mono() of the next attempt to open closed engines */

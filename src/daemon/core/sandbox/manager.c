@@ -183,8 +183,10 @@ void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *info
 void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info)
 {
     sb->unenforced = info->unenforced;
+    sb->disk_held = info->disk_held;
     sb->unsettled = false;
     sandbox_take_warnings(sb, info);
+    disk_budget_begin(sb);
     sb->conn = supervisor_conn_open(sb->m->loop, TAKE_FD(info->supervisor_fd), info->minor,
                                     &supervisor_events, sb);
     sandbox_packages_linked(sb);
@@ -253,6 +255,7 @@ void manager_free(struct manager *m)
         exec_unref(x);
     }
     warms_drop(m);
+    disk_budget_close(m);
     recovery_free(m->recovery);
     usage_totals_close(&m->usage_totals);
     reconcile_free(m);
@@ -396,6 +399,7 @@ void manager_tick(struct manager *m)
     output_retention_tick(m);
     exec_retry_unsaved(m);
     disk_floor_tick(m);
+    disk_budget_tick(m);
     engine_watch_tick(m);
     reconcile_tick(m);
 }

@@ -36,6 +36,8 @@ struct manager_config {
     const char *state_dir;           /* borrowed: folder of the sandboxes; NULL: no disk_floor */
     uint64_t disk_floor;             /* bytes that must be free there for new work; 0: no check */
 
+    uint64_t disk_budget; /* bytes of a sandbox without a disk limit; 0: any number */
+
     uint64_t mounts_budget; /* bytes of all cache mounts of builds together */
 
     struct packages_proxy *packages; /* borrowed: serves network `packages`; NULL: not available */

@@ -97,6 +97,7 @@ static void op_ensure_create_new(struct op *op)
         op_fail(op, &err);
         return;
     }
+    disk_budget_mark_new(sb);
     op_fill_request(op, &op->sb->spec, op->sb->hash, &req);
     engine_create_start(sb->engine, &req, op_ensure_started, op);
 }

@@ -42,12 +42,24 @@ static bool op_failed_absent(struct op *op)
 
 /* ---- stop ---- */
 
+static void op_stop_measured(void *arg, const struct err *err, const struct engine_usage *usage)
+{
+    struct op *op = arg;
+
+    disk_budget_settle(op->sb, err, &usage->files);
+    op_done_in_state(op, SANDBOX_STOPPED, op->why);
+}
+
 static void op_stop_cleaned(void *arg, const struct err *err, struct engine_sandbox *info)
 {
     struct op *op = arg;
 
     (void)info;
-    if (op_cleanup_succeeded(op, err))
+    if (!op_cleanup_succeeded(op, err))
+        return;
+    if (op->over_budget)
+        engine_usage(op->sb->engine, op->sb->id, op_stop_measured, op);
+    else
         op_done_in_state(op, SANDBOX_STOPPED, op->why);
 }
 

@@ -33,9 +33,10 @@ struct op {
     json_t *patch; /* ensure: owned, or NULL */
     uint64_t grace;
     bool force, on;
-    bool existing; /* ensure: start the sandbox, never create it */
-    bool down;     /* renew: the sandbox was stopped and stays so */
-    char *why;     /* owned: for the state's reason, or NULL */
+    bool existing;    /* ensure: start the sandbox, never create it */
+    bool down;        /* renew: the sandbox was stopped and stays so */
+    bool over_budget; /* stop: its disk space is measured when it is down */
+    char *why;        /* owned: for the state's reason, or NULL */
 
     /* progress */
     struct sandbox_spec want; /* ensure: the spec after the patch */

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/core/sandbox/disk-budget.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/sandbox-spec.h"
 
@@ -62,9 +63,11 @@ struct sandbox {
     uint64_t trim_seq;   /* execs up to this number are beyond history_keep (daemon/core/exec/) */
     uint64_t retain_at;  /* wall clock: when its next output is due for removal */
     uint32_t unenforced; /* enum limit_bit bits */
-    char **warnings;     /* of this run, from the engine */
-    bool unsettled;      /* the engine could not clean up after it: to be tried again */
-    bool torn;           /* the daemon ended while it was created: the engine must settle first */
+    bool disk_held;      /* its disk limit or budget cannot be exceeded: told while it is up */
+    struct disk_budget_mark disk;
+    char **warnings; /* of this run, from the engine */
+    bool unsettled;  /* the engine could not clean up after it: to be tried again */
+    bool torn;       /* the daemon ended while it was created: the engine must settle first */
     struct supervisor_conn *conn; /* NULL without a live supervisor */
     enum packages_route
         packages_route; /* set by daemon/core/caches/sandbox-packages.c while it is served */

@@ -15,6 +15,7 @@
 static const struct { uint32_t bit; const char *name; } limit_names[] = {
     {LIMIT_MEMORY, "memory"}, {LIMIT_CPUS, "cpus"}, {LIMIT_PIDS, "pids"},
     {LIMIT_DISK, "disk"},     {LIMIT_NOFILE, "nofile"},
+    {LIMIT_DISK_BUDGET, "disk_budget"},
 };
 /* clang-format on */
 

@@ -435,19 +435,19 @@ static int backend_connect(struct engine *e, const char *id, const struct deadli
 
 /* Adds the size of a folder of the engine, if it is on the same file system as our state. */
 static int backend_add_folder(const struct docker_engine *d, const char *path,
-                              const struct deadline *by, uint64_t *sum, struct err *err)
+                              const struct deadline *by, struct disk_usage *sum, struct err *err)
 {
     struct stat ours, theirs;
 
     if (*path != '/' || fstat(d->execs, &ours) < 0 || stat(path, &theirs) < 0 ||
         ours.st_dev != theirs.st_dev)
         return 0;
-    return usage_add(AT_FDCWD, path, by, sum, err);
+    return usage_count(AT_FDCWD, path, by, sum, err);
 }
 
 /* The container's own layer and the sandbox's own volumes. */
 static int backend_add_container(struct docker_engine *d, const char *id, const struct deadline *by,
-                                 uint64_t *sum, struct err *err)
+                                 struct disk_usage *sum, struct err *err)
 {
     _cleanup_free_ char *container = NULL, *shared = xasprintf("%s-cache-", d->prefix);
     _cleanup_json_ json_t *doc = NULL;
@@ -483,23 +483,15 @@ int docker_note(struct engine *e, const char *id, const char *spec_text, struct 
     return file_replace(docker_of(e)->execs, path, spec_text, strlen(spec_text), 0600, false, err);
 }
 
-static int backend_usage(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
-                         struct err *err)
+static int backend_usage(struct engine *e, const char *id, const struct deadline *by,
+                         struct engine_usage *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
-    uint64_t sum = 0;
-    int r;
+    int r = usage_count(d->execs, id, by, &ret->output, err);
 
-    r = usage_add(d->execs, id, by, &sum, err);
-    if (r < 0)
+    if (r < 0 || docker_client(d)->endpoint.transport != DOCKER_UNIX)
         return r;
-    if (docker_client(d)->endpoint.transport == DOCKER_UNIX) {
-        r = backend_add_container(d, id, by, &sum, err);
-        if (r < 0)
-            return r;
-    }
-    *ret = sum;
-    return 0;
+    return backend_add_container(d, id, by, &ret->files, err);
 }
 
 const struct engine_ops engine_docker_ops = {

@@ -11,6 +11,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/quota.h"
 
 /* Inode of the first user namespace: constant since linux 3.8, USER_NS_INIT_INO of nsfs.h now. */
 #define FIRST_USERNS_INO 0xEFFFFFFDU
@@ -40,6 +41,19 @@ bool disk_possible(const char **why)
     return !missing;
 }
 
+uint64_t disk_files(uint64_t size)
+{
+    uint64_t n = size / BYTES_PER_INODE;
+
+    return size ? MIN(MAX(n, (uint64_t)INODES_MIN), (uint64_t)INODES_MAX) : 0;
+}
+
+bool disk_is_held(bool quota, int dir)
+{
+    return (quota && quota_assigned(dir)) ||
+           faccessat(dir, DISK_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static int native_disk_make_sparse(const char *path, uint64_t size, struct err *err)
 {
     _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -64,7 +78,6 @@ static int native_disk_make_sparse(const char *path, uint64_t size, struct err *
 static int native_disk_format(const char *path, uint64_t size, const struct deadline *by,
                               struct err *err)
 {
-    uint64_t n = size / BYTES_PER_INODE;
     char inodes[24], journal[24];
     const char *const argv[] = {"mkfs.ext4",
                                 "-q",
@@ -86,8 +99,7 @@ static int native_disk_format(const char *path, uint64_t size, const struct dead
                                 path,
                                 NULL};
 
-    snprintf(inodes, sizeof(inodes), "%llu",
-             (unsigned long long)MIN(MAX(n, (uint64_t)INODES_MIN), (uint64_t)INODES_MAX));
+    snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)disk_files(size));
     snprintf(journal, sizeof(journal), "size=%d", JOURNAL_MIB);
     return program_run(argv, NULL, by, NULL, err);
 }

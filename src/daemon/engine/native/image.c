@@ -21,6 +21,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/quota.h"
 #include "proto/image-program.h"
 
 enum { TRANSFERS_MAX = 2 };
@@ -341,8 +342,16 @@ static int image_copy_layers(struct native_engine *n, const struct sandbox_reque
     if (mkdirat(sandbox, OWN_NEW, 0700) < 0)
         return err_sys(err, errno, "make folder '%s' of a sandbox", OWN_NEW);
     r = dir_open(sandbox, OWN_NEW, &dir, err);
+    if (r < 0)
+        return r;
+    r = n->quota ? quota_exempt(dir, err) : 0;
+    if (r < 0)
+        return r;
     t.in = dir;
-    return r < 0 ? r : image_run_tool(n, &t, by, &answer, err);
+    r = image_run_tool(n, &t, by, &answer, err);
+    if (r < 0)
+        return r;
+    return n->quota ? quota_join(dir, sandbox, err) : 0;
 }
 
 int native_image_own(struct native_engine *n, const struct sandbox_request *req, int sandbox,

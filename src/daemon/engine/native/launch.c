@@ -23,6 +23,7 @@
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/quota.h"
 #include "proto/plan.h"
 #include "proto/supervisor.h"
 
@@ -36,6 +37,7 @@ struct native_launch {
     int plan, lease, log, run;
     char **warnings; /* features that are missing here: owned */
     uint32_t id_base;
+    bool disk_held;
 };
 
 static void native_launch_done(struct native_launch *l)
@@ -114,8 +116,27 @@ static void native_launch_fill_names(struct plan *p, const struct native_launch 
     p->data_dir = xasprintf("%s/sandboxes/%s", n->state_dir, id);
     p->exec_dir = xasprintf("%s/%s", n->engine.exec_root, id);
     p->cgroup_parent = xstrdup(NATIVE_CGROUP_PARENT);
-    if (l->req->spec.disk)
+}
+
+/* Without a project quota or an image, the budget of a sandbox is only watched. */
+static int native_launch_limit_disk(struct native_launch *l, struct plan *p, struct err *err)
+{
+    const struct native_engine *n = l->n;
+    uint64_t size = l->req->spec.disk ? l->req->spec.disk : n->disk_budget;
+    const struct disk_usage most = {size, disk_files(size)};
+    _cleanup_close_ int dir = -1;
+    int r;
+
+    r = dir_open(n->sandboxes, l->req->id, &dir, err);
+    if (r < 0)
+        return r;
+    l->disk_held = disk_is_held(n->quota, dir);
+    p->disk_quota = l->disk_held && quota_assigned(dir);
+    if (p->disk_quota)
+        return quota_limit(dir, &most, err);
+    if (l->disk_held || l->req->spec.disk) /* the shim says if the image is missing */
         p->disk_image = xasprintf("%s/" DISK_IMAGE, p->data_dir);
+    return 0;
 }
 
 /* The id lease determines the addresses: no two sandboxes of the machine have the same. */
@@ -194,6 +215,9 @@ static int native_launch_make_plan(struct native_launch *l, struct err *err)
     }
     native_launch_fill_names(&p, l);
     native_launch_fill_limits(&p, spec);
+    r = l->step ? 0 : native_launch_limit_disk(l, &p, err);
+    if (r < 0)
+        return r;
     p.id_base = l->id_base;
     p.sub_uid = l->n->subids.uid;
     p.sub_gid = l->n->subids.gid;
@@ -364,6 +388,7 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
     memcpy(sandbox.hash, req->hash, sizeof(sandbox.hash));
     sandbox.supervisor_fd = TAKE_FD(l.control);
     sandbox.warnings = TAKE_PTR(l.warnings);
+    sandbox.disk_held = l.disk_held;
     *ret = sandbox;
     return 0;
 }

@@ -32,6 +32,7 @@
 #include "lib/os/ext4-spread.h"
 #include "lib/os/landlock.h"
 #include "lib/os/overlay.h"
+#include "lib/os/quota.h"
 #include "lib/os/rmtree.h"
 #include "lib/os/seccomp-filter.h"
 
@@ -135,7 +136,7 @@ static int native_open_prewarmed(struct native_engine *n, struct err *err)
     ext4_spread_children(sandboxes);
     ext4_spread_children(execs);
     ext4_spread_children(runs);
-    n->prewarmed = prewarmed_new(n->shim, n->devnull,
+    n->prewarmed = prewarmed_new(n->shim, n->devnull, n->quota,
                                  (const int[PREWARMED_KINDS]){
                                      [PREWARMED_SANDBOX] = TAKE_FD(sandboxes),
                                      [PREWARMED_EXECS] = TAKE_FD(execs),
@@ -181,12 +182,13 @@ static int native_open_parts(struct native_engine *n, struct err *err)
         n->engine.caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
     if (landlock_possible())
         n->engine.caps |= ENGINE_CAP_STRICT;
-    if (n->ranges && disk_possible(NULL))
-        n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     n->cgroup_reaper = cgroup_reaper_new(n->root_id);
     r = native_open_folders(n, err);
     if (r < 0)
         return r;
+    n->quota = quota_possible(n->sandboxes, NULL);
+    if (n->quota || (n->ranges && disk_possible(NULL)))
+        n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     r = native_seal_shim(shim, &n->shim, err);
     if (r < 0)
         return r;
@@ -272,6 +274,8 @@ static struct engine *native_make(const struct engine_config *config)
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
     n->image_max = config->image_max;
+    n->disk_budget = config->disk_budget;
+    n->disk_images = config->disk_images;
     native_compile_filters(n);
     n->cache_required = config->cache_required;
     native_transfer_init(n, &config->transfer);
@@ -311,21 +315,13 @@ static int native_note(struct engine *e, const char *id, const char *spec_text, 
                         err);
 }
 
-static int native_usage(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
-                        struct err *err)
+static int native_usage(struct engine *e, const char *id, const struct deadline *by,
+                        struct engine_usage *ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
-    uint64_t sum = 0;
-    int r;
+    int r = usage_count(n->execs, id, by, &ret->output, err);
 
-    r = usage_weigh(n->sandboxes, id, by, &sum, err);
-    if (r < 0)
-        return r;
-    r = usage_weigh(n->execs, id, by, &sum, err);
-    if (r < 0)
-        return r;
-    *ret = sum;
-    return 0;
+    return r < 0 ? r : usage_count(n->sandboxes, id, by, &ret->files, err);
 }
 
 static void native_read_meta(struct native_engine *n, bool specs, struct engine_object *o)

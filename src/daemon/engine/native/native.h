@@ -65,7 +65,10 @@ struct native_engine {
         size_t bytes;
     } filters[SECCOMP_VARIANTS];
     uint64_t journal_budget;
-    uint64_t image_max; /* bytes of an image */
+    uint64_t image_max;   /* bytes of an image */
+    uint64_t disk_budget; /* bytes of a sandbox without a disk limit; 0: any number */
+    bool disk_images;     /* hold it with an image where there is no project quota */
+    bool quota;           /* the file system of `sandboxes` has project quotas */
     bool cache_required;
     struct cache_base base; /* of package caches */
     int shared_caches;      /* folder of the package caches in mode `shared` */

@@ -15,6 +15,7 @@
 #include "lib/base/thread.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/process.h"
+#include "lib/os/quota.h"
 #include "lib/os/rmtree.h"
 #include "proto/plan.h"
 #include "proto/supervisor.h"
@@ -23,6 +24,7 @@ enum { PREWARMED_SHIMS = 2, PREWARMED_FOLDERS = 4, PREWARMED_NAME_MAX = 16 };
 
 struct prewarmed {
     int shim, devnull, dirs[PREWARMED_KINDS];
+    bool quota;
     pthread_t thread;
     bool threaded;
 
@@ -178,9 +180,9 @@ static bool prewarmed_make_shim(struct prewarmed *s)
     return true;
 }
 
-/* The shim (supervisor/shim/layers.c) makes the folders that are missing, so a failure here is not
- * reported. */
-static void prewarmed_make_layer(int dirfd, const char *name)
+/* Whoever takes the folder makes what is missing, so a failure here is not reported. The project
+ * id comes first: only what is made later inherits it. */
+static void prewarmed_make_layer(const struct prewarmed *s, int dirfd, const char *name)
 {
     static const struct {
         const char *path;
@@ -188,6 +190,8 @@ static void prewarmed_make_layer(int dirfd, const char *name)
     } folders[] = {{"root", 0700}, {"root/upper", 0755}, {"root/work", 0700}};
     _cleanup_close_ int dir = openat(dirfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
+    if (s->quota && quota_assign(dir, NULL) < 0)
+        return;
     for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
         if (mkdirat(dir, folders[i].path, 0700) < 0 ||
             fchmodat(dir, folders[i].path, folders[i].mode, 0) < 0)
@@ -204,7 +208,7 @@ static bool prewarmed_make_folder(struct prewarmed *s, enum prewarmed_kind kind)
     pthread_mutex_unlock(&s->lock);
     r = mkdirat(s->dirs[kind], name, 0700);
     if (r == 0 && kind == PREWARMED_SANDBOX)
-        prewarmed_make_layer(s->dirs[kind], name);
+        prewarmed_make_layer(s, s->dirs[kind], name);
     pthread_mutex_lock(&s->lock);
     if (r == 0)
         s->folders[kind][s->n_folders[kind]++] = number;
@@ -246,12 +250,14 @@ static void *prewarmed_main(void *arg)
     return NULL;
 }
 
-struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PREWARMED_KINDS])
+struct prewarmed *prewarmed_new(int shim, int devnull, bool quota,
+                                const int dirs[static PREWARMED_KINDS])
 {
     struct prewarmed *s = xnew0(struct prewarmed);
 
     s->shim = shim;
     s->devnull = devnull;
+    s->quota = quota;
     memcpy(s->dirs, dirs, sizeof(s->dirs));
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->taken, NULL);

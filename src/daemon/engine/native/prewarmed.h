@@ -9,19 +9,21 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "lib/base/err.h"
 
 /* SANDBOX: a folder for a sandbox's files, with the folders of its root layer, which the shim would
- * otherwise make. */
+ * otherwise make, and with a project id for its quota. */
 enum prewarmed_kind { PREWARMED_SANDBOX, PREWARMED_EXECS, PREWARMED_RUN, PREWARMED_KINDS };
 
 struct prewarmed;
 
 /* shim (the sealed program) and devnull are borrowed until prewarmed_free(). dirs: one folder for
  * each kind, on the file system where it is needed and used by nobody else; taken. */
-struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PREWARMED_KINDS]);
+struct prewarmed *prewarmed_new(int shim, int devnull, bool quota,
+                                const int dirs[static PREWARMED_KINDS]);
 void prewarmed_free(struct prewarmed *s); /* NULL is fine */
 
 /* As mkdirat(dirfd, name, 0700): 0, or -errno. */

@@ -5,14 +5,25 @@
 
 #include "daemon/engine/native/cgroup-reaper.h"
 #include "daemon/engine/native/delete-queue.h"
+#include "daemon/engine/native/disk.h"
 #include "daemon/engine/native/native.h"
+#include "daemon/engine/sandbox-request.h"
+#include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/os/cgroup.h"
 
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
                    struct engine_sandbox *ret, struct err *err)
 {
-    return supervisors_connect(&native_of(e)->supervisors, id, by, ret, err);
+    struct native_engine *n = native_of(e);
+    _cleanup_close_ int dir = -1;
+    int r;
+
+    r = supervisors_connect(&n->supervisors, id, by, ret, err);
+    if (r < 0)
+        return r;
+    ret->disk_held = dir_open(n->sandboxes, id, &dir, NULL) >= 0 && disk_is_held(n->quota, dir);
+    return 0;
 }
 
 /* Killed processes leave their cgroups a little later, so this tries again until the deadline. */

@@ -27,6 +27,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/overlay.h"
+#include "lib/os/quota.h"
 #include "lib/os/rmtree.h"
 
 #define META "meta"
@@ -94,15 +95,19 @@ static int sandbox_files_write_meta(int dir, const struct sandbox_request *req, 
 
 /* ---- creating ---- */
 
+/* Each sandbox of a file system with project quotas gets a project; launch.c sets its limit. */
 static int sandbox_files_make_disk(struct native_engine *n, const struct sandbox_request *req,
-                                   const struct deadline *by, struct err *err)
+                                   int dir, const struct deadline *by, struct err *err)
 {
+    uint64_t size = req->spec.disk ? req->spec.disk : n->disk_images ? n->disk_budget : 0;
     _cleanup_free_ char *folder = NULL;
 
-    if (!req->spec.disk)
+    if (n->quota)
+        return quota_assign(dir, err);
+    if (!size)
         return 0;
     folder = xasprintf("%s/sandboxes/%s", n->state_dir, req->id);
-    return disk_make(folder, req->spec.disk, by, err);
+    return disk_make(folder, size, by, err);
 }
 
 /* Removes what an earlier re-creation has kept: the present state is the one that counts. */
@@ -143,10 +148,13 @@ static int sandbox_files_renew(struct native_engine *n, const struct sandbox_req
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = sandbox_files_make_disk(n, req, by, err); /* a daemon may have been killed before this */
+    r = dir_open(n->sandboxes, req->id, &dir, err);
     if (r < 0)
         return r;
-    r = dir_open(n->sandboxes, req->id, &dir, err);
+    /* A daemon may have been killed before this. Later there are files that it would not hold. */
+    r = faccessat(dir, META, F_OK, AT_SYMLINK_NOFOLLOW) < 0
+            ? sandbox_files_make_disk(n, req, dir, by, err)
+            : 0;
     if (r < 0)
         return r;
     r = native_image_own(n, req, dir, by, err);
@@ -178,7 +186,7 @@ static int sandbox_files_make_new(struct native_engine *n, const struct sandbox_
     r = dir_open(n->sandboxes, req->id, &dir, err);
     if (r < 0)
         return r;
-    r = sandbox_files_make_disk(n, req, by, err);
+    r = sandbox_files_make_disk(n, req, dir, by, err);
     if (r < 0)
         return r;
     r = native_image_own(n, req, dir, by, err);
