@@ -75,10 +75,10 @@ static const struct cli_option rule_options[] = {
      "read and write in the sandbox as this user: name, UID or UID:GID "
      "(default: the sandbox's user)",
      NULL},
-    {"owner", 0, "USER", "give what is written to this user (needs the rights of root: --user 0)",
+    {"owner", 0, "USER", "owner of the written files (another user than --user needs --user 0)",
      NULL},
     {"mode", 0, "MODE", "set this mode (octal) on each file written", NULL},
-    {"parents", 'p', NULL, "make the missing folders of DST", NULL},
+    {"parents", 'p', NULL, "create the missing folders of DST", NULL},
     {"atomic", 0, NULL, "replace each file as a whole instead of writing into it", NULL},
     {NULL, 0, NULL, NULL, NULL},
 };

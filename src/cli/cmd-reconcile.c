@@ -47,7 +47,7 @@ static void on_slow(void *userdata)
     fputs("\r\033[K", stderr);
 }
 
-/* ---- what came of it ---- */
+/* ---- the report ---- */
 
 static bool is_noteworthy(const json_t *item)
 {

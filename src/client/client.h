@@ -60,7 +60,7 @@ int client_send(struct client *c, const char *method, const char *target, const 
 /* Waits for the response to the last client_send(). A status of 400 or more is an error. *ret is a
  * new reference; ret may be NULL. */
 int client_receive(struct client *c, json_t **ret, struct err *err);
-/* Whether the last request failed before a daemon had read all of it, so that it had no effect. */
+/* Whether the last request failed before a daemon had read it whole, so that it had no effect. */
 bool client_request_unread(const struct client *c);
 int client_call(struct client *c, const char *method, const char *target, const json_t *body,
                 json_t **ret, struct err *err);

@@ -20,8 +20,8 @@ struct docker_answer {
 /* Fills err, sets *ret_reason (may be NULL), returns -err->code. */
 int docker_classify(const struct docker_answer *a, enum docker_reason *ret_reason, struct err *err);
 
-/* An error without an answer of the engine (a broken connection), with the reason's code and hint.
- */
+/* An error without an answer of the engine (a broken connection), with the reason's code and
+ * hint. */
 int docker_reason_err(enum docker_reason reason, struct err *err, const char *fmt, ...)
     _printf_(3, 4);
 

@@ -20,8 +20,8 @@ void docker_events_close(struct docker_events *ev)
     free(ev);
 }
 
-/* The time on the engine's clock, where the stream starts; our clock if the engine sends no Date.
- */
+/* The time on the engine's clock, where the stream starts; our clock if the engine sends no
+ * Date. */
 static int dockerapi_events_engine_time(const struct docker *d, const struct deadline *by,
                                         time_t *ret, struct err *err)
 {

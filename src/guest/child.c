@@ -184,7 +184,7 @@ int child_start(const struct guest_spec *spec, char **env, struct guest_child *r
     if (ret->pid >= 0)
         return 0;
     if (errno != EAGAIN)
-        return err_sys(err, errno, "start a process inside");
+        return err_sys(err, errno, "start a process in the sandbox");
     err_set(err, ERR_LIMIT, "cannot start a process: the sandbox is at its process limit");
     return err_hint(err, "End some processes in the sandbox, or create it with a higher --pids.");
 }

@@ -49,7 +49,7 @@ static inline bool guest_conn_has_room(const struct guest_conn *l)
 }
 /* Reads at most one frame's payload from fd into the queue: bytes, 0 at its end, or -errno. */
 ssize_t guest_conn_forward(struct guest_conn *l, enum guest_type type, int fd);
-/* Writes as much of the queue as possible (all of it when blocking). */
+/* Writes as much of the queue as possible (the whole queue when blocking). */
 void guest_conn_flush(struct guest_conn *l);
 /* After the last frame: waits until the relay closes the stream, which confirms the frame. */
 void guest_conn_part(const struct guest_conn *l);

@@ -1,6 +1,6 @@
 /*
  * The handover: the input and the secrets of a command, which are never written to disk. The daemon
- * sends it to the supervisor as a sealed memfd with EXEC_FED, so that the command gets all of it
+ * sends it to the supervisor as a sealed memfd with EXEC_FED, so that the command gets everything
  * even if the daemon dies. The memfd holds fields of supervisor.h: INPUT at most once, one SECRET
  * per secret, and SECRET_PLACE after a secret that has a target of its own.
  */

@@ -27,8 +27,8 @@
  *    VERIFY    + fd: {"checked", "bytes", "bad": [digest, …]}: hashes every file again and removes
  *              wrong ones
  *    PRUNE     PACKAGES_TAG_KEEP: bytes to keep at most (absent: the budget), PACKAGES_TAG_AGE:
- *              removes files that were not used for so many seconds; KEEP 0 also removes the index
- *              pages; + fd: {"removed", "bytes"}
+ *              removes files that were not used for this number of seconds; KEEP 0 also removes
+ *              the index pages; + fd: {"removed", "bytes"}
  *
  * The variables of a sandbox, where HOST reaches the socket from inside:
  *    PIP_INDEX_URL, UV_DEFAULT_INDEX   http://HOST/pypi/simple/

@@ -206,8 +206,8 @@ struct plan {
 
 void plan_done(struct plan *p);
 
-/* Checks the plan and writes it to a new sealed memfd (O_CLOEXEC, offset 0), owned by the caller.
- */
+/* Checks the plan and writes it to a new sealed memfd (O_CLOEXEC, offset 0), owned by the
+ * caller. */
 int plan_write(const struct plan *p, int *ret_fd, struct err *err);
 /* Reads and checks; the descriptor stays open. *ret is untouched on failure. */
 int plan_read(int fd, struct plan *ret, struct err *err);

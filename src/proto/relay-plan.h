@@ -55,8 +55,8 @@ struct relay_plan {
 
 void relay_plan_done(struct relay_plan *p);
 
-/* Checks the plan and writes it to a new sealed memfd (O_CLOEXEC, offset 0), owned by the caller.
- */
+/* Checks the plan and writes it to a new sealed memfd (O_CLOEXEC, offset 0), owned by the
+ * caller. */
 int relay_plan_write(const struct relay_plan *p, int *ret_fd, struct err *err);
 /* Reads and checks; the descriptor stays open. *ret is untouched on failure. */
 int relay_plan_read(int fd, struct relay_plan *ret, struct err *err);

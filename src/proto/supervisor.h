@@ -179,7 +179,7 @@ enum sup_stop_flags {
 enum sup_copy_flags {
     SUP_COPY_ATOMIC = 1 << 0,  /* write each file beside its place and rename it */
     SUP_COPY_PARENTS = 1 << 1, /* make the missing folders of the path */
-    SUP_COPY_MODE = 1 << 2,    /* MODE is meant */
+    SUP_COPY_MODE = 1 << 2,    /* the field MODE counts */
 };
 
 /* The fields of COPY_AS. All strings are borrowed. COPY is one with ATOMIC alone. */
@@ -187,7 +187,7 @@ struct sup_copy {
     const char *path;
     bool into;         /* false: out of the sandbox, and only `user` counts */
     const char *user;  /* NULL: the sandbox's */
-    const char *owner; /* of what is written; NULL: the writer, or whoever owned it before */
+    const char *owner; /* of written files; NULL: the writer, or the previous owner */
     uint64_t mode;     /* of each file, with SUP_COPY_MODE */
     uint64_t flags;    /* enum sup_copy_flags */
 };

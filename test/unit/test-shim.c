@@ -381,8 +381,8 @@ static bool is_zombie(pid_t pid)
     return false;
 }
 
-/* A dead daemon's pipe may close before its socket: the command ends, and the shim sees that first.
- */
+/* A dead daemon's pipe may close before its socket: the command ends, and the shim sees that
+ * first. */
 TEST(input_lost_with_the_daemon_is_reported)
 {
     _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);

@@ -33,8 +33,8 @@ const struct api_config *api_settings(const struct api *a);
 void call_reply(struct api_call *c, int status, json_t *doc);
 void call_reply_text(struct api_call *c, int status, const char *json);
 void call_reply_err(struct api_call *c, const struct err *err);
-/* A callback for operations that answer with JSON text; the text is sent unchanged. arg: the call.
- */
+/* A callback for operations that answer with JSON text; the text is sent unchanged. arg: the
+ * call. */
 void call_answered(void *arg, const struct err *err, const char *json);
 void call_reply_status(struct api_call *c, int status, const struct err *err);
 /* Hands the request over to the caller and frees the call. NULL: the peer has disconnected. */

@@ -84,9 +84,10 @@ static int api_download_skip_lost(struct output_stream *s, enum journal_stream w
     if (first <= asked)
         return 0;
     if (!output_stream_skip(s, which, first))
-        return err_set(err, ERR_NOT_FOUND,
-                       "bytes %llu to %llu of this stream are no longer stored, and no later ones",
-                       (unsigned long long)asked, (unsigned long long)first);
+        return err_set(
+            err, ERR_NOT_FOUND,
+            "bytes %llu to %llu of this stream are no longer stored, and nothing follows them",
+            (unsigned long long)asked, (unsigned long long)first);
     c->offsets[which] = first;
     *ret_lost = first - asked;
     return 0;

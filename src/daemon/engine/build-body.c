@@ -146,7 +146,7 @@ static int build_body_take_part(const struct part *part, uint64_t size,
         if (n < 0)
             return (int)n;
         if (n == 0)
-            return err_set(err, ERR_INVALID, "the request's body ends within its %s", part->name);
+            return err_set(err, ERR_INVALID, "the request body ends inside its %s", part->name);
         buf_commit(&text, (size_t)n);
     }
     return part->parse(buf_data(&text), text.len, req, err);

@@ -1,6 +1,6 @@
 /*
  * The body of a build request. The context goes from the pipe into a file without a name, so that
- * nothing of it is left after a crash of the daemon. The secrets before it stay in memory.
+ * a crash of the daemon leaves nothing behind. The secrets before it stay in memory.
  */
 #pragma once
 

@@ -333,7 +333,7 @@ static int engine_build_run(struct build *b)
     int r;
 
     if (build_stopped(b) || deadline_passed(&b->by))
-        return err_set(&b->err, ERR_TIMEOUT, "the build was not begun in time");
+        return err_set(&b->err, ERR_TIMEOUT, "the build did not start in time");
     b->unopened = opener_open(b->engine, &b->by, &b->err) < 0;
     if (b->unopened)
         return -(int)b->err.code;

@@ -74,8 +74,8 @@ struct engine_ops {
      * `default_image`. */
     int (*resolve)(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
                    char **ret, struct err *err);
-    /* Images (engine-images.h). *ret_json is a document. NULL: the backend keeps its images itself.
-     */
+    /* Images (engine-images.h). *ret_json is a document. NULL: the backend keeps its images
+     * itself. */
     int (*image)(struct engine *e, const struct image_op *req, const struct deadline *by,
                  char **ret_json, struct err *err);
     /* Cache mounts of builds (engine-images.h). *ret_json is a document. NULL: the backend keeps
@@ -92,8 +92,8 @@ struct engine_ops {
     int (*verify)(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err);
     /* Makes the sandbox's files; idempotent for one id. On failure nothing new is left. For an
-     * existing sandbox of another hash: makes all but its home new; with req->keep the state before
-     * stays beside it until `settle`. */
+     * existing sandbox with another hash, replaces everything except its home; with req->keep the
+     * previous state stays beside the new one until `settle`. */
     int (*create)(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err);
     /* Brings the sandbox up; ret->supervisor_fd is connected and has sent READY. On failure nothing

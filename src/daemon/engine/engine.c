@@ -348,7 +348,7 @@ static int engine_run_create_start(struct engine_call *c)
     /* Its own deadline: the call's may have passed. */
     by = deadline_in(UNDO_TIMEOUT);
     if (c->engine->ops->remove(c->engine, c->req.id, &by, &undo) < 0)
-        log_debug("sandbox %s: undo of a failed start: %s", c->req.id, undo.msg);
+        log_debug("sandbox %s: cannot undo a failed start: %s", c->req.id, undo.msg);
     return r;
 }
 

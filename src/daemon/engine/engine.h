@@ -7,7 +7,7 @@
  * The subjects have headers of their own: sandbox-spec.h, sandbox-request.h, engine-config.h,
  * engine-objects.h, engine-images.h, engine-caches.h, build.h. Execs are event-driven instead: a
  * start or a connect answers with the socket of the sandbox's supervisor, and supervisor-conn.h is
- * the daemon's side of it. engine-ops.h is the interface that backends implement.
+ * the daemon's side of that socket. engine-ops.h is the interface that backends implement.
  */
 #pragma once
 

@@ -142,7 +142,8 @@ void engine_send_news(struct engine *e, const struct engine_news *news)
     opener_news_push(f, news);
     pthread_mutex_unlock(&f->lock);
     if (write(f->news_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-        log_debug("engine %s: news cannot be announced: %s", e->ops->name, strerror(errno));
+        log_debug("engine %s: cannot pass an event to the event loop: %s", e->ops->name,
+                  strerror(errno));
 }
 
 static void opener_on_news(void *arg, int events)

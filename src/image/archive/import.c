@@ -157,7 +157,7 @@ static int import_image(struct import *im, struct import_incoming *in, struct er
     return 0;
 }
 
-/* Invalid names in an archive are skipped: they are no reason to refuse the image. The requested
+/* Invalid names in an archive are skipped; the image is still accepted. The requested
  * name is checked before the import begins. */
 static char **import_usable_names(char *const *names)
 {

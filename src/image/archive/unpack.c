@@ -258,7 +258,7 @@ static int unpack_read_metadata(const struct unpack *u, struct unpack_item *it, 
     it->uid = (uid_t)uid;
     it->gid = (gid_t)gid;
     it->mode = archive_entry_perm(it->e) & 07777;
-    /* A time that file systems cannot store is no reason to refuse an image. */
+    /* A time that file systems cannot store becomes 0; the image is still accepted. */
     it->mtime.tv_sec = seconds < 0 || seconds > INT32_MAX ? 0 : seconds;
     return 0;
 }

@@ -27,7 +27,7 @@ const struct lint_tool *tool_of(const struct shell_command *c, bool *ret_install
 const struct shell_word *tool_arg(const struct shell_command *c, size_t i);
 /* Whether the command empties the tool's cache. */
 bool tool_cleans(const struct lint_tool *t, const struct shell_command *c);
-/* Whether a mount at `target` contains the tool's cache, or is a part of it. */
+/* Whether a mount at `target` contains the tool's cache, or is a part of that cache. */
 bool tool_uses(const struct lint_tool *t, const struct dockerfile_config *at,
                const struct shell_command *c, const char *target);
 /* The first cache folder, with ~ replaced; new. */

@@ -95,9 +95,9 @@ int images_layers(const json_t *record, char ***ret, struct err *err);
 char *images_layer_path(const struct images *s, const char *layer);
 
 bool images_has_layer(const struct images *s, const char *digest);
-/* Moves tmp/<name>, which contains fs/, to its place. It is no error if the store has the layer
- * already. After that, or if an incomplete layer was in its place, tmp/<name> still exists. The
- * layer survives a crash only after images_put() of an image with it, or images_settle(). */
+/* Moves tmp/<name>, which contains fs/, to its place. Succeeds also if the store already has the
+ * layer. After that, or if an incomplete layer was in its place, tmp/<name> still exists. The layer
+ * survives a crash only after images_put() of an image with it, or images_settle(). */
 int images_put_layer(struct images *s, const char *digest, const char *name, uint64_t bytes,
                      struct err *err);
 /* Whether one of the layers (digests) may not be on the disk yet. */

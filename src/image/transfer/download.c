@@ -26,7 +26,7 @@ static int transfer_download_report(struct transfer_download *d, struct err *err
         return 0;
     d->reported = now;
     if (events_progress(d->events, "download", 0, 1, d->at, d->total) < 0)
-        return err_set(err, ERR_CONFLICT, "the download was cancelled: nobody waits for it");
+        return err_set(err, ERR_CONFLICT, "the download was cancelled");
     return 0;
 }
 

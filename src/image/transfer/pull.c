@@ -313,7 +313,7 @@ static void pull_report(struct pull *p)
     if (events_progress(p->fds->events, "download", done, wanted, bytes, p->total) < 0) {
         _cleanup_err_ struct err why = ERR_INIT;
 
-        err_set(&why, ERR_CONFLICT, "the pull was cancelled: nobody waits for it");
+        err_set(&why, ERR_CONFLICT, "the pull was cancelled");
         pull_fail(p, &why);
     }
 }

@@ -1,7 +1,7 @@
 /*
  * Pulls an image from a registry and writes it as the OCI layout that ripcord-image imports. The
  * documents come first, then the wanted layers, several at once, through a folder of downloads.
- * Nothing is unpacked here; ripcord-image checks all of it again.
+ * Nothing is unpacked here; ripcord-image checks everything again.
  */
 #pragma once
 

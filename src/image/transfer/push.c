@@ -135,7 +135,7 @@ static int push_report(struct push *p, bool now, struct err *err)
         return 0;
     p->reported = time_mono();
     if (events_progress(p->events, "upload", p->done, p->layers, p->bytes, p->total) < 0)
-        return err_set(err, ERR_CONFLICT, "the push was cancelled: nobody waits for it");
+        return err_set(err, ERR_CONFLICT, "the push was cancelled");
     return 0;
 }
 

@@ -565,7 +565,7 @@ int tar_put(struct tar_writer *w, const struct tar_entry *e, struct err *err)
     int r;
 
     if (w->left)
-        return err_set(err, ERR_SYSTEM, "archive: %llu bytes of the entry before are missing",
+        return err_set(err, ERR_SYSTEM, "archive: %llu bytes of the previous entry are missing",
                        (unsigned long long)w->left);
     if (e->type == TAR_OTHER)
         return err_set(err, ERR_UNSUPPORTED, "'%s' is not a file, folder or link", e->path);

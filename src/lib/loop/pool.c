@@ -190,8 +190,8 @@ static int pool_worker_start(struct pool *p, struct worker *w)
     return 0;
 }
 
-/* With the lock held: one more worker when the idle ones cannot take what is queued. 0 or -errno.
- */
+/* With the lock held: one more worker when the idle ones cannot take what is queued. 0 or
+ * -errno. */
 static int pool_add_worker(struct pool *p)
 {
     if (p->queued < p->idle || p->running == p->threads_max)

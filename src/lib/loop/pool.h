@@ -15,5 +15,5 @@ typedef void (*pool_fn)(void *arg);
 struct pool *pool_new(struct loop *l, const char *name, unsigned threads, unsigned queue_max);
 /* ERR_LIMIT: the queue is full, and neither function is called. */
 int pool_submit(struct pool *p, pool_fn work, pool_fn done, void *arg, struct err *err);
-void pool_free(struct pool *p); /* runs the queued work, waits, and calls done() for all of it.
-                                   NULL is fine */
+/* Runs the queued work, waits, and calls done() for each. NULL is fine. */
+void pool_free(struct pool *p);

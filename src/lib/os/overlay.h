@@ -35,7 +35,7 @@ int overlay_renew_end(int dirfd, struct err *err);
  * To be able to go back to the old root: overlay_keep(), between _begin and _end, renames root to
  * root.old instead of removing it. To go back after any of these steps: call _undo_begin, which
  * returns 1 if the old root is in root.old; then remove root and call _undo_end. Then remove
- * root.next. All of it can be started again after a crash.
+ * root.next. After a crash, the whole sequence can be started again.
  */
 int overlay_keep(int dirfd, struct err *err);
 int overlay_keep_undo_begin(int dirfd, const char *keep, struct err *err);

@@ -126,8 +126,8 @@ void exec_main_ended(struct supervised_exec *x)
     struct supervisor *s = x->sup;
 
     x->state = EXEC_DRAINING;
-    /* An ephemeral sandbox ends with its command; that also ends every other holder of the pipes.
-     */
+    /* An ephemeral sandbox ends with its command; that also ends every other holder of the
+     * pipes. */
     if (s->ephemeral)
         stop_begin(s, 0);
     x->drain_by = deadline_in(s->ops->has_survivors(x) ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);

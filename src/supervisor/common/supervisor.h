@@ -160,7 +160,7 @@ struct supervisor_ops {
     bool (*has_survivors)(const struct supervised_exec *x);
     /* Writes usage and counters into the record. */
     void (*fill)(const struct supervised_exec *x, struct end_record *rec);
-    /* The record is written: releases what only a live exec needs. */
+    /* The record is written: releases the resources of a live exec. */
     void (*over)(struct supervised_exec *x);
     /* Fed execs: readers have caught up. NULL if no exec is ever fed. */
     void (*readable)(struct supervised_exec *x);

@@ -123,7 +123,7 @@ int call_inspect(const struct relay *r, const struct deadline *by, struct relay_
         return err_set(err, ERR_ENGINE, "the engine did not report the container's state");
     ret->pid = (int)json_integer_value(json_object_get(state, "Pid"));
     if (r->sup.pid && ret->pid && ret->pid != r->sup.pid)
-        return 0; /* another program started the container again: our run of it has ended */
+        return 0; /* another program started the container again: our run has ended */
     if (json_is_true(json_object_get(state, "Paused")))
         ret->life = LIFE_PAUSED;
     else if (json_is_true(json_object_get(state, "Running")))

@@ -178,8 +178,8 @@ static void guest_stream_deliver(struct guest_stream *l)
     }
 }
 
-/* The payload of one engine frame. If the first byte is not a guest's, all of it is the engine's
- * text. */
+/* The payload of one engine frame. If the first byte is not a guest's, the whole payload is
+ * the engine's text. */
 static int guest_stream_take_run(struct guest_stream *l, int stream, const char *data, size_t len,
                                  struct err *err)
 {

@@ -125,8 +125,8 @@ static bool watch_sit(struct relay_watcher *w)
     return hopes;
 }
 
-/* Inspects the container before each wait, because it may have ended already. False: it has ended.
- */
+/* Inspects the container before each wait, because it may have ended already. False: it has
+ * ended. */
 static bool watch_check(struct relay_watcher *w)
 {
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);

@@ -47,7 +47,7 @@ static int shim_caches_make_overlay(const struct plan *plan, int dir, const char
 /*
  * The base's folders belong to the agent, and tools refuse a cache of another user (pip as root,
  * for example). If the sandbox has another user, we make each tool's folder again in the upper
- * layer. The base's content still shows through, and every user may write to a copy of it.
+ * layer. The base's content still shows through, and every user may write to a copy.
  */
 static int shim_caches_own_tools(const struct plan *plan, int upper, struct err *err)
 {

@@ -101,7 +101,7 @@ int disk_drop_old(int dirfd, struct err *err)
     if (r < 0)
         return r;
     if (unlinkat(dirfd, HASH_OLD, 0) < 0 && errno != ENOENT)
-        return err_sys(err, errno, "forget the spec before on the sandbox's disk");
+        return err_sys(err, errno, "delete the previous spec on the sandbox's disk");
     return 0;
 }
 
@@ -118,7 +118,7 @@ static int shim_disk_put_back(int dirfd, struct err *err)
     if (r < 0)
         return r;
     return renameat(dirfd, HASH_OLD, dirfd, HASH_NAME) < 0
-               ? err_sys(err, errno, "return to the spec before on the sandbox's disk")
+               ? err_sys(err, errno, "restore the previous spec on the sandbox's disk")
                : 0;
 }
 
@@ -136,8 +136,7 @@ static int shim_disk_keep(int dirfd, const char *hash, struct err *err)
     return r < 0 ? r : overlay_keep(dirfd, err);
 }
 
-/* The hash comes last: a run that is interrupted here returns to the old root, or does all of it
- * again. */
+/* The hash comes last: a run that is interrupted here returns to the old root, or starts again. */
 static int shim_disk_make_root(int dirfd, const char *have, const char *want, struct err *err)
 {
     int r;

@@ -1,11 +1,11 @@
 /*
  * Joining the sandbox's namespaces, from a helper that the shim has forked.
  *
- * With a range of ids this is one setns() with pid 1's pidfd. An ordinary user may not do that:
- * pid 1 is not dumpable, and access to such a process needs rights over the namespace that its
- * memory belongs to, which is the host's. The namespaces themselves belong to that user. So the
- * shim opens them by descriptor while pid 1 is still a plain copy of it, and helpers join them one
- * by one.
+ * With a range of ids this is one setns() with pid 1's pidfd. An ordinary user may not do that: pid
+ * 1 is not dumpable, and access to such a process needs rights over the namespace that its memory
+ * belongs to, which is the host's. The namespaces themselves belong to that user. So the shim opens
+ * them by descriptor while pid 1 is still a plain copy of the shim, and helpers join them one by
+ * one.
  */
 #pragma once
 

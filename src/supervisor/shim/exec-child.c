@@ -373,7 +373,7 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
         exec_child_fail(e.status, &err);
     }
     if (pid < 0) {
-        err_sys(&err, exec_child_clone_error(s, -pid), "start a process inside");
+        err_sys(&err, exec_child_clone_error(s, -pid), "start a process in the sandbox");
         exec_child_fail(e.status, &err);
     }
     exec_child_report_started(&e, pid, pidfd);

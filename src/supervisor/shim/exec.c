@@ -362,8 +362,8 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
         rec->pids_denied = u.pids_denied - x->pids_denied_before;
 }
 
-/* Removes the group if it is empty. A group with a daemonised child stays until the sandbox stops.
- */
+/* Removes the group if it is empty. A group with a daemonised child stays until the sandbox
+ * stops. */
 void shim_exec_over(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);

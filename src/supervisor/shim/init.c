@@ -29,7 +29,7 @@ static int shim_init_become_root(const struct plan *plan, struct err *err)
         return 0; /* only one id is mapped, and we have it already */
     if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
         syscall(SYS_setresuid, 0, 0, 0) < 0)
-        return err_sys(err, errno, "become root inside");
+        return err_sys(err, errno, "become root in the sandbox");
     return 0;
 }
 
@@ -46,14 +46,14 @@ static int shim_init_get_layers(const struct init_args *a, struct layers *layers
     return layers_open(layers, a->plan, -1, err);
 }
 
-/* The steps that need neither ids nor files, while the shim writes the maps and opens the layers.
- */
+/* The steps that need neither ids nor files, while the shim writes the maps and opens the
+ * layers. */
 static int shim_init_prepare(const struct init_args *a, struct err *err)
 {
     int r;
 
     if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
-        return err_sys(err, errno, "set the host name inside");
+        return err_sys(err, errno, "set the sandbox's host name");
     r = GUARD("network") ? ns_loopback_up(err) : 0;
     if (r < 0)
         return r;

@@ -80,7 +80,7 @@ int mount_point_open(int root_fd, const char *path, enum mount_point_kind kind, 
         *ret = fd;
         return 0;
     }
-    err_sys(err, -fd, "open '/%s' inside to mount there", path);
+    err_sys(err, -fd, "open '/%s' in the sandbox to mount there", path);
     if (fd == -ELOOP || fd == -ENOTDIR)
         err_hint(err,
                  "Use a path without symbolic links to '/%s'. If a command in the sandbox replaced "
@@ -99,20 +99,20 @@ int mount_point_mount(int root_fd, const char *path, enum mount_point_kind kind,
     if (r < 0)
         return r;
     r = mount_attach(mount_fd, at, "", err);
-    return r < 0 ? err_wrap(err, "mount '%s' inside", path) : 0;
+    return r < 0 ? err_wrap(err, "mount '%s' in the sandbox", path) : 0;
 }
 
 int mount_point_mkdir(int dirfd, const char *path, mode_t mode, struct err *err)
 {
     if (mkdirat(dirfd, path, mode) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "create folder '%s' inside", path);
+        return err_sys(err, errno, "create folder '%s' in the sandbox", path);
     return 0;
 }
 
 int mount_point_symlink(int dirfd, const char *path, const char *to, struct err *err)
 {
     if (symlinkat(to, dirfd, path) < 0)
-        return err_sys(err, errno, "create link '%s' inside", path);
+        return err_sys(err, errno, "create link '%s' in the sandbox", path);
     return 0;
 }
 
@@ -122,7 +122,7 @@ int mount_point_write(int dirfd, const char *path, const char *text, struct err 
     int r;
 
     if (fd < 0)
-        return err_sys(err, errno, "create file '%s' inside", path);
+        return err_sys(err, errno, "create file '%s' in the sandbox", path);
     r = fd_write_all(fd, text, strlen(text));
-    return r < 0 ? err_sys(err, -r, "write file '%s' inside", path) : 0;
+    return r < 0 ? err_sys(err, -r, "write file '%s' in the sandbox", path) : 0;
 }

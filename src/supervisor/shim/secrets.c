@@ -145,10 +145,10 @@ int secrets_place(const struct handover *h, const struct user *u, bool many_ids,
         return 0;
     if (unshare(CLONE_NEWNS) < 0)
         return err_sys(err, errno, "make a mount namespace for the secrets");
-    /* The helper's own id may not be mapped inside, and the kernel refuses new files of such ids.
-     */
+    /* The helper's own id may not be mapped inside, and the kernel refuses new files of such
+     * ids. */
     if (many_ids && (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0))
-        return err_sys(err, errno, "become root inside");
+        return err_sys(err, errno, "become root in the sandbox");
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return err_sys(err, errno, "open '/' inside");

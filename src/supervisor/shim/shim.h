@@ -64,7 +64,7 @@ static inline struct shim *shim_of_exec(struct shim_exec *x)
     return shim_of(x->exec.sup);
 }
 
-/* start.c: starts the sandbox. On failure nothing of it is left. */
+/* start.c: starts the sandbox. On failure nothing is left. */
 int sandbox_start(struct shim *s, struct err *err);
 
 /* exec.c: see struct supervisor_ops. */
@@ -82,7 +82,7 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec);
 void shim_exec_over(struct supervised_exec *base);
 
 /* exec-child.c: the helper that enters the sandbox. Never returns. */
-enum { EXEC_STARTED_FDS = 3 }; /* at most so many descriptors come with its STARTED */
+enum { EXEC_STARTED_FDS = 3 }; /* maximum number of descriptors in its STARTED */
 struct exec_fds {
     int status;       /* socket to the shim */
     int in, out, err; /* the command's stdio; -1 with a tty */

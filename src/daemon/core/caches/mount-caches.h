@@ -17,8 +17,8 @@ struct manager;
 int manager_mounts(struct manager *m, engine_json_fn done, void *arg, struct err *err);
 int manager_mount_remove(struct manager *m, char *id, engine_json_fn done, void *arg,
                          struct err *err);
-/* keep: bytes, NULL: the configured budget. unused: remove those unused for so many seconds; 0:
- * any. */
+/* keep: bytes; NULL: the configured budget. unused: seconds; removes the mounts that were not used
+ * for that long, 0: all. */
 int manager_mounts_trim(struct manager *m, const uint64_t *keep, uint64_t unused,
                         engine_json_fn done, void *arg, struct err *err);
 

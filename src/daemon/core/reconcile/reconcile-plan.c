@@ -57,7 +57,7 @@ static const struct {
     [CASE_LEFTOVERS]      = {RECON_CLEAN,    RECON_WAITING,
                              "leftovers of a run have no supervisor", NULL},
     [CASE_KEPT]           = {RECON_CLEAN,    RECON_WAITING,
-                             "its state before a re-creation is still there", NULL},
+                             "its state from before a re-creation is still there", NULL},
     [CASE_FAILED]         = {RECON_ADOPT,    RECON_FAILED,   NULL,
                              "Correct the reason, then run 'ripcord up' or 'ripcord rm'."},
     [CASE_CORRECT]        = {RECON_ADOPT,    RECON_DONE,     NULL, NULL},

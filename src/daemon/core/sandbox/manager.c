@@ -452,7 +452,8 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
     if (r < 0)
         return r;
     if (sb && sb->ephemeral)
-        return err_set(err, ERR_CONFLICT, "sandbox '%s' belongs to a 'run'", name);
+        return err_set(err, ERR_CONFLICT, "sandbox '%s' is the throw-away sandbox of a 'run'",
+                       name);
     if (!sb)
         sb = sandbox_new(m, name);
     op = op_last(sb);

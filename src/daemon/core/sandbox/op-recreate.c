@@ -99,7 +99,7 @@ static void op_recreate_reverted(struct op *op, enum sandbox_state state, const 
 static void op_recreate_cannot_revert(struct op *op, const char *reason)
 {
     _cleanup_free_ char *why =
-        xasprintf("cannot return to the spec before a failed change: %s", reason);
+        xasprintf("cannot restore the previous spec after a failed change: %s", reason);
 
     op_recreate_fail(op, SANDBOX_FAILED, why);
 }
@@ -192,7 +192,8 @@ static void op_recreate_settled(void *arg, const struct err *err, struct engine_
 
     (void)info;
     if (err) /* reconcile tries again */
-        manager_warn(op->sb->m, "sandbox %s: its state before the re-creation is still there: %s",
+        manager_warn(op->sb->m,
+                     "sandbox %s: its state from before the re-creation cannot be removed: %s",
                      op->sb->name, err->msg);
     op_done(op, ACTION_RECREATED);
 }

@@ -9,7 +9,7 @@
 #include "daemon/engine/doctor.h"
 #include "daemon/engine/engine-config.h"
 
-/* Adds lines to *ret. wanted: the configuration asks for Docker, so a missing engine is a failure.
- */
+/* Adds lines to *ret. wanted: the configuration asks for Docker, so a missing engine is a
+ * failure. */
 void docker_doctor(const struct engine_docker_config *config, bool wanted,
                    struct doctor_report *ret);

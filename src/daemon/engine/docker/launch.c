@@ -97,8 +97,8 @@ static bool docker_launch_has_packages_listener(const struct docker_launch *l)
     return l->req->spec.network == SPEC_NETWORK_PACKAGES;
 }
 
-/* Whether a socket in the container's network namespace is on the loopback that its commands see.
- */
+/* Whether a socket in the container's network namespace is on the loopback that its commands
+ * see. */
 static bool docker_launch_is_near(const struct docker_launch *l)
 {
     const char *runtime = l->req->spec.runtime;

@@ -158,7 +158,7 @@ int cache_base_take(struct cache_base *b, bool empty, int run, char **ret, struc
     pthread_mutex_lock(&b->lock);
     name = empty ? EMPTY : b->current;
     if (!STREQ(name, EMPTY) && symlinkat(name, run, CACHE_BASE_LINK) < 0)
-        r = err_sys(err, errno, "note the base of the package caches");
+        r = err_sys(err, errno, "record the base of the package caches");
     else
         *ret = xasprintf("%s/%s", b->dir, name);
     pthread_mutex_unlock(&b->lock);
@@ -409,7 +409,7 @@ void cache_base_sweep(struct cache_base *b, int runs)
         _cleanup_err_ struct err err = ERR_INIT;
 
         if (rmtree(b->dirfd, *n, &err) < 0)
-            log_debug("old base '%s' of the package caches stays: %s", *n, err.msg);
+            log_debug("cannot remove the old base '%s' of the package caches: %s", *n, err.msg);
     }
     pthread_mutex_unlock(&b->publishing);
 }

@@ -13,7 +13,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/quota.h"
 
-/* Inode of the first user namespace: constant since linux 3.8, USER_NS_INIT_INO of nsfs.h now. */
+/* Inode of the initial user namespace: constant since linux 3.8, USER_NS_INIT_INO of nsfs.h now. */
 #define FIRST_USERNS_INO 0xEFFFFFFDU
 
 enum {
@@ -29,9 +29,9 @@ bool disk_possible(const char **why)
     const char *missing = NULL;
     struct stat st;
 
-    /* A block device can be mounted only from the first user namespace, whatever our uid. */
+    /* A block device can be mounted only from the initial user namespace, whatever our uid. */
     if (stat("/proc/self/ns/user", &st) < 0 || st.st_ino != FIRST_USERNS_INO)
-        missing = "disk images can be mounted only from the first user namespace";
+        missing = "disk images can be mounted only from the initial user namespace";
     else if (control < 0)
         missing = "'/dev/loop-control' cannot be used";
     else if (!program_find("mkfs.ext4"))

@@ -379,8 +379,8 @@ void native_doctor(const char *state_dir, struct doctor_report *ret)
     };
 
     *ret = (struct doctor_report)DOCTOR_REPORT_INIT;
-    /* The daemon is not dumpable, and an ordinary user can write id maps only of dumpable children.
-     */
+    /* The daemon is not dumpable, and an ordinary user can write id maps only of dumpable
+     * children. */
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     p.ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
     dir_make_all(AT_FDCWD, state_dir, 0700, NULL); /* a failure shows in the overlay probe */

@@ -465,6 +465,6 @@ void host_image_prune(const char *images_dir, char *const *keep)
         if (strv_contains(keep, path))
             continue;
         if (rmtree(images, *n, &err) < 0)
-            log_debug("old image '%s' stays: %s", path, err.msg);
+            log_debug("cannot remove the old image '%s': %s", path, err.msg);
     }
 }

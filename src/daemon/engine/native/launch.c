@@ -266,7 +266,7 @@ static int native_launch_make_run_folder(struct native_launch *l, const struct d
     if (r < 0)
         return r;
     if (symlinkat(l->n->lower, l->run, "lower") < 0)
-        return err_sys(err, errno, "note the image of sandbox '%s'", id);
+        return err_sys(err, errno, "record the image of sandbox '%s'", id);
     l->log = openat(l->run, "shim.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", id) : 0;
 }
@@ -381,7 +381,7 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
         struct deadline until = deadline_in(UNDO_TIMEOUT);
 
         if (native_cleanup(e, req->id, &until, &undo) < 0)
-            log_debug("sandbox %s: undo of a failed start: %s", req->id, undo.msg);
+            log_debug("sandbox %s: cannot undo a failed start: %s", req->id, undo.msg);
         return err_wrap(err, "start sandbox '%s'", req->name);
     }
     memcpy(sandbox.id, req->id, sizeof(sandbox.id));

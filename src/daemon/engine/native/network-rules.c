@@ -6,11 +6,11 @@
  * addresses, because the only route back to a sandbox's address is its own interface. IPv6 is off
  * on both ends (supervisor/shim/network.c) and dropped here too.
  *
- * The machine has one table of connections. A sandbox gets a share of it: so many at a time, and so
- * many new ones per second, because the kernel keeps a closed one for two minutes. A packet that is
- * dropped here leaves no entry. That is at most 4,096 + 2,000 + 200 * 120 = 30,096 entries, of
- * 262,144 on a machine with the kernel's default. The sets are keyed by the sandbox's address,
- * which the reverse-path check has proved.
+ * The machine has one table of connections. A sandbox gets a share: a number of connections at a
+ * time and a number of new ones per second, because the kernel keeps a closed one for two minutes.
+ * A packet that is dropped here leaves no entry. That is at most 4,096 + 2,000 + 200 * 120 = 30,096
+ * entries, of 262,144 on a machine with the kernel's default. The sets are keyed by the sandbox's
+ * address, which the reverse-path check has proved.
  *
  * Our forward chain comes before those of other firewalls (priority -10): a packet that it drops is
  * gone, whatever they accept. They may still drop a packet that it accepts; network.c handles that.
@@ -63,8 +63,8 @@ void network_pattern(const char *root_id, char wildcard, char ret[static NETWORK
 
 /* ---- nft ---- */
 
-/* The line that accepts the name servers, also those in blocked ranges; empty without name
- * servers. */
+/* The rule that allows traffic to the name servers, also to those in blocked ranges; empty without
+ * name servers. */
 static char *network_rules_resolvers_nft(char *const *resolvers)
 {
     _cleanup_free_ char *list = resolvers && *resolvers ? strv_join(resolvers, ", ") : NULL;

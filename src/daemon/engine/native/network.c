@@ -370,7 +370,7 @@ static int native_network_remove_rules(struct network *n, const struct deadline 
     free(n->applied);
     n->applied = NULL;
     if (unlinkat(n->runs, RULES_NOTE, 0) < 0 && errno != ENOENT)
-        return err_sys(err, errno, "remove the note '%s'", RULES_NOTE);
+        return err_sys(err, errno, "remove file '%s'", RULES_NOTE);
     return 0;
 }
 

@@ -5,8 +5,8 @@
  *   meta       a symlink "hash/name": one system call writes it, one reads it
  *   spec       the whole spec, in case the database is lost; an ephemeral sandbox has none
  *   root       upper and work folder of the root's overlay; /cache is in it
- *   meta.old   present while root.old is kept: the meta of the spec before
- *   root.old   the root of the spec before
+ *   meta.old   present while root.old is kept: the meta of the previous spec
+ *   root.old   the root of the previous spec
  *
  * native_settle() ends a re-creation, whatever step it had reached: meta.old is written first and
  * goes last. On a disk of its own the shim does all this with the root, as the disk is mounted
@@ -78,7 +78,7 @@ static int sandbox_files_write_spec(int dir, const struct sandbox_request *req, 
 {
     if (req->spec_text &&
         file_replace(dir, "spec", req->spec_text, strlen(req->spec_text), 0600, false, err) < 0)
-        return err_wrap(err, "note the spec of sandbox '%s'", req->id);
+        return err_wrap(err, "record the spec of sandbox '%s'", req->id);
     return 0;
 }
 

@@ -99,7 +99,7 @@ static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name,
     if (at && !digest_is_valid(at + 1))
         return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'", at + 1);
     if (at && !wanted && !strchr(strrchr(name, '/') ?: name, ':')) {
-        err_set(err, ERR_INVALID, "the image needs a name in the store beside its digest");
+        err_set(err, ERR_INVALID, "a digest alone does not name an image in the store");
         return err_hint(err, "Write NAME:TAG@sha256:…, or add a name for the store.");
     }
     if (at)
