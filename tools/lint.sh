@@ -40,6 +40,8 @@ tidy() {
 
 lint_tidy() {
     local found
+    # Its findings are searched below, and a missing program has none.
+    command -v clang-tidy >/dev/null || { echo "clang-tidy is not installed" && return 1; }
     found=$(
         files 'src/*.c' 'test/unit/*.c' | grep -v '^src/lib/base/err.c$' |
             tidy --extra-arg=-include --extra-arg="$PWD/tools/tidy.h" --extra-arg=-I"$PWD/src"
@@ -67,7 +69,7 @@ for name in sys.argv[1:]:
 checker() { "tools/check-$1.py" --self-test && "tools/check-$1.py"; }
 
 # A file over 800 lines, or a tab in a source, is nearly always an accident. clang-format leaves comments alone, so their
-# width is checked here; tables of data may be wider.
+# width is checked here; tables of data may be wider. A comment mark that stands alone was put there by clang-format.
 lint_shape() {
     local f bad=0
     while read -r f; do
@@ -75,6 +77,7 @@ lint_shape() {
     done < <(files 'src/*.c' 'src/*.h' '*.py')
     ! files 'src/*.c' 'src/*.h' | xargs grep -nP '\t' || bad=1
     ! files 'src/*.c' 'src/*.h' 'include/*.h' | xargs grep -nP '^(?=.{101})\s*(/\*|\*)' || bad=1
+    ! files 'src/*.c' 'src/*.h' 'include/*.h' | xargs grep -nPzo '\n[ \t]*/\* [^\n]*[^*/\s]\n[ \t]*\*/\n' | tr '\0' '\n' || bad=1
     return $bad
 }
 
