@@ -95,12 +95,6 @@ static void api_build_on_whole(void *arg, struct http_req *req)
     http_req_on_gone(req, api_build_on_gone);
 }
 
-static int api_build_refuse_agents(struct err *err)
-{
-    err_set(err, ERR_UNSUPPORTED, "ssh agents need a connection through the daemon's unix socket");
-    return err_hint(err, "Run the build on the daemon's machine, without --host.");
-}
-
 static int api_build_read_options(const struct api_call *c, struct build_request *req,
                                   struct build_body *body, char **engine, struct err *err)
 {
@@ -139,8 +133,11 @@ static int api_build_read_options(const struct api_call *c, struct build_request
     r = call_query_u64(c, "logins", &body->logins, err);
     if (r < 0)
         return r;
-    if (req->agents && !http_req_is_local(c->req))
-        return api_build_refuse_agents(err);
+    if (req->agents && !http_req_is_local(c->req)) {
+        err_set(err, ERR_UNSUPPORTED,
+                "ssh agents need a connection through the daemon's unix socket");
+        return err_hint(err, "Run the build on the daemon's machine, without --host.");
+    }
     if (!req->dockerfile)
         req->dockerfile = xstrdup("Dockerfile");
     return 0;

@@ -466,12 +466,6 @@ void cgroup_kill_groups(struct cgroup *c, const char *prefix)
     }
 }
 
-static void cgroup_kill_all(struct cgroup *c)
-{
-    if (cgroup_write(c->dir[CGROUP_UNIFIED], "cgroup.kill", "1") < 0)
-        cgroup_kill_groups(c, "");
-}
-
 int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id, struct err *err)
 {
     struct cgroup_place at = {parent, root_id, sandbox_id, false, false};
@@ -482,7 +476,8 @@ int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id
     if (r < 0)
         return r;
     c.ops->freeze(&c, false, NULL); /* a frozen process does not die in a v1 freezer */
-    cgroup_kill_all(&c);
+    if (cgroup_write(c.dir[CGROUP_UNIFIED], "cgroup.kill", "1") < 0)
+        cgroup_kill_groups(&c, "");
     r = cgroup_remove(&c, 2 * USEC_PER_SEC, err);
     cgroup_close(&c);
     return r;

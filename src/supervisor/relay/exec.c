@@ -128,7 +128,7 @@ static void relay_exec_set_user(char ***env, const char *user)
             strv_env_set(env, keys[i], user);
 }
 
-static bool relay_exec_tells_user(const char *variable)
+static bool relay_exec_names_user(const char *variable)
 {
     static const char *const keys[] = {"HOME=", "USER=", "LOGNAME="};
 
@@ -147,7 +147,7 @@ static char **relay_exec_make_env(const struct relay_exec *x)
     char **env = NULL;
 
     for (char **e = r->plan.env; e && *e; e++)
-        if (!other || !relay_exec_tells_user(*e))
+        if (!other || !relay_exec_names_user(*e))
             strv_add(&env, *e);
     if (other)
         relay_exec_set_user(&env, x->user);

@@ -109,7 +109,7 @@ static struct engine *images_engine_with_images(struct manager *m, struct err *e
     return NULL;
 }
 
-static int images_check(struct manager *m, const struct image_op *req, struct err *err)
+static int images_check_start(struct manager *m, const struct image_op *req, struct err *err)
 {
     if (m->closing)
         return err_set(err, ERR_CONFLICT, "the daemon is shutting down");
@@ -122,7 +122,7 @@ int manager_image(struct manager *m, const char *engine, const struct image_op *
     struct engine *e = engine ? manager_engine(m, engine, err) : images_engine_with_images(m, err);
     struct image_call *a;
 
-    if (!e || images_check(m, req, err) < 0) {
+    if (!e || images_check_start(m, req, err) < 0) {
         image_op_close(req);
         return -(int)(err ? err->code : ERR_SYSTEM);
     }

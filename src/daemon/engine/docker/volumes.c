@@ -144,22 +144,14 @@ int helper_make(struct docker_engine *d, const char *image, const char *volume,
     return 0;
 }
 
-static int volumes_make_helper(struct docker_engine *d, const char *volume,
-                               const struct deadline *by, char **ret, struct err *err)
-{
-    _cleanup_free_ char *image = NULL;
-    int r = volumes_any_image(d, by, &image, err);
-
-    return r < 0 ? r : helper_make(d, image, volume, by, ret, err);
-}
-
 int volume_fill(struct docker_engine *d, const char *name, const struct docker_source *tar,
                 const struct deadline *by, struct err *err)
 {
-    _cleanup_free_ char *container = NULL, *path = NULL;
+    _cleanup_free_ char *image = NULL, *container = NULL, *path = NULL;
     _cleanup_err_ struct err undo = ERR_INIT;
-    int r = volumes_make_helper(d, name, by, &container, err);
+    int r = volumes_any_image(d, by, &image, err);
 
+    r = r < 0 ? r : helper_make(d, image, name, by, &container, err);
     if (r < 0)
         return err_wrap(err, "fill volume '%s'", name);
     path = docker_path("/containers/%s/archive?path=" HELPER_FOLDER, container);
