@@ -174,7 +174,7 @@ static const struct cli_option options[] = {
     {"since", 0, "N", "print events after number N; 0: all stored events", NULL},
     {"sandbox", 0, "NAME", "print only the events of this sandbox (name or id)", NULL},
     {"kind", 0, "KIND", "print only events of this kind, e.g. exec.ended, or of a group, e.g. exec",
-     "sandbox exec daemon registry reconcile gap sandbox.running sandbox.stopped sandbox.failed "
+     "sandbox exec daemon packages reconcile gap sandbox.running sandbox.stopped sandbox.failed "
      "sandbox.removed exec.started exec.ended"},
     {0},
 };

@@ -148,7 +148,7 @@ static void print_notes(const json_t *warnings)
 /* How commands in the sandbox reach the package cache. */
 static void print_package_cache(const json_t *doc)
 {
-    const char *way = json_text_of(doc, "registry");
+    const char *way = json_text_of(doc, "package_cache");
 
     if (way)
         row("Package cache", STREQ(way, "stream")

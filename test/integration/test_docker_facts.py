@@ -473,7 +473,7 @@ class AcrossTheNetwork(TestCase):
         self.assertEqual((result.code, result.out, result.err), (5, b"z" * 100000, b"done\n"))
         ping = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7417/npm/-/ping', timeout=30).read().decode())"
         self.assertEqual(self.root.ok("exec", "box", "--", "python3", "-c", ping).text, "{}\n")
-        self.assertEqual(self.root.ok("show", "box", "--json").json()["registry"], "stream")
+        self.assertEqual(self.root.ok("show", "box", "--json").json()["package_cache"], "stream")
         refused = self.root.run("run", "--mount", f"{self.root.path}:/x", "--", "true")
         self.assertIn(b"folders of this machine", refused.err)
         self.root.ok("rm", "-f", "box")

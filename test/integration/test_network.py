@@ -161,11 +161,11 @@ class Closed(NetworkCase):
         said = self.assertNotIn if "network_packages" in engine["capabilities"] else self.assertIn
         said("as with 'none'", self.root.ok("show", "a").text)
         said("as with 'none'", " ".join(self.root.ok("show", "a", "--json").json()["warnings"]))
-        wait_until(lambda: self.root.ok("show", "a", "--json").json().get("registry") == "socket", 10,
+        wait_until(lambda: self.root.ok("show", "a", "--json").json().get("package_cache") == "socket", 10,
                    "the nearer way to be taken: the engines of tests are on this machine")
         self.root.ok("up", "b", "--network", "none")
         self.assertNotIn("as with 'none'", self.root.ok("show", "b").text)
-        self.assertNotIn("registry", self.root.ok("show", "b", "--json").json())
+        self.assertNotIn("package_cache", self.root.ok("show", "b", "--json").json())
 
 
 @unittest.skipUnless(can_open(), "network 'open' needs root, ip, and nft or iptables")

@@ -321,11 +321,13 @@ class Faults(PackagesCase):
             said = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --no-deps -d /tmp/d {name} 2>&1")
             self.assertNotEqual(said.code, 0)
             self.assertIn(why, said.text)
-        events = [json.loads(line) for line in self.root.http("GET", "/v1/events?since=0&kind=registry").body.splitlines()]
-        wrong = next(e for e in events if e["kind"] == "registry.mismatch")
+        events = [json.loads(line) for line in self.root.http("GET", "/v1/events?since=0&kind=packages").body.splitlines()]
+        self.assertEqual(self.root.http("GET", "/v1/events?since=0&kind=registry").body.splitlines(),
+                         self.root.http("GET", "/v1/events?since=0&kind=packages").body.splitlines(), "the old word")
+        wrong = next(e for e in events if e["kind"] == "packages.mismatch")
         self.assertEqual((wrong["sandbox"], wrong["data"]["file"]), ("a", f"pypi/demo/{file}"))
         self.assertNotEqual(wrong["data"]["expected"], wrong["data"]["actual"])
-        self.assertEqual({e["sandbox"] for e in events if e["kind"] == "registry.denied"}, {"a"})
+        self.assertEqual({e["sandbox"] for e in events if e["kind"] == "packages.denied"}, {"a"})
         counted = self.root.ok("show", "a", "--json").json()["packages"]["pypi"]
         self.assertGreaterEqual(counted["mismatches"], 1)
         self.assertGreaterEqual(counted["denials"], 1)

@@ -73,7 +73,7 @@ class RemoteCase(PackagesCase):
 
     def assert_served_by(self, name, way):
         """`show` reports this way of reaching the package cache, after the supervisor has answered the daemon."""
-        shown = lambda: self.root.ok("show", name, "--json").json().get("registry")
+        shown = lambda: self.root.ok("show", name, "--json").json().get("package_cache")
         wait_until(lambda: shown() == way, 10, f"'{name}' to be served by {way}")
 
     def start_sandbox(self, name, *options):

@@ -220,6 +220,25 @@ TEST(filters_by_sandbox_and_kind)
     bed_done(&b);
 }
 
+TEST(old_kinds_of_the_package_cache_have_their_new_names)
+{
+    char ret[EVENT_KIND_MAX];
+    struct bed b;
+    struct seen s;
+
+    CHECK_STR(events_kind_now("registry", ret), "packages");
+    CHECK_STR(events_kind_now("registry.mismatch", ret), "packages.mismatch");
+    CHECK_STR(events_kind_now("registryx", ret), "registryx");
+    CHECK_STR(events_kind_now("exec.ended", ret), "exec.ended");
+    bed_init(&b);
+    emit(&b, 1, "registry.denied"); /* as an older daemon did */
+    events_flush(b.ev);
+    emit(&b, 1, "registryx.denied");
+    s = read_all(&b, &(struct event_reader){.kind = "packages"});
+    CHECK(s.n == 1 && STREQ(s.kind, "packages.denied"));
+    bed_done(&b);
+}
+
 static void stop_loop(void *arg)
 {
     loop_stop(arg);

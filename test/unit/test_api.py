@@ -211,6 +211,16 @@ def test_old_paths_answer_like_the_new_ones(d):
     d.start()
 
 
+def test_old_event_kinds_select_the_new_ones(d):
+    assert d.call("GET", "/v1/events?kind=daemon.started")[0] == 200
+    for kind in ("registry", "registry.mismatch", "registry"):
+        assert d.call("GET", f"/v1/events?kind={kind}") == (200, b""), kind
+    d.stop()
+    assert d.log.count(b"event kind 'registry' is deprecated, use 'packages'") == 1, d.log
+    assert d.log.count(b"event kind") == 1, d.log
+    d.start()
+
+
 def test_a_character_that_is_cut_leaves_the_rest_of_a_message(d):
     """The message quotes 80 bytes of the path, the last of them half a character."""
     message = d.call("GET", "/v1/sandboxes/a/files?path=x" + "%c3%a9" * 60)[1]["error"]["message"]

@@ -10,6 +10,7 @@
 
 #include "daemon/api/call.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/log.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 #include "lib/http/server/http-server.h"
@@ -113,6 +114,29 @@ static int api_events_read_since(struct api_call *c, uint64_t *ret, struct err *
     return 1;
 }
 
+/* The warning is logged once, because a client may ask often. */
+static int api_events_read_kind(struct api_call *c, char **ret, struct err *err)
+{
+    static bool logged; /* on the loop's thread only */
+    char renamed[EVENT_KIND_MAX];
+    const char *now;
+    int r = call_query_text(c, "kind", ret, err);
+
+    if (r < 0 || !*ret)
+        return r;
+    now = events_kind_now(*ret, renamed);
+    if (now == *ret)
+        return 0;
+    if (!logged)
+        log_warn("event kind '%.40s' is deprecated, use '%s' (the next version removes the old "
+                 "word; logged once)",
+                 *ret, now);
+    logged = true;
+    free(*ret);
+    *ret = xstrdup(now);
+    return 0;
+}
+
 static int api_events_read_query(struct api_call *c, struct events_answer *l, struct err *err)
 {
     const char *accept = http_field_get(http_req_head(c->req), "accept");
@@ -125,7 +149,7 @@ static int api_events_read_query(struct api_call *c, struct events_answer *l, st
     r = call_query_text(c, "sandbox", &l->sandbox, err);
     if (r < 0)
         return r;
-    r = call_query_text(c, "kind", &l->kind, err);
+    r = api_events_read_kind(c, &l->kind, err);
     if (r < 0)
         return r;
     r = api_events_read_since(c, &l->reader.after, err);

@@ -154,8 +154,11 @@ static void sandboxes_counted(void *arg, const struct err *err, const char *stat
     packages = package_counts_counters(stats, sb->id);
     if (packages)
         json_object_set_new(doc, "packages", packages);
-    if (sandbox_packages_route(sb))
+    if (sandbox_packages_route(sb)) {
+        json_object_set_new(doc, "package_cache", json_string(sandbox_packages_route(sb)));
+        /* The old name of the field; the next version removes it. */
         json_object_set_new(doc, "registry", json_string(sandbox_packages_route(sb)));
+    }
     call_reply(c, 200, doc);
 }
 

@@ -113,13 +113,13 @@ void sandbox_packages_event(struct manager *m, const char *json)
     _cleanup_free_ char *id = NULL;
     const struct sandbox *sb;
     const char *type;
-    char kind[EVENT_KIND_MAX + 1];
+    char kind[EVENT_KIND_MAX];
     json_t *doc = NULL;
 
     if (json_parse("event of the package cache", json, strlen(json), &doc, NULL) < 0)
         return;
     type = json_string_value(json_object_get(doc, "type"));
-    snprintf(kind, sizeof(kind), "registry.%.20s", type ? type : "unknown");
+    snprintf(kind, sizeof(kind), "packages.%.20s", type ? type : "unknown");
     if (json_string_length(json_object_get(doc, "sandbox")))
         id = xstrdup(json_string_value(json_object_get(doc, "sandbox")));
     json_object_del(doc, "type");

@@ -13,7 +13,7 @@ void sandbox_packages_unlinked(struct sandbox *sb);
 /* Why the package cache does not serve this sandbox; NULL: no problem is known. */
 const char *sandbox_packages_trouble(const struct sandbox *sb);
 const char *sandbox_packages_route(const struct sandbox *sb); /* NULL: not served now */
-/* Emits one event of ripcord-packages (proto/packages.h) as "registry.<type>". */
+/* Emits one event of ripcord-packages (proto/packages.h) as "packages.<type>". */
 void sandbox_packages_event(struct manager *m, const char *json);
 /* Calls `then` at once, or, where the configuration requires the package cache, when it answers.
  * Fails the operation when it does not answer. */

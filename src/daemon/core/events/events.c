@@ -367,9 +367,22 @@ static void events_read_one(const struct event_reading *rd, const struct event *
         rd->fn(rd->arg, e);
 }
 
+const char *events_kind_now(const char *kind, char ret[static EVENT_KIND_MAX])
+{
+    static const char old[] = "registry";
+    size_t len = strlen(old);
+
+    if (strncmp(kind, old, len) != 0 || (kind[len] && kind[len] != '.'))
+        return kind;
+    snprintf(ret, EVENT_KIND_MAX, "packages%s", kind + len);
+    return ret;
+}
+
 static void events_read_row(void *arg, const struct store_event *row)
 {
-    const struct event e = {row->seq,     row->at,   row->kind, row->sandbox_id,
+    char now[EVENT_KIND_MAX];
+    const char *kind = events_kind_now(row->kind, now);
+    const struct event e = {row->seq,     row->at,   kind,     row->sandbox_id,
                             row->sandbox, row->exec, row->data};
 
     events_read_one(arg, &e);

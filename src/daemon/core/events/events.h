@@ -62,6 +62,9 @@ struct event_reader {
     const char *kind;    /* borrowed: a kind, or its part before the dot; NULL: all */
 };
 
+/* The present name of a kind or of its part before the dot: `kind` itself, or a name in ret. The
+ * events `packages.*` were called `registry.*`; the old words work for one more version. */
+const char *events_kind_now(const char *kind, char ret[static EVENT_KIND_MAX]);
 /* The number of the newest event, 0 before the first. */
 uint64_t events_newest(const struct event_log *ev);
 /* The number before that of the oldest event that is kept. */
