@@ -326,7 +326,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 static const struct cli_option prune_options[] = {
     {"keep", 0, "SIZE", "remove the least recently used files until SIZE is left; 0 removes all",
      NULL},
-    {"unused", 0, "TIME", "remove files that were not used for this long, e.g. 30d", NULL},
+    {"unused", 0, "DURATION", "remove files that were not used for this long, e.g. 30d", NULL},
     {"mounts", 0, NULL, "prune the cache mounts of builds instead of the package cache", NULL},
     {0},
 };
