@@ -14,6 +14,10 @@
 /* How long a command may run, or be silent. */
 #define SPEC_TIMEOUT_MAX_MS (UINT64_C(366) * 24 * 3600 * 1000)
 
+/* How much of each stream an answer holds (`"output":"inline"`). */
+#define SPEC_OUTPUT_DEFAULT (UINT64_C(1) << 20)
+#define SPEC_OUTPUT_MAX (UINT64_C(8) << 20)
+
 /* How long a lease may be: in nanoseconds it fits 64 bits. */
 #define SPEC_LEASE_MAX_MS (UINT64_MAX / 1000 / 1000)
 

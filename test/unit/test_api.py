@@ -181,7 +181,6 @@ def test_unknown_paths_methods_and_types(d):
     expect(d.call("PUT", "/v1/sandboxes/a", b'{"user":"a","user":"b"}'), 400, "invalid", "user")
     expect(d.call("PUT", "/v1/sandboxes/a", {"memroy": 1}), 400, "invalid", "memroy")
     expect(d.call("PUT", "/v1/sandboxes/A", {}), 400, "invalid", "'A'")
-    expect(d.call("POST", "/v1/run", {"exec": {"argv": ["echo"]}}), 426, "invalid", "ripcord-exec/1")
     expect(d.call("DELETE", "/v1/sandboxes/a?force=perhaps"), 400, "invalid", "force")
     assert expect(d.call("GET", "/v1/sandboxes"), 200) == {"sandboxes": []}
 
@@ -347,7 +346,6 @@ def test_stdin(d):
     while f := w.frame():
         frames.append(f)
     assert frames[-1][0] == ERROR and b"started without it" in frames[-1][1], frames
-    expect(d.call("POST", "/v1/sandboxes/i/execs", {"argv": ["cat"], "stdin": True}), 400, "invalid", "stdin")
     expect(d.call("DELETE", "/v1/sandboxes/i?force=1"), 200)
 
 

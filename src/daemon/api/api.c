@@ -50,6 +50,8 @@ static void api_on_gone(struct http_req *req)
     struct api_call *c = http_req_user(req);
 
     c->req = NULL;
+    if (c->on_gone)
+        c->on_gone(c->gone_arg);
 }
 
 static struct api_call *api_call_new(struct api *a, struct http_req *req)

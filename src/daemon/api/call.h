@@ -11,6 +11,7 @@
 #include "lib/base/err.h"
 
 struct api_call;
+struct exec;
 struct route;
 
 enum { CALL_PARAMS_MAX = 2 };
@@ -25,6 +26,9 @@ struct api_call {
     const char *params[CALL_PARAMS_MAX]; /* in path */
     json_t *body;                        /* owned; with ROUTE_BODY never NULL */
     uint64_t number;                     /* for the handler's own use */
+    /* Called once if the peer disconnects before the answer; NULL: not called. */
+    void (*on_gone)(void *arg);
+    void *gone_arg;
 };
 
 const struct api_config *api_settings(const struct api *a);
@@ -51,6 +55,9 @@ int call_query_u64(const struct api_call *c, const char *key, uint64_t *ret, str
 int call_query_bool(const struct api_call *c, const char *key, bool *ret, struct err *err);
 /* The sandbox of the first parameter. NULL: it does not exist; the call is answered and freed. */
 struct sandbox *call_sandbox(struct api_call *c);
+
+/* The running exec of the first two parameters. ERR_CONFLICT: it has ended. */
+int call_live_exec(struct api_call *c, struct exec **ret, struct err *err);
 
 json_t *sandbox_to_json(const struct sandbox *sb);
 
@@ -106,6 +113,10 @@ void handle_exec_stderr(struct api_call *c);
 void handle_exec_attach(struct api_call *c);
 void handle_exec_signal(struct api_call *c);
 void handle_exec_kill(struct api_call *c);
+void handle_exec_stream(struct api_call *c);
+void handle_exec_stdin(struct api_call *c);
+void handle_exec_stdin_close(struct api_call *c);
+void handle_exec_resize(struct api_call *c);
 void handle_run(struct api_call *c);
 
 void handle_session_start(struct api_call *c);

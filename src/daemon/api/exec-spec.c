@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/core/sandbox/spec.h"
+#include "lib/base/base64.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
@@ -19,9 +20,10 @@ enum {
 
 struct exec_doc {
     const json_t *argv, *env, *secrets;
+    const char *shell, *input, *input_base64, *output;
     const char *workdir, *user, *on_disconnect;
     bool want_stdin, tty, stats;
-    uint64_t rows, cols, timeout_ms, idle_timeout_ms;
+    uint64_t rows, cols, timeout_ms, idle_timeout_ms, output_max;
 };
 
 static int exec_spec_read_doc(const json_t *doc, const char *where, struct exec_doc *d,
@@ -29,6 +31,11 @@ static int exec_spec_read_doc(const json_t *doc, const char *where, struct exec_
 {
     const struct json_field fields[] = {
         {"argv", JSON_FIELD_ARRAY, &d->argv},
+        {"shell", JSON_FIELD_STRING, &d->shell},
+        {"input", JSON_FIELD_STRING, &d->input},
+        {"input_base64", JSON_FIELD_STRING, &d->input_base64},
+        {"output", JSON_FIELD_STRING, &d->output},
+        {"output_max", JSON_FIELD_U64, &d->output_max},
         {"env", JSON_FIELD_OBJECT, &d->env},
         {"secrets", JSON_FIELD_OBJECT, &d->secrets},
         {"workdir", JSON_FIELD_STRING, &d->workdir},
@@ -53,7 +60,8 @@ static int exec_spec_read_argv(const json_t *array, char ***ret, struct err *err
     int r;
 
     if (!array || json_array_size(array) == 0)
-        return err_set(err, ERR_INVALID, "field 'argv': must have at least the command");
+        return err_set(err, ERR_INVALID,
+                       "fields 'argv' and 'shell': one of them must name the command");
     if (json_array_size(array) > EXEC_ARGV_MAX)
         return err_set(err, ERR_INVALID, "field 'argv': too many words (%zu, at most %d)",
                        json_array_size(array), EXEC_ARGV_MAX);
@@ -141,12 +149,67 @@ static int exec_spec_read_secrets(const json_t *secrets, struct exec_request *re
     return 0;
 }
 
+/* The command: `argv`, or `shell`, which the shell of the sandbox reads. */
+static int exec_spec_read_command(const struct exec_doc *d, char ***ret, struct err *err)
+{
+    _cleanup_json_ json_t *argv = NULL;
+
+    if (!d->shell)
+        return exec_spec_read_argv(d->argv, ret, err);
+    if (d->argv)
+        return err_set(err, ERR_INVALID, "fields 'argv' and 'shell': only one is allowed");
+    argv = json_pack("[s, s, s]", "sh", "-c", d->shell);
+    return exec_spec_read_argv(argv, ret, err) < 0 ? err_wrap(err, "field 'shell'") : 0;
+}
+
+/* What the command reads: the supervisor writes it, and then the end of the input. */
+static int exec_spec_read_input(const struct exec_doc *d, struct exec_request *req, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(SIZE_MAX / 2);
+    int r = 0;
+
+    if (!d->input && !d->input_base64)
+        return 0;
+    if (d->input && d->input_base64)
+        return err_set(err, ERR_INVALID, "fields 'input' and 'input_base64': only one is allowed");
+    if (d->want_stdin || d->tty)
+        return err_set(err, ERR_INVALID, "field 'input': not allowed with '%s'",
+                       d->tty ? "tty" : "stdin");
+    if (d->input_base64)
+        r = base64_decode(&b, d->input_base64, strlen(d->input_base64), err);
+    else
+        r = buf_append_str(&b, d->input);
+    if (r < 0)
+        return err_wrap(err, "field 'input_base64'");
+    req->input_len = b.len;
+    req->input = buf_steal(&b);
+    return 0;
+}
+
+static int exec_spec_read_output(const struct exec_doc *d, struct api_exec_spec *s, struct err *err)
+{
+    if (d->output && !STREQ(d->output, "inline"))
+        return err_set(err, ERR_INVALID, "field 'output': '%s' must be inline", d->output);
+    if (d->output_max && !d->output)
+        return err_set(err, ERR_INVALID, "field 'output_max': needs '\"output\":\"inline\"'");
+    s->output_inline = d->output != NULL;
+    s->output_max = d->output_max ? d->output_max : SPEC_OUTPUT_DEFAULT;
+    return parse_check_range("field 'output_max'", s->output_max, 1, SPEC_OUTPUT_MAX, PARSE_BYTES,
+                             err);
+}
+
 static int exec_spec_fill(const struct exec_doc *d, struct api_exec_spec *s, struct err *err)
 {
     struct exec_request *req = &s->req;
     int r;
 
-    r = exec_spec_read_argv(d->argv, &req->argv, err);
+    r = exec_spec_read_command(d, &req->argv, err);
+    if (r < 0)
+        return r;
+    r = exec_spec_read_input(d, req, err);
+    if (r < 0)
+        return r;
+    r = exec_spec_read_output(d, s, err);
     if (r < 0)
         return r;
     r = d->env ? spec_env_read(d->env, &req->env, err) : 0;

@@ -11,7 +11,9 @@ enum on_disconnect { DISCONNECT_DEFAULT, DISCONNECT_KEEP, DISCONNECT_KILL };
 struct api_exec_spec {
     struct exec_request req;
     enum on_disconnect on_disconnect;
-    bool stats; /* the end frame also has the figures of the package cache */
+    bool output_inline;  /* the answer has the output, */
+    uint64_t output_max; /* so many bytes of each stream */
+    bool stats;          /* the end frame also has the figures of the package cache */
 };
 
 /* `where` as in json_read(). On failure *ret is unchanged. */

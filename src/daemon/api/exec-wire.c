@@ -1,11 +1,8 @@
 /*
  * Output: frames of up to 256 KiB, each in one malloc'd block that the connection takes over. The
  * journal is read only while little data is pending. A slow client therefore delays the reading,
- * and the command only after a whole journal budget. Input: stdin frames are written to the pipe
- * without blocking. While the pipe is full, nothing is read from the client.
- *
- * The stdin descriptor moves here from the exec (that of a terminal is duplicated), so its watch
- * cannot outlive it.
+ * and the command only after a whole journal budget. Input goes to daemon/core/exec/exec-input.h;
+ * while that is full, nothing is read from the client.
  */
 #include "daemon/api/exec-wire.h"
 
@@ -24,8 +21,7 @@
 
 enum {
     PIECE_MAX = 256 << 10,
-    PENDING_MAX = 512 << 10, /* two pieces: one in the kernel, one ready */
-    STDIN_PENDING_MAX = 256 << 10,
+    PENDING_MAX = 512 << 10,         /* two pieces: one in the kernel, one ready */
     DATA_HEAD = FRAME_HEAD_SIZE + 8, /* frame head and offset in front of the bytes */
     IN_MAX = FRAME_HEAD_SIZE + FRAME_PAYLOAD_MAX,
 };
@@ -46,22 +42,14 @@ struct exec_wire {
     bool at_end;                           /* everything except END is sent */
 
     struct buf in; /* an incomplete frame */
-    int stdin_fd;
-    struct loop_watch *stdin_watch;
-    struct buf stdin_pending;
-    bool stdin_eof, stdin_closed, stdin_broken;
+    bool holds_input;
 };
 
-static void exec_wire_stdin_drop(struct exec_wire *s)
-{
-    loop_watch_free(TAKE_PTR(s->stdin_watch));
-    s->stdin_fd = fd_close(s->stdin_fd);
-    buf_done(&s->stdin_pending);
-}
+static void exec_wire_release_input(struct exec_wire *s);
 
 static void exec_wire_free(struct exec_wire *s)
 {
-    exec_wire_stdin_drop(s);
+    exec_wire_release_input(s);
     package_counts_free(s->package_counts);
     json_decref(s->packages);
     output_stream_free(s->stream);
@@ -81,16 +69,20 @@ static void exec_wire_send_json(struct exec_wire *s, enum frame_type type, const
     buf_done(&b);
 }
 
-/* `ripcord show` has them for a named sandbox. For `run`, only this frame can report them. */
-static void exec_wire_add_warnings(const struct exec_wire *s, json_t *o)
+/* `ripcord show` has the warnings of a named sandbox. For `run`, only this document can report
+ * them. */
+json_t *wire_started_json(const struct wire_config *config, const struct exec *x)
 {
+    json_t *o =
+        json_pack("{s:s, s:s, s:i}", "sandbox", x->sandbox_name, "exec", x->id, "pid", x->pid);
     const struct sandbox *sb =
-        s->config.run ? manager_find(s->config.manager, s->exec->sandbox_name, NULL) : NULL;
+        config->run ? manager_find(config->manager, x->sandbox_name, NULL) : NULL;
 
     if (sb && sb->unenforced)
         json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
-    if (sb && sb->warnings)
+    if (sb && sb->warnings && *sb->warnings)
         json_object_set_new(o, "warnings", json_from_strv(sb->warnings));
+    return o;
 }
 
 static void exec_wire_send_started(struct exec_wire *s)
@@ -102,9 +94,7 @@ static void exec_wire_send_started(struct exec_wire *s)
     if (s->started_sent || !s->exec || s->exec->state != EXEC_RUNNING)
         return;
     s->started_sent = true;
-    o = json_pack("{s:s, s:s, s:i}", "sandbox", s->exec->sandbox_name, "exec", s->exec->id, "pid",
-                  s->exec->pid);
-    exec_wire_add_warnings(s, o);
+    o = wire_started_json(&s->config, s->exec);
     text = json_to_text(o, false);
     exec_wire_send_json(s, FRAME_STARTED, text);
 }
@@ -163,7 +153,6 @@ static void exec_wire_removed(void *arg, const struct err *err, const struct san
 static void exec_wire_finish(struct exec_wire *s)
 {
     s->finished = true;
-    exec_wire_stdin_drop(s);
     if (s->config.run && manager_remove(s->config.manager, s->exec->sandbox_name, true,
                                         exec_wire_removed, s, NULL) >= 0)
         s->removing = true;
@@ -266,81 +255,28 @@ static void exec_wire_on_drain(struct http_req *req)
 
 /* ---- stdin ---- */
 
-static void exec_wire_stdin_flush(struct exec_wire *s);
-
-static void exec_wire_stdin_writable(void *arg, int events)
+/* The client that holds the input of an exec decides when it ends. A terminal has no holder. */
+static void exec_wire_hold_input(struct exec_wire *s)
 {
-    (void)events;
-    exec_wire_stdin_flush(arg);
-}
-
-static void exec_wire_stdin_close(struct exec_wire *s)
-{
-    if (s->stdin_closed)
+    if (!s->exec || s->holds_input || s->exec->input.held || s->exec->req.tty)
         return;
-    s->stdin_closed = true;
-    exec_wire_stdin_drop(s);
-    /* A pty has no half-close. A pipe end that is not here is closed by the supervisor. */
-    exec_stdin_close(s->exec);
+    s->exec->input.held = s->holds_input = true;
 }
 
-/*
- * EPIPE: the command has closed its stdin, and the rest is dropped. After any other error the
- * command is killed: it must not mistake a part of its input for the whole.
- */
-static void exec_wire_stdin_write(struct exec_wire *s)
+static void exec_wire_release_input(struct exec_wire *s)
 {
-    while (s->stdin_pending.len) {
-        ssize_t n = write(s->stdin_fd, buf_data(&s->stdin_pending), s->stdin_pending.len);
-
-        if (n > 0)
-            buf_consume(&s->stdin_pending, (size_t)n);
-        else if (n < 0 && errno == EAGAIN)
-            return;
-        else if (n < 0 && errno != EINTR) {
-            if (errno != EPIPE && s->exec) {
-                exec_kill(s->exec, NULL, NULL, NULL);
-                s->stdin_broken = true; /* it stays open: the command must not see an end of file */
-                return;
-            }
-            s->stdin_closed = true;
-            exec_wire_stdin_drop(s);
-        }
-    }
-}
-
-/* A pipe has one writer; when it closes, the command sees end of file. A terminal may have several
- * clients: each gets a duplicate, and the exec keeps the original for the next one. */
-static void exec_wire_stdin_take(struct exec_wire *s)
-{
-    if (!s->exec || s->exec->stdin_fd < 0 || s->stdin_fd >= 0 || s->stdin_closed)
+    if (!s->holds_input)
         return;
-    if (s->exec->req.tty)
-        s->stdin_fd = fcntl(s->exec->stdin_fd, F_DUPFD_CLOEXEC, 3);
-    else
-        s->stdin_fd = TAKE_FD(s->exec->stdin_fd);
+    s->holds_input = s->exec->input.held = false;
+    if (!s->kept)
+        exec_input_end(s->exec);
 }
 
-static void exec_wire_stdin_flush(struct exec_wire *s)
+/* While the input is full, nothing is read from the client. */
+static void exec_wire_pace_input(struct exec_wire *s)
 {
-    bool full;
-
-    exec_wire_stdin_take(s);
-    if (s->stdin_fd >= 0 && !s->stdin_broken)
-        exec_wire_stdin_write(s);
-    if (s->stdin_broken)
-        return;
-    if (s->stdin_closed)
-        buf_clear(&s->stdin_pending);
-    if (s->stdin_fd >= 0 && s->stdin_pending.len && !s->stdin_watch)
-        s->stdin_watch = loop_watch_new(s->config.loop, s->stdin_fd, exec_wire_stdin_writable, s);
-    if (s->stdin_watch)
-        loop_watch_set(s->stdin_watch, s->stdin_pending.len ? LOOP_WRITE : 0);
-    if (s->stdin_eof && !s->stdin_pending.len && s->exec && s->exec->state == EXEC_RUNNING)
-        exec_wire_stdin_close(s);
-    full = s->stdin_pending.len >= STDIN_PENDING_MAX;
-    if (s->req && !s->finished)
-        http_raw_read(s->req, !full);
+    if (s->req && s->exec && !s->finished)
+        http_raw_read(s->req, !exec_input_is_full(s->exec));
 }
 
 /* ---- in ---- */
@@ -355,17 +291,17 @@ static int exec_wire_take_stdin(struct exec_wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (!s->exec || s->stdin_closed || s->stdin_broken || s->stdin_eof)
-        return 0;
-    if (!s->config.want_stdin && !s->exec->req.tty && !s->exec->req.want_stdin) {
-        err_set(&err, ERR_INVALID, "stdin: the exec was started without it");
+    exec_wire_hold_input(s);
+    if (s->exec && exec_input_write(s->exec, f->data, f->length, &err) < 0)
         return exec_wire_refuse(s, &err);
-    }
-    if (buf_append(&s->stdin_pending, f->data, f->length) < 0) {
-        err_set(&err, ERR_LIMIT, "stdin: too much data is pending");
-        return exec_wire_refuse(s, &err);
-    }
-    exec_wire_stdin_flush(s);
+    exec_wire_pace_input(s);
+    return 0;
+}
+
+static int exec_wire_end_input(struct exec_wire *s)
+{
+    if (s->exec)
+        exec_input_end(s->exec);
     return 0;
 }
 
@@ -374,30 +310,18 @@ static unsigned exec_wire_get_u16(const char *p)
     return (unsigned)(unsigned char)p[0] << 8 | (unsigned char)p[1];
 }
 
-/* After DETACH the exec keeps its stdin, so that the client can attach again. */
-static int exec_wire_take_detach(struct exec_wire *s)
-{
-    s->kept = true;
-    if (s->exec && s->stdin_fd >= 0 && s->exec->stdin_fd < 0 && s->exec->state != EXEC_ENDED) {
-        loop_watch_free(TAKE_PTR(s->stdin_watch));
-        s->exec->stdin_fd = TAKE_FD(s->stdin_fd);
-    }
-    return 0;
-}
-
 static int exec_wire_take_frame(struct exec_wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (f->type == FRAME_STDIN)
         return exec_wire_take_stdin(s, f);
-    if (f->type == FRAME_STDIN_EOF && f->length == 0) {
-        s->stdin_eof = true;
-        exec_wire_stdin_flush(s);
+    if (f->type == FRAME_STDIN_EOF && f->length == 0)
+        return exec_wire_end_input(s);
+    if (f->type == FRAME_DETACH && f->length == 0) {
+        s->kept = true; /* the exec keeps its input, so that the client can attach again */
         return 0;
     }
-    if (f->type == FRAME_DETACH && f->length == 0)
-        return exec_wire_take_detach(s);
     if (f->type == FRAME_SIGNAL && f->length == 1 && f->data[0] >= 1 && f->data[0] <= 64) {
         if (s->exec)
             exec_signal(s->exec, f->data[0], NULL, NULL, NULL);
@@ -467,9 +391,18 @@ static void exec_wire_on_eof(struct http_req *req)
 {
     struct exec_wire *s = http_req_user(req);
 
-    s->stdin_eof = true;
     if (!s->finished)
-        exec_wire_stdin_flush(s);
+        exec_wire_end_input(s);
+}
+
+void wire_client_gone(const struct wire_config *config, struct exec *x)
+{
+    if (!x || !config->kill || x->state == EXEC_ENDED)
+        return;
+    if (config->run)
+        manager_remove(config->manager, x->sandbox_name, true, NULL, NULL, NULL);
+    else
+        exec_kill(x, NULL, NULL, NULL);
 }
 
 static void exec_wire_on_gone(struct http_req *req)
@@ -479,12 +412,8 @@ static void exec_wire_on_gone(struct http_req *req)
     s->req = NULL;
     if (s->removing)
         return;
-    if (s->exec && s->config.kill && !s->kept && !s->finished) {
-        if (s->config.run)
-            manager_remove(s->config.manager, s->exec->sandbox_name, true, NULL, NULL, NULL);
-        else
-            exec_kill(s->exec, NULL, NULL, NULL);
-    }
+    if (!s->kept && !s->finished)
+        wire_client_gone(&s->config, s->exec);
     exec_wire_free(s);
 }
 
@@ -497,10 +426,7 @@ static void exec_wire_on_news(void *arg)
     exec_wire_start_package_counts(s);
     if (s->exec->state == EXEC_ENDED)
         exec_wire_stop_package_counts(s);
-    if (s->req && !s->finished && s->exec->state == EXEC_RUNNING)
-        exec_wire_stdin_flush(s);
-    else if (s->exec->state == EXEC_ENDED)
-        exec_wire_stdin_drop(s);
+    exec_wire_pace_input(s);
     exec_wire_pump(s);
 }
 
@@ -509,9 +435,7 @@ static struct exec_wire *exec_wire_new(const struct wire_config *config)
     struct exec_wire *s = xnew0(struct exec_wire);
 
     s->config = *config;
-    s->stdin_fd = -1;
     s->in.max = IN_MAX;
-    s->stdin_pending.max = STDIN_PENDING_MAX + IN_MAX;
     return s;
 }
 
@@ -541,6 +465,8 @@ void wire_start(struct http_req *req, struct exec *x, const struct wire_config *
     wire_stream_config(&stream);
     stream.arg = s;
     s->exec = x;
+    if (x->req.want_stdin)
+        exec_wire_hold_input(s);
     exec_wire_start_package_counts(s);
     s->stream = output_stream_new_live(x, &stream);
     if (req)

@@ -11,11 +11,15 @@
 struct wire_config {
     struct loop *loop;
     struct manager *manager;
-    bool run;        /* the sandbox is ephemeral: the connection ends after its removal */
-    bool kill;       /* end the exec when the client disconnects */
-    bool want_stdin; /* the exec was started with stdin */
-    bool stats;      /* END also has what the package cache served during the exec */
+    bool run;   /* the sandbox is ephemeral: the connection ends after its removal */
+    bool kill;  /* end the exec when the client disconnects */
+    bool stats; /* END also has what the package cache served during the exec */
 };
+
+/* The client has disconnected before the end of its exec (NULL: it had ended before). */
+void wire_client_gone(const struct wire_config *config, struct exec *x);
+/* The document of FRAME_STARTED. New reference. */
+json_t *wire_started_json(const struct wire_config *config, const struct exec *x);
 
 /* Sets up both streams, from offset 0 and followed. */
 void wire_stream_config(struct output_stream_config *c);

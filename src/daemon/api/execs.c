@@ -2,7 +2,9 @@
 #include <stdlib.h>
 
 #include "daemon/api/call.h"
+#include "daemon/api/exec-events.h"
 #include "daemon/api/exec-spec.h"
+#include "daemon/api/exec-wait.h"
 #include "daemon/api/exec-wire.h"
 #include "daemon/api/starting.h"
 #include "daemon/core/exec/exec.h"
@@ -10,6 +12,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 void handle_exec_list(struct api_call *c)
 {
@@ -59,75 +62,146 @@ static json_t *execs_output_kept(struct manager *m, struct sandbox *sb, const ch
     return o;
 }
 
-static void execs_reply_exec(struct api_call *c, struct sandbox *sb, const char *id)
+static void execs_reply_exec(struct api_call *c, struct sandbox *sb, const char *id,
+                             const struct wait_config *config)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    json_t *doc;
+    _cleanup_json_ json_t *doc = NULL;
+    json_t *exec;
 
-    if (exec_get_json(c->manager, sb, id, &doc, &err) < 0) {
+    if (exec_get_json(c->manager, sb, id, &exec, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
     json_object_set_new(
-        doc, "output",
-        execs_output_kept(c->manager, sb, json_string_value(json_object_get(doc, "id"))));
-    call_reply(c, 200, json_pack("{s:o}", "exec", doc));
+        exec, "output",
+        execs_output_kept(c->manager, sb, json_string_value(json_object_get(exec, "id"))));
+    doc = json_pack("{s:o}", "exec", exec);
+    if (wait_add_stored(c->manager, sb, doc, config, &err) < 0)
+        call_reply_err(c, &err);
+    else
+        call_reply(c, 200, TAKE_PTR(doc));
+}
+
+static int execs_read_wait(struct api_call *c, struct wait_config *ret, struct err *err)
+{
+    _cleanup_free_ char *output = NULL;
+    int r;
+
+    ret->wire = (struct wire_config){.loop = api_settings(c->api)->loop, .manager = c->manager};
+    ret->out_max = SPEC_OUTPUT_DEFAULT;
+    r = call_query_text(c, "output", &output, err);
+    if (r < 0)
+        return r;
+    if (output && !STREQ(output, "inline"))
+        return err_set(err, ERR_INVALID, "query parameter 'output': '%s' must be inline", output);
+    ret->output = output != NULL;
+    r = call_query_u64(c, "output_max", &ret->out_max, err);
+    if (r < 0)
+        return r;
+    r = parse_check_range("query parameter 'output_max'", ret->out_max, 1, SPEC_OUTPUT_MAX,
+                          PARSE_BYTES, err);
+    return r < 0 ? r : wait_read_query(c, &ret->wait, err);
 }
 
 void handle_exec_get(struct api_call *c)
 {
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct wait_config config = {0};
     struct sandbox *sb = call_sandbox(c);
+    struct exec *live;
+    int r;
 
-    if (sb)
-        execs_reply_exec(c, sb, c->params[1]);
+    if (!sb)
+        return;
+    r = execs_read_wait(c, &config, &err);
+    live = exec_find_live(sb, c->params[1]);
+    if (r < 0)
+        call_reply_err(c, &err);
+    else if (r > 0 && live)
+        wait_start(c, exec_ref(live), &config);
+    else
+        execs_reply_exec(c, sb, c->params[1], &config);
 }
 
 /* ---- start ---- */
 
-static void execs_start_detached(struct api_call *c, struct api_exec_spec *spec)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
+/* How the client wants its answer; for requests without an upgrade. */
+struct execs_answer {
+    enum exec_events_kind events;
+    struct wait_config wait;
+    bool waits;
+};
 
-    if (spec->req.want_stdin) {
-        err_set(&err, ERR_INVALID, "field 'stdin': needs an upgraded connection");
-        call_reply_err(c, &err);
-        return;
-    }
-    starting_begin(c, &spec->req, "exec");
+static int execs_read_answer(struct api_call *c, const struct api_exec_spec *spec,
+                             struct execs_answer *ret, struct err *err)
+{
+    int r = wait_read_query(c, &ret->wait.wait, err);
+
+    if (r < 0)
+        return r;
+    ret->waits = r > 0;
+    ret->events = exec_events_wanted(c);
+    ret->wait.output = spec->output_inline;
+    ret->wait.out_max = spec->output_max;
+    if (spec->stats)
+        return err_set(err, ERR_UNSUPPORTED, "field 'stats': needs an upgraded connection");
+    if (ret->events && (ret->waits || spec->output_inline))
+        return err_set(err, ERR_INVALID,
+                       "a stream of events: 'wait' and 'output' are not allowed with it");
+    if (spec->output_inline && !ret->waits)
+        return err_set(err, ERR_INVALID, "field 'output': needs the query parameter 'wait'");
+    return 0;
 }
 
-static void execs_start_attached(struct api_call *c, struct api_exec_spec *spec)
+static void execs_answer(struct api_call *c, struct exec *x, struct execs_answer *how,
+                         const struct wire_config *config)
+{
+    how->wait.wire = *config;
+    if (call_wants_upgrade(c))
+        wire_start(call_take_request(c), x, config);
+    else if (how->events)
+        exec_events_start(call_take_request(c), x, how->events, config);
+    else
+        wait_start(c, x, &how->wait);
+}
+
+static void execs_start_attached(struct api_call *c, struct api_exec_spec *spec,
+                                 struct execs_answer *how)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct wire_config config = {
         .loop = api_settings(c->api)->loop,
         .manager = c->manager,
         .kill = spec->on_disconnect == DISCONNECT_KILL,
-        .want_stdin = spec->req.want_stdin,
         .stats = spec->stats,
     };
     struct exec *x;
 
-    spec->req.attach = true;
+    spec->req.attach = !how->waits;
     if (manager_exec(c->manager, c->params[0], &spec->req, &x, &err) < 0)
         call_reply_err(c, &err);
     else
-        wire_start(call_take_request(c), x, &config);
+        execs_answer(c, x, how, &config);
 }
 
 void handle_exec_start(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
+    struct execs_answer how = {0};
     struct api_exec_spec spec;
+    bool upgrade = call_wants_upgrade(c);
 
     if (exec_spec_read(c->body, NULL, &spec, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
-    if (call_wants_upgrade(c))
-        execs_start_attached(c, &spec);
+    if (!upgrade && execs_read_answer(c, &spec, &how, &err) < 0)
+        call_reply_err(c, &err);
+    else if (upgrade || how.events || how.waits)
+        execs_start_attached(c, &spec, &how);
     else
-        execs_start_detached(c, &spec);
+        starting_begin(c, &spec.req, "exec");
     exec_spec_done(&spec);
 }
 
@@ -159,27 +233,44 @@ void handle_run(struct api_call *c)
     struct wire_config config = {
         .loop = api_settings(c->api)->loop, .manager = c->manager, .run = true};
     struct api_exec_spec exec = {0};
+    struct execs_answer how = {0};
     struct exec *x = NULL;
     int r;
 
     r = execs_read_run(c->body, &spec, &exec, &err);
-    if (r < 0) {
-        call_reply_err(c, &err);
-        return;
-    }
-    exec.req.attach = true;
+    if (r >= 0 && !call_wants_upgrade(c))
+        r = execs_read_answer(c, &exec, &how, &err);
     config.kill = exec.on_disconnect != DISCONNECT_KEEP;
-    config.want_stdin = exec.req.want_stdin;
     config.stats = exec.stats;
-    r = manager_run(c->manager, spec, &exec.req, &x, &err);
+    exec.req.attach = call_wants_upgrade(c) || how.events;
+    r = r < 0 ? r : manager_run(c->manager, spec, &exec.req, &x, &err);
     exec_spec_done(&exec);
     if (r < 0)
         call_reply_err(c, &err);
     else
-        wire_start(call_take_request(c), x, &config);
+        execs_answer(c, x, &how, &config);
 }
 
 /* ---- attach and output ---- */
+
+static int execs_read_position(struct api_call *c, struct output_stream_config *ret,
+                               struct err *err)
+{
+    const char *last = c->req ? http_field_get(http_req_head(c->req), "last-event-id") : NULL;
+    unsigned long long out, errors;
+    int r, end = 0;
+
+    if (last && (sscanf(last, "%19llu.%19llu%n", &out, &errors, &end) != 2 || last[end]))
+        return err_set(err, ERR_INVALID, "header 'Last-Event-ID': '%.40s' is not an id of ours",
+                       last);
+    if (last) {
+        ret->offsets[JOURNAL_STDOUT] = out;
+        ret->offsets[JOURNAL_STDERR] = errors;
+        return 0;
+    }
+    r = call_query_u64(c, "stdout_offset", &ret->offsets[JOURNAL_STDOUT], err);
+    return r < 0 ? r : call_query_u64(c, "stderr_offset", &ret->offsets[JOURNAL_STDERR], err);
+}
 
 static int execs_attach(struct api_call *c, struct sandbox *sb, struct err *err)
 {
@@ -191,10 +282,7 @@ static int execs_attach(struct api_call *c, struct sandbox *sb, struct err *err)
     r = json_read(c->body, NULL, NULL, 0, err);
     if (r < 0)
         return r;
-    r = call_query_u64(c, "stdout_offset", &stream.offsets[JOURNAL_STDOUT], err);
-    if (r < 0)
-        return r;
-    r = call_query_u64(c, "stderr_offset", &stream.offsets[JOURNAL_STDERR], err);
+    r = execs_read_position(c, &stream, err);
     if (r < 0)
         return r;
     return wire_attach(c, sb, c->params[1], &stream, &config, err);
@@ -206,6 +294,20 @@ void handle_exec_attach(struct api_call *c)
     struct sandbox *sb = call_sandbox(c);
 
     if (sb && execs_attach(c, sb, &err) < 0)
+        call_reply_err(c, &err);
+}
+
+void handle_exec_stream(struct api_call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct wire_config config = {.loop = api_settings(c->api)->loop, .manager = c->manager};
+    enum exec_events_kind kind = exec_events_wanted(c);
+    struct output_stream_config stream = {0};
+    struct sandbox *sb = call_sandbox(c);
+
+    if (sb && (execs_read_position(c, &stream, &err) < 0 ||
+               exec_events_follow(c, sb, c->params[1], &stream, kind ? kind : EXEC_EVENTS_LINES,
+                                  &config, &err) < 0))
         call_reply_err(c, &err);
 }
 
@@ -275,12 +377,14 @@ static int execs_read_signal(const json_t *body, int *ret, struct err *err)
     return parse_signal(name, ret, err) < 0 ? err_wrap(err, "field 'signal'") : 0;
 }
 
-static int execs_find_live(struct api_call *c, struct sandbox *sb, struct exec **ret,
-                           struct err *err)
+int call_live_exec(struct api_call *c, struct exec **ret, struct err *err)
 {
+    struct sandbox *sb = manager_find(c->manager, c->params[0], err);
     _cleanup_json_ json_t *doc = NULL;
     int r;
 
+    if (!sb)
+        return -ERR_NOT_FOUND;
     *ret = exec_find_live(sb, c->params[1]);
     if (*ret)
         return 0;
@@ -293,14 +397,11 @@ static int execs_find_live(struct api_call *c, struct sandbox *sb, struct exec *
 static void execs_send_signal(struct api_call *c, int sig, bool whole)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct sandbox *sb = call_sandbox(c);
     struct exec_signalling *s;
     struct exec *x;
     int r;
 
-    if (!sb)
-        return;
-    if (execs_read_signal(c->body, &sig, &err) < 0 || execs_find_live(c, sb, &x, &err) < 0) {
+    if (execs_read_signal(c->body, &sig, &err) < 0 || call_live_exec(c, &x, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
@@ -324,4 +425,44 @@ void handle_exec_signal(struct api_call *c)
 void handle_exec_kill(struct api_call *c)
 {
     execs_send_signal(c, SIGKILL, true);
+}
+
+/* ---- terminal ---- */
+
+static int execs_resize(struct api_call *c, struct exec **ret, struct err *err)
+{
+    uint64_t rows = 0, cols = 0;
+    const struct json_field fields[] = {
+        {"rows", JSON_FIELD_U64, &rows},
+        {"cols", JSON_FIELD_U64, &cols},
+    };
+    int r;
+
+    r = json_read(c->body, NULL, fields, ARRAY_SIZE(fields), err);
+    if (r < 0)
+        return r;
+    r = parse_check_range("field 'rows'", rows, 1, SPEC_TERMINAL_MAX, PARSE_COUNT, err);
+    if (r < 0)
+        return r;
+    r = parse_check_range("field 'cols'", cols, 1, SPEC_TERMINAL_MAX, PARSE_COUNT, err);
+    if (r < 0)
+        return r;
+    r = call_live_exec(c, ret, err);
+    if (r < 0)
+        return r;
+    if (!(*ret)->req.tty)
+        return err_set(err, ERR_CONFLICT, "exec '%s' has no terminal", c->params[1]);
+    exec_resize(*ret, (uint16_t)rows, (uint16_t)cols);
+    return 0;
+}
+
+void handle_exec_resize(struct api_call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct exec *x;
+
+    if (execs_resize(c, &x, &err) < 0)
+        call_reply_err(c, &err);
+    else
+        call_reply(c, 200, json_pack("{s:o}", "exec", exec_to_json(x)));
 }

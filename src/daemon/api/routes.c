@@ -51,6 +51,10 @@ static const struct route routes[] = {
     {"POST",   "/v1/sandboxes/*/execs/*/attach",    handle_exec_attach,    ROUTE_BODY | ROUTE_UPGRADE | ROUTE_FRESH_STATE},
     {"POST",   "/v1/sandboxes/*/execs/*/signal",    handle_exec_signal,    ROUTE_BODY | ROUTE_FRESH_STATE},
     {"POST",   "/v1/sandboxes/*/execs/*/kill",      handle_exec_kill,      ROUTE_BODY | ROUTE_FRESH_STATE},
+    {"GET",    "/v1/sandboxes/*/execs/*/stream",    handle_exec_stream,    ROUTE_FRESH_STATE},
+    {"POST",   "/v1/sandboxes/*/execs/*/stdin",     handle_exec_stdin,     ROUTE_STREAM | ROUTE_LIVE | ROUTE_FRESH_STATE},
+    {"POST",   "/v1/sandboxes/*/execs/*/stdin/close", handle_exec_stdin_close, ROUTE_BODY | ROUTE_FRESH_STATE},
+    {"POST",   "/v1/sandboxes/*/execs/*/resize",    handle_exec_resize,    ROUTE_BODY | ROUTE_FRESH_STATE},
     {"POST",   "/v1/sandboxes/*/sessions",          handle_session_start,  ROUTE_BODY | ROUTE_FRESH_STATE},
     {"GET",    "/v1/sandboxes/*/sessions",          handle_session_list,   ROUTE_FRESH_STATE},
     {"GET",    "/v1/sandboxes/*/sessions/*",        handle_session_get,    ROUTE_FRESH_STATE},
@@ -59,7 +63,7 @@ static const struct route routes[] = {
     {"GET",    "/v1/sandboxes/*/files",             handle_files_get,      ROUTE_LIVE | ROUTE_FRESH_STATE},
     {"PUT",    "/v1/sandboxes/*/files",             handle_files_put,      ROUTE_STREAM | ROUTE_LIVE | ROUTE_FRESH_STATE},
     {"GET",    "/v1/sandboxes/*/ports/*",           handle_port,           ROUTE_TUNNEL | ROUTE_LIVE | ROUTE_FRESH_STATE},
-    {"POST",   "/v1/run",                           handle_run,            ROUTE_BODY | ROUTE_UPGRADE},
+    {"POST",   "/v1/run",                           handle_run,            ROUTE_BODY | ROUTE_MAY_UPGRADE},
 };
 /* clang-format on */
 

@@ -88,6 +88,8 @@ static int sessions_read_session(const json_t *body, struct api_exec_spec *spec,
     if (r < 0)
         return r;
     r = exec_spec_read(rest, NULL, spec, err);
+    if (r >= 0 && (spec->req.input || spec->output_inline))
+        r = err_set(err, ERR_INVALID, "fields 'input' and 'output': a session has its own");
     if (r < 0)
         return r;
     spec->req.session = true;

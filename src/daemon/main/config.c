@@ -46,7 +46,7 @@ static const struct config_key keys[] = {
     {"defaults.rm_after",      KEY_DURATION, AT(rm_after), "0s", "remove a sandbox that has been stopped for this long; 0s: never"},
     {"mounts.roots",           KEY_LIST,     AT(mount_roots), "/home,/srv,/mnt,/media,/data,/tmp,/work", "mount sources must be below one of these folders"},
     {"journal.budget",         KEY_SIZE,     AT(journal_budget), "256M", "maximum stored output of each stream of a command"},
-    {"disk.budget",            KEY_SIZE,     AT(disk_budget), "20G", "disk space of a sandbox without --disk, with one file for each 16 KiB of it; 0: no limit"},
+    {"disk.budget",            KEY_SIZE,     AT(disk_budget), "20G", "disk space of a sandbox without --disk; the limit of its files is one for each 16 KiB; 0: no limit"},
     {"disk.images",            KEY_BOOL,     AT(disk_images), "no", "hold disk.budget with a disk image for each new sandbox where the file system has no project quotas"},
     {"disk.floor",             KEY_SIZE,     AT(disk_floor), "1G", "refuse new work when less disk space is free (at most a tenth of the disk counts); 0: never"},
     {"journal.sandbox_budget", KEY_SIZE,     AT(journal_sandbox_budget), "1G", "maximum stored output of all finished commands of a sandbox; 0: no limit"},

@@ -75,10 +75,6 @@ void exec_resize(struct exec *x, uint16_t rows, uint16_t cols)
 
 void exec_stdin_close(struct exec *x)
 {
-    if (x->stdin_fd < 0 || x->req.tty) {
-        if (exec_control_check_reachable(x, NULL) >= 0)
-            supervisor_conn_stdin_close(x->sb->conn, x->id);
-        return;
-    }
-    x->stdin_fd = fd_close(x->stdin_fd);
+    if (exec_control_check_reachable(x, NULL) >= 0)
+        supervisor_conn_stdin_close(x->sb->conn, x->id);
 }

@@ -15,7 +15,9 @@ void exec_adopt(struct sandbox *sb, const struct store_exec *row);
  * notes that it was sent. */
 struct exec_request *exec_first_request(struct sandbox *sb);
 void exec_first_sent(struct sandbox *sb);
-/* exec-json.c; argv may be NULL. New reference. */
+void exec_notify(struct exec *x, enum exec_event event);
+/* Asks the supervisor to close its end of stdin. */
+void exec_stdin_close(struct exec *x);
 /* Sends the exec to the supervisor of its sandbox, which must be connected. */
 void exec_launch(struct exec *x);
 /* Ends the exec as start_failed: its sandbox did not start. */

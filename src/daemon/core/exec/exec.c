@@ -43,7 +43,7 @@ void exec_unref(struct exec *x)
         return;
     exec_request_done(&x->req);
     err_done(&x->start_err);
-    fd_close(x->stdin_fd);
+    exec_input_done(x);
     loop_timer_free(x->grace);
     free(x);
 }
@@ -55,7 +55,7 @@ static struct exec *exec_alloc(struct sandbox *sb)
     x->refs = 1; /* held by the sandbox */
     x->sb = sb;
     x->m = sb->m;
-    x->stdin_fd = -1;
+    exec_input_init(&x->input);
     snprintf(x->sandbox_name, sizeof(x->sandbox_name), "%s", sb->name);
     x->next = sb->execs;
     sb->execs = x;
@@ -87,7 +87,7 @@ int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, st
 
 /* ---- watches ---- */
 
-static void exec_notify(struct exec *x, enum exec_event event)
+void exec_notify(struct exec *x, enum exec_event event)
 {
     exec_ref(x);
     for (struct exec_watch *w = x->watches, *next; w; w = next) {
@@ -103,12 +103,7 @@ static void exec_attached(void *arg, const struct err *err, int fd)
 
     if (err)
         log_debug("exec %s: attach: %s", x->id, err->msg);
-    if (fd >= 0 && x->stdin_fd < 0 && x->state == EXEC_RUNNING) {
-        fd_set_nonblock(fd, true);
-        x->stdin_fd = fd;
-        fd = -1;
-    }
-    fd_close(fd);
+    exec_input_open(x, fd);
     exec_unref(x);
 }
 
@@ -381,7 +376,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     exec_explain_stop(&x->end, sb);
     x->state = EXEC_ENDED;
     x->ended_at = rec->ended_wall;
-    x->stdin_fd = fd_close(x->stdin_fd);
+    exec_input_done(x);
     loop_timer_free(TAKE_PTR(x->grace));
     exec_request_wipe(&x->req);
     exec_drop_from_sandbox(x);
@@ -389,7 +384,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     exec_notify(x, EXEC_EVENT_ENDED);
     exec_emit_ended(x, sb);
     usage_totals_add(&x->m->usage_totals, sb, x);
-    if (x->stored && !sb->ephemeral)
+    if (x->stored && (!sb->ephemeral || x->lingers))
         exec_save_end(x);
     output_retention_ended(sb, x);
     if (sb->ephemeral)
@@ -544,9 +539,7 @@ void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
     exec_request_wipe(&x->req);
     x->state = EXEC_RUNNING;
     x->pid = pid;
-    x->stdin_fd = stdin_fd;
-    if (stdin_fd >= 0)
-        fd_set_nonblock(stdin_fd, true);
+    exec_input_open(x, stdin_fd);
     exec_notify(x, EXEC_EVENT_STARTED);
     data = json_object(); /* enough to recognise the exec; its document has the command line */
     if (x->req.argv && *x->req.argv)

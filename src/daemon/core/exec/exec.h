@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/core/exec/exec-input.h"
 #include "daemon/engine/exec-request.h"
 #include "daemon/engine/supervisor-conn.h"
 #include "lib/base/json.h"
@@ -25,6 +26,7 @@ const char *exec_state_name(enum exec_state s);
 enum exec_event {
     EXEC_EVENT_STARTED,
     EXEC_EVENT_OUTPUT,
+    EXEC_EVENT_INPUT, /* there is room for more input */
     EXEC_EVENT_ENDED, /* the last one */
 };
 
@@ -56,10 +58,11 @@ struct exec {
     bool sent;               /* with the start of its sandbox, before exec_launch() */
     bool waiting; /* sent, but not started because its sandbox went down: to be sent again */
     unsigned char refusals; /* how often it was sent in vain */
+    bool lingers;           /* its sandbox outlives it: its end is saved (exec-linger.h) */
     bool stored, attached;  /* attached: the supervisor sends us OUTPUT */
     uint64_t started_at, ended_at;
     int pid;
-    int stdin_fd; /* owned: write end of stdin, or pty master; non-blocking; -1: closed */
+    struct exec_input input;
     uint64_t end_of[JOURNAL_STREAMS]; /* length of each stream, from the last OUTPUT */
     struct exec_watch *watches;
     struct loop_timer *grace;  /* of a cancelled session: kills it; or NULL */
@@ -87,7 +90,6 @@ int exec_signal(struct exec *x, int sig, exec_result_fn done, void *arg, struct 
 int exec_kill(struct exec *x, exec_result_fn done, void *arg,
               struct err *err); /* kills the whole cgroup */
 void exec_resize(struct exec *x, uint16_t rows, uint16_t cols);
-void exec_stdin_close(struct exec *x);
 
 /* The EXEC document of a live or referenced exec; exec_get_json() also finds stored ones. New
  * reference. */

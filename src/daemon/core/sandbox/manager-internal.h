@@ -20,6 +20,8 @@ struct recovery;
 struct reconcile;
 struct warm;
 
+struct exec_linger;
+
 struct manager {
     struct manager_config config; /* owns only the defaults */
     struct store *store;
@@ -27,9 +29,10 @@ struct manager {
     struct map sandboxes; /* by name */
     struct recovery *recovery;
     struct reconcile *reconcile;
-    bool retaining;       /* a job of daemon/core/exec/output-retention.c is running */
-    bool trimming;        /* a trim of daemon/core/caches/mount-caches.c is running */
-    bool trim_again;      /* and a build has ended since it began */
+    bool retaining;  /* a job of daemon/core/exec/output-retention.c is running */
+    bool trimming;   /* a trim of daemon/core/caches/mount-caches.c is running */
+    bool trim_again; /* and a build has ended since it began */
+    struct exec_linger *lingering;
     struct exec *unsaved; /* ended execs whose end could not be saved yet */
     unsigned n_unsaved;
     struct disk_floor_watch floor;

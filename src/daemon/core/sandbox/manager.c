@@ -9,6 +9,7 @@
 #include "daemon/core/caches/sandbox-packages.h"
 #include "daemon/core/caches/warm.h"
 #include "daemon/core/exec/exec-internal.h"
+#include "daemon/core/exec/exec-linger.h"
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/images/build.h"
 #include "daemon/core/reconcile/reconcile.h"
@@ -256,6 +257,7 @@ void manager_free(struct manager *m)
     }
     warms_drop(m);
     disk_budget_close(m);
+    exec_linger_close(m);
     recovery_free(m->recovery);
     usage_totals_close(&m->usage_totals);
     reconcile_free(m);
@@ -398,6 +400,7 @@ void manager_tick(struct manager *m)
     recovery_tick(m->recovery);
     output_retention_tick(m);
     exec_retry_unsaved(m);
+    exec_linger_tick(m);
     disk_floor_tick(m);
     disk_budget_tick(m);
     engine_watch_tick(m);

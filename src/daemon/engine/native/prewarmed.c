@@ -180,7 +180,7 @@ static bool prewarmed_make_shim(struct prewarmed *s)
     return true;
 }
 
-/* Whoever takes the folder makes what is missing, so a failure here is not reported. The project
+/* The shim makes the folders that are missing, so a failure here is not reported. The project
  * id comes first: only what is made later inherits it. */
 static void prewarmed_make_layer(const struct prewarmed *s, int dirfd, const char *name)
 {

@@ -1,0 +1,59 @@
+#include "daemon/api/exec-text.h"
+
+#include "lib/base/base64.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/text.h"
+
+static bool exec_text_is_utf8(const char *data, size_t len)
+{
+    unsigned code;
+
+    for (size_t i = 0; i < len;) {
+        size_t n = (unsigned char)data[i] < 0x80 ? 1 : text_utf8_next(data + i, len - i, &code);
+
+        if (!n)
+            return false;
+        i += n;
+    }
+    return true;
+}
+
+void exec_text_put(json_t *o, const char *data, size_t len)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(SIZE_MAX / 2);
+
+    if (exec_text_is_utf8(data, len)) {
+        json_object_set_new(o, "text", json_stringn_nocheck(data, len));
+        return;
+    }
+    if (base64_encode(&b, data, len) >= 0)
+        json_object_set_new(o, "base64", json_stringn_nocheck(buf_data(&b), b.len));
+}
+
+/* The length of a character by its first byte; 0: not a first byte. */
+static size_t exec_text_length(unsigned char first)
+{
+    return first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 0;
+}
+
+size_t exec_text_cut(const char *data, size_t len)
+{
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        size_t want = exec_text_length((unsigned char)data[len - back]);
+
+        if (want)
+            return want > back ? back : 0;
+        if ((data[len - back] & 0xC0) != 0x80)
+            return 0;
+    }
+    return 0;
+}
+
+size_t exec_text_skip(const char *data, size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && n < 3 && (data[n] & 0xC0) == 0x80)
+        n++;
+    return n;
+}
