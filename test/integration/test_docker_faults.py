@@ -1,9 +1,12 @@
 """A Docker or Podman that dies, hangs, fills up or is changed by others: each case has its own error, and nothing leaks."""
+import json
 import os
 import signal
 import time
+from urllib.parse import quote
 
 import engines
+from late_docker import LateDocker
 from ripcord_test import Config, TestCase, only_on, wait_until
 
 
@@ -199,6 +202,28 @@ class Outside(FaultTest):
         self.root.ok("exec", "a", "--", "true")
         self.assertEqual(engine.api("POST", f"{box}/kill").status, 204)
         self.wait_state("a", "stopped")
+        self.root.ok("exec", "a", "--", "true")
+
+    @only_on("docker")
+    def test_a_late_report_repeats_a_pause(self):
+        """dockerd takes containerd's report of a pause for a new pause if the container is not paused any more, until the
+        report of the end arrives. Its events and its answers are then wrong for that time, and ours with them."""
+        engine = LateDocker().start()
+        self.addCleanup(engine.stop)
+        self.write_config(engine)
+        self.root.start()
+        self.root.ok("up", "a")
+        engine.delay = 1.0
+        self.root.ok("pause", "a")
+        self.root.ok("resume", "a")
+        self.root.ok("exec", "a", "--", "true")
+        self.assertEqual(engine.reported, [], "held back")
+        wait_until(lambda: engine.reported == ["paused", "resumed"], 20, "the reports")
+        filters = quote(json.dumps({"container": [self.container(engine, "a")], "event": ["pause", "unpause"]}))
+        answer = engine.api("GET", f"/events?since=1&until={int(time.time()) + 1}&filters={filters}", timeout=30).body
+        actions = [json.loads(line)["Action"] for line in answer.splitlines()]
+        self.assertEqual(actions, ["pause", "unpause", "pause", "unpause"])
+        self.wait_state("a", "running")
         self.root.ok("exec", "a", "--", "true")
 
     def test_home_volume_that_cannot_be_made(self):
