@@ -39,27 +39,18 @@ static const uint64_t start_timeout_usec = 30 * USEC_PER_SEC;
 
 int start_find_daemon(char **ret, struct err *err)
 {
-    _cleanup_free_ char *beside = NULL;
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    char *slash;
+    _cleanup_free_ char *folder = path_of_program("ripcordd", RIPCORD_LIBEXECDIR);
 
-    if (n > 0) {
-        self[n] = '\0';
-        slash = strrchr(self, '/');
-        beside = xasprintf("%.*s/ripcordd", (int)(slash - self), self);
-        if (access(beside, X_OK) == 0) {
-            *ret = TAKE_PTR(beside);
-            return 0;
-        }
-    }
-    if (access(RIPCORD_LIBEXECDIR "/ripcordd", X_OK) == 0) {
-        *ret = xstrdup(RIPCORD_LIBEXECDIR "/ripcordd");
+    if (folder) {
+        *ret = xasprintf("%s/ripcordd", folder);
         return 0;
     }
-    err_set(err, ERR_SYSTEM, "cannot find the daemon: neither '%s' nor '%s/ripcordd' is executable",
-            beside ? beside : "ripcordd", RIPCORD_LIBEXECDIR);
-    return err_hint(err, "Install 'ripcordd' in the same folder as 'ripcord'.");
+    err_set(err, ERR_SYSTEM,
+            "cannot find the daemon 'ripcordd': not in the folder of this program, not in "
+            "'../libexec/ripcord' next to it, not in '%s'",
+            RIPCORD_LIBEXECDIR);
+    return err_hint(err,
+                    "Install ripcord again, or keep its folders 'bin' and 'libexec' together.");
 }
 
 static int client_start_try_connect(const struct path_roots *paths, int *ret_fd, struct err *err)

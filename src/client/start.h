@@ -8,8 +8,7 @@
 #include "lib/base/err.h"
 #include "lib/base/path.h"
 
-/* Finds the daemon's program: in the folder of our own program, else in the libexec folder. The
- * caller frees *ret. */
+/* Finds the daemon's program with path_of_program(). The caller frees *ret. */
 int start_find_daemon(char **ret, struct err *err);
 
 /* Connects to the daemon of these folders and starts it if necessary. The caller owns *ret_fd. */

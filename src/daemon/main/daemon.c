@@ -523,7 +523,9 @@ static int daemon_prepare(struct daemon *d, struct err *err)
     log_set_json(d->options.log_json || d->config.log_json);
     for (char **w = d->config.warnings; w && *w; w++)
         log_warn("%s", *w);
-    d->libexec_dir = process_libexec_dir();
+    d->libexec_dir = path_of_program("ripcord-shim", RIPCORD_LIBEXECDIR);
+    if (!d->libexec_dir) /* the engines that need its programs report which one is missing */
+        d->libexec_dir = xstrdup(RIPCORD_LIBEXECDIR);
     return 0;
 }
 

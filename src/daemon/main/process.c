@@ -22,7 +22,6 @@
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
-#include "version.h"
 
 #define LOCK_NAME "daemon.lock"
 
@@ -193,20 +192,4 @@ void process_ready(int fd)
     if (r < 0)
         log_warn("--ready-fd: %s", strerror(-r));
     fd_close(fd);
-}
-
-char *process_libexec_dir(void)
-{
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    _cleanup_free_ char *shim = NULL;
-    char *slash;
-
-    if (n <= 0)
-        return xstrdup(RIPCORD_LIBEXECDIR);
-    self[n] = '\0';
-    slash = strrchr(self, '/');
-    *slash = '\0';
-    shim = xasprintf("%s/ripcord-shim", self);
-    return xstrdup(access(shim, X_OK) == 0 ? self : RIPCORD_LIBEXECDIR);
 }

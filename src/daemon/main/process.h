@@ -20,6 +20,3 @@ int process_lock(int run_dirfd, const char *run_dir, int *ret_fd, struct err *er
 void process_notify(const char *message);
 /* Writes "ready\n" to the descriptor and closes it; does nothing with -1. */
 void process_ready(int fd);
-
-/* The folder of ripcord-shim: that of this program, else the installed libexec folder. Owned. */
-char *process_libexec_dir(void);

@@ -1,6 +1,8 @@
 #include "lib/base/path.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -146,4 +148,29 @@ int path_roots_make(const struct path_roots *p, struct err *err)
     int r = path_make_private(p->state, err);
 
     return r < 0 ? r : path_make_private(p->run, err);
+}
+
+static bool path_has_program(const char *folder, const char *name)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", folder, name);
+
+    return access(path, X_OK) == 0;
+}
+
+char *path_of_program(const char *name, const char *installed)
+{
+    _cleanup_free_ char *libexec = NULL;
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (n > 0) {
+        self[n] = '\0';
+        *strrchr(self, '/') = '\0';
+        if (path_has_program(self, name))
+            return xstrdup(self);
+        libexec = xasprintf("%s/../libexec/ripcord", self);
+        if (path_has_program(libexec, name))
+            return realpath(libexec, NULL);
+    }
+    return path_has_program(installed, name) ? xstrdup(installed) : NULL;
 }

@@ -33,3 +33,10 @@ int path_roots_make(const struct path_roots *p, struct err *err);
 
 /* A relative path is joined to the working folder. The path need not exist. malloc'd. */
 int path_make_absolute(const char *path, char **ret, struct err *err);
+
+/*
+ * The folder that has our program `name`: that of the running program, else ../libexec/ripcord next
+ * to it, else `installed`. The first two are relative, so that an installed tree can be moved.
+ * malloc'd; NULL: it is in none of them.
+ */
+char *path_of_program(const char *name, const char *installed);
