@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "lib/http/fetch/fetch.h"
 #include "lib/loop/loop.h"
 #include "lib/loop/pool.h"
+#include "lib/os/static-program.h"
 #include "packages/confine.h"
 #include "packages/packages.h"
 #include "proto/packages.h"
@@ -104,15 +104,6 @@ static int packages_make_page_folders(struct packages *pkgs, struct err *err)
     return 0;
 }
 
-/* Makes libraries load now what they load on first use: the system call filter may forbid it. */
-static void packages_warm_up(void)
-{
-    struct addrinfo *found = NULL;
-
-    if (getaddrinfo("localhost", NULL, NULL, &found) == 0)
-        freeaddrinfo(found);
-}
-
 /* The steps that need the rights which the process started with. */
 static int packages_open(struct packages *pkgs, struct err *err)
 {
@@ -129,7 +120,6 @@ static int packages_open(struct packages *pkgs, struct err *err)
     r = packages_lock_folder(pkgs, err);
     if (r < 0)
         return r;
-    packages_warm_up();
     r = packages_become(&pkgs->config, err);
     if (r < 0)
         return r;
@@ -182,6 +172,7 @@ int packages_main(void)
     static struct packages pkgs = {.dirfd = -1, .wake_fd = -1}; /* workers use it until the exit */
     _cleanup_err_ struct err err = ERR_INIT;
 
+    static_program_init();
     json_need_memory();
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_NAME, "ripcord-package", 0, 0, 0);

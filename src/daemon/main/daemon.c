@@ -31,6 +31,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/http/server/http-server.h"
 #include "lib/loop/loop.h"
+#include "lib/os/static-program.h"
 #include "lib/store/store.h"
 #include "version.h"
 
@@ -509,6 +510,7 @@ static int daemon_prepare(struct daemon *d, struct err *err)
     r = process_harden(d->ready_fd, err);
     if (r < 0)
         return r;
+    static_program_init();
     r = path_roots_init(&d->paths, d->options.root, err);
     if (r < 0)
         return r;

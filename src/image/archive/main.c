@@ -1,7 +1,6 @@
 #include "image/archive/main.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +19,8 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/locale.h"
+#include "lib/os/static-program.h"
 #include "proto/image-program.h"
 
 enum { USED_MAX = 16 << 20 };
@@ -282,11 +283,13 @@ int image_main(int argc, char **argv)
     _cleanup_free_ char *text = NULL;
     int r;
 
+    static_program_init();
     json_need_memory();
-    setlocale(LC_CTYPE, "C.UTF-8"); /* without it libarchive cannot read non-ASCII names */
     signal(SIGPIPE, SIG_IGN);
     umask(022); /* folders without an entry in the archive are readable for all users */
-    r = archive_run(argc, argv, &doc, &err);
+    r = locale_use_utf8(&err);
+    if (r >= 0)
+        r = archive_run(argc, argv, &doc, &err);
     if (r < 0)
         doc = json_from_err(&err);
     text = json_to_text(doc, false);

@@ -1,6 +1,5 @@
 #include "image/build/main.h"
 
-#include <locale.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +12,8 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/locale.h"
+#include "lib/os/static-program.h"
 #include "proto/json-lines.h"
 
 enum { CONTEXT_FD = 3, CONTROL_FD = 4 };
@@ -113,11 +114,13 @@ int build_main(int argc, char **argv)
     json_t *done = NULL;
     int r;
 
+    static_program_init();
     json_need_memory();
-    setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
     signal(SIGPIPE, SIG_IGN);
     umask(022);
     digest_begin_quickly();
-    r = build_main_run(argc, argv, &done, &err);
+    r = locale_use_utf8(&err);
+    if (r >= 0)
+        r = build_main_run(argc, argv, &done, &err);
     return !json_lines_write(&out, r < 0 ? json_from_err(&err) : done) || r < 0;
 }

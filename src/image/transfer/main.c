@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,6 +19,7 @@
 #include "lib/http/fetch/fetch.h"
 #include "lib/os/caps.h"
 #include "lib/os/confine.h"
+#include "lib/os/static-program.h"
 #include "proto/transfer.h"
 
 static int transfer_read_settings(struct settings *ret, struct err *err)
@@ -44,15 +44,6 @@ static int transfer_become(const struct settings *s, int folder, struct err *err
     if (folder >= 0 && fchown(folder, s->uid, s->uid) < 0)
         return err_sys(err, errno, "set the owner of the downloads folder to user %u", s->uid);
     return caps_become(s->uid, s->uid, err);
-}
-
-/* Lets libc load its resolver libraries now: the seccomp filter may forbid it later. */
-static void transfer_load_resolver(void)
-{
-    struct addrinfo *found = NULL;
-
-    if (getaddrinfo("localhost", NULL, NULL, &found) == 0)
-        freeaddrinfo(found);
 }
 
 static int transfer_main_pull(const struct settings *s, json_t **ret, struct err *err)
@@ -107,7 +98,6 @@ static int transfer_run_verb(size_t verb, json_t **ret, struct err *err)
     r = transfer_read_settings(&s, err);
     if (r < 0)
         return r;
-    transfer_load_resolver();
     r = transfer_become(&s, verbs[verb].folder ? TRANSFER_FD_FOLDER : -1, err);
     if (r < 0)
         return r;
@@ -137,6 +127,7 @@ int transfer_main(int argc, char **argv)
     _cleanup_free_ char *text = NULL;
     int r;
 
+    static_program_init();
     json_wipe_freed();
     signal(SIGPIPE, SIG_IGN);
     for (int fd = TRANSFER_FD_ARCHIVE; fd < TRANSFER_FD_ARCHIVE + TRANSFER_FDS; fd++)

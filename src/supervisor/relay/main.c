@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/os/cgroup.h"
 #include "lib/os/pidfd.h"
+#include "lib/os/static-program.h"
 #include "supervisor/relay/packages-listener.h"
 #include "supervisor/relay/relay.h"
 
@@ -239,6 +240,7 @@ int relay_main(int argc _unused_, char **argv _unused_)
     static struct relay r; /* static, because threads may use it until the process ends */
     int status;
 
+    static_program_init();
     json_need_memory();
     relay_init(&r);
     supervisor_hold_fds();

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -18,8 +19,11 @@
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
+#include "lib/http/fetch/system-ca.h"
 
 enum { IDLE_MAX = 8, LOW_SPEED = 100, FIELD_MAX = 512, LONG_FIELD_MAX = 8192 };
+
+static const char *fetch_system_ca; /* set by fetch_init() */
 
 struct fetcher {
     char **hosts;
@@ -390,6 +394,8 @@ static void fetch_set_trust(struct hop *hop, CURL *c)
     curl_easy_setopt(c, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, fetch_on_socket);
     curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, hop);
+    if (!fetcher->ca_pem && fetch_system_ca)
+        curl_easy_setopt(c, CURLOPT_CAINFO, fetch_system_ca);
     if (!fetcher->ca_pem)
         return;
     ca.len = strlen(fetcher->ca_pem);
@@ -455,9 +461,12 @@ static int fetch_transfer_error(struct hop *hop, CURLcode code, const char *word
     if (code == CURLE_OPERATION_TIMEDOUT)
         return err_set(err, ERR_TIMEOUT, "%s", why);
     err_set(err, ERR_ENGINE, "%s", why);
-    if (code == CURLE_PEER_FAILED_VERIFICATION)
+    if (code == CURLE_PEER_FAILED_VERIFICATION && (fetch_system_ca || hop->fetcher->ca_pem))
         err_hint(err,
                  "Set 'ca_file' of the upstream to the authority that signed its certificate.");
+    else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
+        err_hint(err, "This machine has no CA certificates: install the package "
+                      "'ca-certificates', or set 'ca_file' of the upstream.");
     return -ERR_ENGINE;
 }
 
@@ -552,8 +561,14 @@ void fetch_head_done(struct fetch_head *h)
 
 int fetch_init(struct err *err)
 {
+    struct addrinfo *found = NULL;
+
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
         return err_set(err, ERR_SYSTEM, "libcurl cannot be initialised");
+    fetch_system_ca = system_ca_find("");
+    /* libc loads its resolver now: a system call filter may forbid it later. */
+    if (getaddrinfo("localhost", NULL, NULL, &found) == 0)
+        freeaddrinfo(found);
     return 0;
 }
 

@@ -34,7 +34,8 @@ struct fetcher_config {
     const char *user_agent;
 };
 
-/* Call it before the process has a second thread. */
+/* Loads what transfers need of the machine: its CA certificates and libc's resolver. Call it before
+ * the process has a second thread, and before it installs a system call filter. */
 int fetch_init(struct err *err);
 struct fetcher *fetcher_new(const struct fetcher_config *config);
 void fetcher_free(struct fetcher *f); /* NULL is fine */
