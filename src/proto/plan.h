@@ -87,6 +87,11 @@ enum plan_tag {
     PLAN_TAG_DISK_QUOTA,     /* u64: 0 or 1 */
 };
 
+/* Folders of "/" that are links into /usr on most machines. On the others (Alpine) they are folders
+ * with programs and libraries, and belong to the image `host` as /usr does. */
+#define PLAN_SPLIT_NAMES "bin", "sbin", "lib", "lib32", "lib64", "libx32"
+enum { PLAN_SPLIT_MAX = 6 };
+
 enum plan_image {
     PLAN_IMAGE_HOST,   /* lower_dir is the skeleton, and the machine's /usr and /opt are bound
                           read-only. With `layers` (below lower_dir, the lowest is the skeleton)

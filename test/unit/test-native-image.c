@@ -122,6 +122,31 @@ TEST(the_image_holds_only_allowed_files)
     teardown();
 }
 
+TEST(a_machine_with_split_usr_keeps_its_folders)
+{
+    _cleanup_free_ char *merged = NULL, *split = NULL, *path = NULL, *passwd = NULL;
+    char target[64] = "";
+    struct stat st;
+
+    setup();
+    CHECK(ensure(&merged) >= 0);
+    path = xasprintf("%s/bin", merged);
+    CHECK(readlink(path, target, sizeof(target) - 1) > 0);
+    CHECK_STR(target, "usr/bin");
+    free(path);
+    CHECK(unlink(at("host/bin")) == 0 && mkdir(at("host/bin"), 0755) == 0);
+    put("host/bin/bash", "x", 0755);
+    CHECK(ensure(&split) >= 0 && strcmp(merged, split) != 0);
+    path = xasprintf("%s/bin", split);
+    CHECK(lstat(path, &st) == 0 && S_ISDIR(st.st_mode));
+    CHECK(!has(split, "bin/bash")); /* the shim mounts the machine's folder there */
+    free(path);
+    path = xasprintf("%s/etc/passwd", split);
+    CHECK(file_read(AT_FDCWD, path, 4096, &passwd, NULL, NULL) >= 0);
+    CHECK(strstr(passwd, "agent:x:1000:1000:agent:/home/agent:/bin/bash\n"));
+    teardown();
+}
+
 TEST(commands_fill_gaps_of_the_machine)
 {
     _cleanup_free_ char *a = NULL, *b = NULL, *path = NULL;

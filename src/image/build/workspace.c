@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/mount.h"
 #include "lib/os/overlay.h"
+#include "proto/plan.h"
 
 enum { LOWER_MAX = 4000 };
 
@@ -263,21 +265,38 @@ static int workspace_mount_at(const struct overlay *o, const char *place, struct
     return mount_attach(fd, AT_FDCWD, place, err);
 }
 
-/*
- * Covers /usr with a read-only folder: a sandbox on image `host` has the machine's own /usr there,
- * which would hide whatever the step writes.
- */
-static int workspace_cover_usr(struct err *err)
+static int workspace_cover(const char *with, const char *place, struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    int r = mount_clone(AT_FDCWD, "usr", MOUNT_SAFE, &fd, err);
+    int r = mount_clone(AT_FDCWD, with, MOUNT_SAFE, &fd, err);
 
     if (r < 0)
         return r;
     r = mount_set(fd, MOUNT_SAFE | MOUNT_RDONLY, -1, err);
     if (r < 0)
         return r;
-    return mount_attach(fd, AT_FDCWD, "root/usr", err);
+    return mount_attach(fd, AT_FDCWD, place, err);
+}
+
+/*
+ * Covers /usr with a read-only folder: a sandbox on image `host` has the machine's own /usr there,
+ * which would hide whatever the step writes. The same for /bin and others that are folders.
+ */
+static int workspace_cover_usr(struct err *err)
+{
+    static const char *const names[PLAN_SPLIT_MAX] = {PLAN_SPLIT_NAMES};
+    int r = workspace_cover("usr", "root/usr", err);
+
+    for (int i = 0; i < PLAN_SPLIT_MAX && r >= 0; i++) {
+        char usr[16], place[16];
+        struct stat st;
+
+        snprintf(usr, sizeof(usr), "usr/%s", names[i]);
+        snprintf(place, sizeof(place), "root/%s", names[i]);
+        if (lstat(place, &st) == 0 && S_ISDIR(st.st_mode))
+            r = workspace_cover(usr, place, err);
+    }
+    return r;
 }
 
 /* In the child, before it is confined. */

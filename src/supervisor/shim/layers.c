@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -100,23 +101,52 @@ static int shim_layers_open_tree(const char *path, unsigned flags, int userns_fd
 /*
  * /usr is id-mapped so that its files belong to the sandbox's root. Some file systems do not
  * support that (overlayfs, if we run in a container ourselves): the files then belong to `nobody`,
- * which only looks odd. /opt is never mapped: through a mapped tree the sandbox's uid 0 could read
- * root's 0600 files.
+ * which only looks odd.
  */
+static int shim_layers_open_system_tree(const char *path, int userns_fd, int *ret, struct err *err)
+{
+    unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
+
+    if (shim_layers_open_tree(path, flags, userns_fd, ret, NULL) >= 0)
+        return 0;
+    return shim_layers_open_tree(path, flags | MOUNT_RECURSIVE, -1, ret, err);
+}
+
+static int shim_layers_open_split_trees(struct layers *l, int userns_fd, struct err *err)
+{
+    static const char *const paths[PLAN_SPLIT_MAX] = {PLAN_SPLIT_NAMES};
+
+    for (int i = 0; i < PLAN_SPLIT_MAX; i++) {
+        char path[16];
+        struct stat st;
+        int r;
+
+        snprintf(path, sizeof(path), "/%s", paths[i]);
+        if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+            continue;
+        r = shim_layers_open_system_tree(path, userns_fd, &l->fd[LAYER_SPLIT + i], err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* /opt is never mapped: through a mapped tree the sandbox's uid 0 could read root's 0600 files. */
 static int shim_layers_open_host_trees(struct layers *l, const struct plan *plan, int userns_fd,
                                        struct err *err)
 {
-    unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
     int r;
 
-    r = shim_layers_open_tree("/usr", flags, userns_fd, &l->fd[LAYER_USR], NULL);
+    r = shim_layers_open_system_tree("/usr", userns_fd, &l->fd[LAYER_USR], err);
     if (r < 0)
-        r = shim_layers_open_tree("/usr", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_USR], err);
+        return r;
+    r = shim_layers_open_split_trees(l, userns_fd, err);
     if (r < 0)
         return r;
     if (plan->n_layers || access("/opt", F_OK) < 0)
         return 0;
-    return shim_layers_open_tree("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
+    return shim_layers_open_tree("/opt", MOUNT_SAFE | MOUNT_RDONLY | MOUNT_RECURSIVE, -1,
+                                 &l->fd[LAYER_OPT], err);
 }
 
 /* Root on disk is squashed to an id that no process has. Without a line for root, the kernel would

@@ -13,13 +13,16 @@
 #include "proto/plan.h"
 
 enum shim_layer {
-    LAYER_LOWER,  /* the image */
-    LAYER_DATA,   /* holds root, home and caches/<tool>: each with its upper and work */
-    LAYER_USR,    /* -1 unless the image is the host's */
-    LAYER_OPT,    /* -1 unless the image is the host's and the host has /opt */
-    LAYER_DEV,    /* a tmpfs with device nodes of this sandbox; -1: see setup_dev_nodes() */
-    LAYER_BASE,   /* of the package caches; -1: none */
-    LAYER_CACHES, /* the first of plan.caches, in order; -1 unless shared */
+    LAYER_LOWER, /* the image */
+    LAYER_DATA,  /* holds root, home and caches/<tool>: each with its upper and work */
+    LAYER_USR,   /* -1 unless the image is the host's */
+    LAYER_OPT,   /* -1 unless the image is the host's and the host has /opt */
+    LAYER_SPLIT, /* the first of PLAN_SPLIT_NAMES; -1 unless it is a folder of the host's */
+    LAYER_DEV =
+        LAYER_SPLIT +
+        PLAN_SPLIT_MAX, /* a tmpfs with device nodes of this sandbox; -1: see setup_dev_nodes() */
+    LAYER_BASE,         /* of the package caches; -1: none */
+    LAYER_CACHES,       /* the first of plan.caches, in order; -1 unless shared */
     LAYER_MOUNTS = LAYER_CACHES + PLAN_CACHES_MAX, /* the first of plan.mounts, in order */
 };
 

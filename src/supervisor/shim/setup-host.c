@@ -1,5 +1,6 @@
 /*
- * The host's /usr and /opt in a sandbox with image `host`: each a read-only overlay. The contents
+ * The host's /usr and /opt in a sandbox with image `host`, and /bin, /lib and the like where they are
+ * folders of their own: each a read-only overlay. The contents
  * are the host's, but an overlay has inodes of its own, and the kernel keeps watches (inotify) and
  * locks with the inode. On the host's inodes a sandbox could see which programs other sandboxes and
  * the host run, signal by locks, and block the host's package manager by a lock or lease.
@@ -16,6 +17,7 @@
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
 #include "lib/base/macro.h"
+#include "lib/base/xalloc.h"
 #include "lib/os/mount.h"
 #include "lib/os/overlay.h"
 #include "supervisor/shim/lower-layers.h"
@@ -23,11 +25,11 @@
 #include "supervisor/shim/setup.h"
 
 static const struct setup_host_tree {
-    const char *name; /* in the scaffold and inside */
-    const char *host;
+    const char *name; /* on the host, in the scaffold and inside */
     int layer;
     bool with_mounts; /* the layer holds the mounts below it, also for root */
-} trees[] = {{"usr", "/usr", LAYER_USR, false}, {"opt", "/opt", LAYER_OPT, true}};
+} trees[] = {{"usr", LAYER_USR, false}, {"opt", LAYER_OPT, true}};
+static const char *const split_names[PLAN_SPLIT_MAX] = {PLAN_SPLIT_NAMES};
 
 /*
  * An overlay does not show what is mounted below its layers, for example a disk at /opt/data. The
@@ -37,11 +39,12 @@ static const struct setup_host_tree {
  */
 static int setup_host_check_alone(const struct setup_host_tree *t, struct err *err)
 {
+    _cleanup_free_ char *path = xasprintf("/%s", t->name);
     _cleanup_close_ int alone = -1;
 
-    if (!t->with_mounts || mount_clone(AT_FDCWD, t->host, 0, &alone, NULL) >= 0)
+    if (!t->with_mounts || mount_clone(AT_FDCWD, path, 0, &alone, NULL) >= 0)
         return 0;
-    return err_set(err, ERR_SYSTEM, "other file systems are mounted below '%s'", t->host);
+    return err_set(err, ERR_SYSTEM, "other file systems are mounted below '%s'", path);
 }
 
 static int setup_host_mount_overlay(const struct plan *plan, const struct setup_host_tree *t,
@@ -74,8 +77,8 @@ static int setup_host_mount_tree(const struct plan *plan, const struct setup_hos
     _cleanup_close_ int overlay = -1;
 
     if (GUARD("own inodes") && setup_host_mount_overlay(plan, t, fd, scaffold, &overlay, &why) < 0)
-        log_warn("'%s' is shared with other sandboxes, which can see who opens its files: %s",
-                 t->host, why.msg);
+        log_warn("'/%s' is shared with other sandboxes, which can see who opens its files: %s",
+                 t->name, why.msg);
     return mount_point_mount(root_fd, t->name, MOUNT_POINT_FOLDER, overlay >= 0 ? overlay : fd,
                              err);
 }
@@ -83,14 +86,17 @@ static int setup_host_mount_tree(const struct plan *plan, const struct setup_hos
 int setup_host_trees(const struct plan *plan, const struct layers *layers, int scaffold,
                      int root_fd, struct err *err)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
-        int fd = layers->fd[trees[i].layer], r;
+    int r = 0;
 
-        if (fd < 0)
-            continue;
-        r = setup_host_mount_tree(plan, &trees[i], fd, scaffold, root_fd, err);
-        if (r < 0)
-            return r;
+    for (size_t i = 0; i < ARRAY_SIZE(trees) && r >= 0; i++)
+        if (layers->fd[trees[i].layer] >= 0)
+            r = setup_host_mount_tree(plan, &trees[i], layers->fd[trees[i].layer], scaffold,
+                                      root_fd, err);
+    for (int i = 0; i < PLAN_SPLIT_MAX && r >= 0; i++) {
+        const struct setup_host_tree t = {split_names[i], LAYER_SPLIT + i, false};
+
+        if (layers->fd[t.layer] >= 0)
+            r = setup_host_mount_tree(plan, &t, layers->fd[t.layer], scaffold, root_fd, err);
     }
-    return 0;
+    return r < 0 ? r : 0;
 }

@@ -116,7 +116,7 @@ static bool host_files_has(int src, const char *path)
 
 static int host_files_put_passwd(int src, int dst, struct err *err)
 {
-    const char *shell = host_files_has(src, "usr/bin/bash") ? "/bin/bash" : "/bin/sh";
+    const char *shell = host_files_has(src, "bin/bash") ? "/bin/bash" : "/bin/sh";
     _cleanup_free_ char *text =
         xasprintf("root:x:0:0:root:/root:%s\n"
                   "agent:x:1000:1000:agent:/home/agent:%s\n"

@@ -21,16 +21,17 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/ext4-spread.h"
 #include "lib/os/rmtree.h"
+#include "proto/plan.h"
 
 enum {
-    IMAGE_FORMAT = 2, /* part of the fingerprint: raise it when this code builds something else */
+    IMAGE_FORMAT = 3, /* part of the fingerprint: raise it when this code builds something else */
     ENTRIES_MAX = 16384,
     DEPTH_MAX = 12,
 };
 #define FILE_SIZE_MAX MIB(8)
 #define TOTAL_SIZE_MAX MIB(64)
 
-static const char *const merged_dirs[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+static const char *const merged_dirs[PLAN_SPLIT_MAX] = {PLAN_SPLIT_NAMES};
 
 /* Below /etc; the last component may be a pattern. */
 static const char *const etc_allowed[] = {
@@ -329,11 +330,9 @@ static int host_image_copy_allowed(struct host_image_walk *w, const char *patter
     return 0;
 }
 
-/* /bin -> usr/bin and the like. A machine without merged /usr gets the links too; its programs
- * that are only in /bin are missing then. */
+/* /bin -> usr/bin and the like. Where the machine has a folder, the shim mounts that folder. */
 static int host_image_copy_merged(struct host_image_walk *w, const char *name, struct err *err)
 {
-    _cleanup_free_ char *usr = xasprintf("usr/%s", name);
     struct stat st;
 
     if (fstatat(w->src, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -341,8 +340,9 @@ static int host_image_copy_merged(struct host_image_walk *w, const char *name, s
     host_image_mix_str(w, name);
     if (S_ISLNK(st.st_mode))
         return host_image_copy_link(w, name, err);
-    if (w->dst >= 0 && symlinkat(usr, w->dst, name) < 0)
-        return err_sys(err, errno, "make link '%s'", name);
+    host_image_mix_u64(w, S_ISDIR(st.st_mode));
+    if (w->dst >= 0 && S_ISDIR(st.st_mode))
+        return host_image_make_dir(w->dst, name, 0755, err);
     return 0;
 }
 
