@@ -11,6 +11,7 @@ declare -A PACKAGES=(
     [lint]="clang-format clang-tidy cppcheck shellcheck python3"
     [fuzz]="clang libclang-rt-dev"
     [builders]="buildah containernetworking-plugins"
+    [vm]="qemu-system-x86 seabios ipxe-qemu mmdebstrap debian-archive-keyring e2fsprogs openssh-client python3"
     [bench]="python3 bubblewrap runc docker.io busybox-static iproute2 iptables"
 )
 declare -A PURPOSE=(
@@ -21,6 +22,7 @@ declare -A PURPOSE=(
     [lint]="to check the sources"
     [fuzz]="to fuzz the parsers"
     [builders]="to compare build times"
+    [vm]="to run virtual machines"
     [bench]="to run the benchmarks"
 )
 
