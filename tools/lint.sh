@@ -94,6 +94,7 @@ check "paths by descriptor" checker paths
 check names checker names
 check words checker words
 check links checker links
+check "routes and openapi.yaml" checker routes
 check "docs of security tests" checker security
 check shape lint_shape
 check umask lint_umask

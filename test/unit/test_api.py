@@ -189,8 +189,41 @@ def head_and_document(d, method, path, body=None):
     """The header lines, and the status with the document."""
     with d.send(method, path, body, "Connection: close\r\n") as s:
         head, data = split_reply(read_all(s))
-    fields = [f for f in head.split("\r\n")[1:] if not f.lower().startswith(("date:", "content-length:"))]
+    fields = [f for f in head.split("\r\n")[1:] if not f.lower().startswith(("date:", "content-length:", "x-request-id:"))]
     return fields, (int(head.split()[1]), json.loads(data))
+
+
+def head_of(d, method, path, extra=""):
+    """{name in lower case: value}, with the status line at ""; and the body."""
+    with d.send(method, path, None, extra + "Connection: close\r\n") as s:
+        head, data = split_reply(read_all(s))
+    lines = head.split("\r\n")
+    return {"": lines[0], **{n.lower(): v for n, _, v in (f.partition(": ") for f in lines[1:])}}, data
+
+
+def test_every_answer_names_its_request(d):
+    ids = [head_of(d, "GET", path)[0]["x-request-id"] for path in ("/healthz", "/nope", "/v1/events", "/v1/sandboxes/A")]
+    assert len(set(ids)) == 4, ids
+    assert head_of(d, "GET", "/healthz", "X-Request-Id: mine_1.2-3\r\n")[0]["x-request-id"] == "mine_1.2-3"
+    for bad in ("a b", "a;b", "x" * 65, ""):
+        assert head_of(d, "GET", "/healthz", f"X-Request-Id: {bad}\r\n")[0]["x-request-id"] not in (bad, "mine_1.2-3")
+
+
+def test_head_and_allow(d):
+    get, body = head_of(d, "GET", "/v1/sandboxes")
+    head, none = head_of(d, "HEAD", "/v1/sandboxes")
+    assert (none, head["content-length"]) == (b"", get["content-length"]) and body, (head, get)
+    for method, path, allowed in (("PUT", "/v1/sandboxes", "GET, HEAD"), ("HEAD", "/v1/events", "GET"),
+                                  ("POST", "/v1/sandboxes/a", "PUT, GET, HEAD, PATCH, DELETE")):
+        reply = head_of(d, method, path)[0]
+        assert " 405 " in reply[""] and reply["allow"] == allowed, reply
+
+
+def test_unknown_query_parameters(d):
+    expect(d.call("GET", "/v1/events?folow=1"), 400, "invalid", "folow")
+    expect(d.call("DELETE", "/v1/sandboxes/nobody?force=1&forced"), 400, "invalid", "forced")
+    expect(d.call("GET", "/v1/version?%6eame"), 400, "invalid", "'name'")
+    expect(d.call("GET", "/v1/events?since=0&"), 200)
 
 
 def test_old_paths_answer_like_the_new_ones(d):

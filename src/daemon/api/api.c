@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/api/call.h"
 #include "daemon/api/routes.h"
@@ -18,6 +19,7 @@ struct api {
     struct api_config config;
     unsigned open_calls;
     bool old_path_logged; /* one warning in the life of the daemon */
+    uint64_t requests;    /* numbers their ids */
 };
 
 struct api *api_new(const struct api_config *config)
@@ -124,9 +126,23 @@ void call_answered(void *arg, const struct err *err, const char *json)
         call_reply_text(c, 200, json);
 }
 
+static void api_reply_status_with(struct api_call *c, int status, const char *extra,
+                                  const struct err *err)
+{
+    _cleanup_json_ json_t *doc = json_from_err(err);
+    _cleanup_free_ char *text = json_to_text(doc, false), *deprecation = api_deprecation(c);
+    _cleanup_free_ char *lines = xasprintf("%s%s", deprecation ? deprecation : "", extra);
+    const struct http_answer answer = {
+        .status = status, .content_type = "application/json", .extra = lines};
+
+    if (c->req)
+        http_reply_with(c->req, &answer, text, strlen(text));
+    api_call_free(c);
+}
+
 void call_reply_status(struct api_call *c, int status, const struct err *err)
 {
-    call_reply(c, status, json_from_err(err));
+    api_reply_status_with(c, status, "", err);
 }
 
 struct http_req *call_take_request(struct api_call *c)
@@ -204,14 +220,16 @@ struct sandbox *call_sandbox(struct api_call *c)
 
 /* ---- routing ---- */
 
-static void api_reply_no_route(struct api_call *c, bool path_known)
+static void api_reply_no_route(struct api_call *c)
 {
+    _cleanup_free_ char *allowed = routes_allowed(c->path), *extra = NULL;
     _cleanup_err_ struct err err = ERR_INIT;
     const char *method = http_req_head(c->req)->method;
 
-    if (path_known) {
+    if (allowed) {
         err_set(&err, ERR_INVALID, "%s: method %s is not supported", http_req_path(c->req), method);
-        call_reply_status(c, 405, &err);
+        extra = xasprintf("Allow: %s\r\n", allowed);
+        api_reply_status_with(c, 405, extra, &err);
         return;
     }
     err_set(&err, ERR_NOT_FOUND, "no such route: %s", http_req_path(c->req));
@@ -285,8 +303,7 @@ static void api_run_handler(void *arg)
 
 bool api_wants_stream(void *arg _unused_, const struct http_head *head, const char *path)
 {
-    bool path_known;
-    const struct route *r = routes_find(head->method, path, &path_known);
+    const struct route *r = routes_find(head->method, path);
 
     return r && r->flags & ROUTE_STREAM;
 }
@@ -308,21 +325,47 @@ static void api_follow_rename(struct api_call *c)
     c->path = xstrdup(c->successor);
 }
 
+static bool api_is_request_id(const char *s)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    size_t len = s ? strlen(s) : 0;
+
+    return len > 0 && len < HTTP_ID_SIZE && strspn(s, allowed) == len;
+}
+
+/* The client's own id of the request, or one of ours. Each answer has it, and the log. */
+static void api_identify(struct api_call *c)
+{
+    const char *id = http_field_get(http_req_head(c->req), "x-request-id");
+    char own[HTTP_ID_SIZE];
+
+    if (!api_is_request_id(id)) {
+        snprintf(own, sizeof(own), "%d-%llu", (int)getpid(),
+                 (unsigned long long)++c->api->requests);
+        id = own;
+    }
+    http_req_set_id(c->req, id);
+    log_debug("request %s: %s %s", id, http_req_head(c->req)->method, http_req_path(c->req));
+}
+
 void api_on_request(void *arg, struct http_req *req)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct api_call *c = api_call_new(arg, req);
-    bool path_known;
     int status;
 
     api_follow_rename(c);
-    c->route = routes_find(http_req_head(req)->method, c->path, &path_known);
+    api_identify(c);
+    c->route = routes_find(http_req_head(req)->method, c->path);
     if (!c->route) {
-        api_reply_no_route(c, path_known);
+        api_reply_no_route(c);
         return;
     }
     routes_split(c->route, c->path, c->params, CALL_PARAMS_MAX);
-    status = api_check_upgrade(c, &err);
+    status = routes_check_query(c->route, http_req_query(req), &err) < 0 ? 400 : 0;
+    if (!status)
+        status = api_check_upgrade(c, &err);
     if (!status)
         status = api_read_body(c, &err);
     if (status)

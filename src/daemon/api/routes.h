@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/base/err.h"
+
 struct api_call;
 
 enum route_flags {
@@ -17,16 +19,20 @@ enum route_flags {
     ROUTE_TUNNEL = 1 << 4,      /* needs `Upgrade: tcp` */
     ROUTE_STREAM = 1 << 5,      /* takes a body of any length, in pieces as they arrive */
     ROUTE_LIVE = 1 << 6,        /* is dropped if the peer goes before the handler starts */
+    ROUTE_FOLLOW = 1 << 8,      /* the answer may have no end: not for HEAD */
     ROUTE_SOON = 1 << 7,        /* with FRESH_STATE: waits only briefly, then shows `reconciling` */
 };
 
 typedef void (*route_fn)(struct api_call *c);
+
+enum { ROUTE_QUERY_MAX = 12 };
 
 struct route {
     const char *method;
     const char *pattern; /* "*" matches one segment, which becomes a parameter */
     route_fn handler;
     unsigned flags;
+    const char *query[ROUTE_QUERY_MAX]; /* names of its query parameters; the last is NULL */
 };
 
 /* A path and everything below it that has a new name. */
@@ -34,8 +40,12 @@ struct route_rename {
     const char *old, *now;
 };
 
-/* NULL if no route matches; *ret_path_known says whether the path exists with another method. */
-const struct route *routes_find(const char *method, const char *path, bool *ret_path_known);
+/* NULL if no route matches. */
+const struct route *routes_find(const char *method, const char *path);
+/* The methods of a path, as in the header Allow; NULL if the path does not exist. */
+char *routes_allowed(const char *path);
+/* Refuses query parameters that the route does not have. */
+int routes_check_query(const struct route *route, const char *query, struct err *err);
 /* Cuts `path`, which matches the route, into segments; ret_params gets those that "*" matched. */
 void routes_split(const struct route *route, char *path, const char **ret_params, size_t max);
 /* The rename that applies to this path, or NULL. */

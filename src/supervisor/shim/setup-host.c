@@ -1,5 +1,5 @@
 /*
- * The host's /usr and /opt in a sandbox with image `host`, and /bin, /lib and the like where they are
+ * The host's /usr and /opt in a sandbox with image `host`, and /bin, /lib and others where they are
  * folders of their own: each a read-only overlay. The contents
  * are the host's, but an overlay has inodes of its own, and the kernel keeps watches (inotify) and
  * locks with the inode. On the host's inodes a sandbox could see which programs other sandboxes and

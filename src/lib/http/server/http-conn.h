@@ -100,6 +100,7 @@ struct http_req {
     struct http_raw_events raw;
     struct http_body_events body_events;
     bool chunked, no_body; /* of the response */
+    char id[HTTP_ID_SIZE];
 };
 
 /* http-conn.c */

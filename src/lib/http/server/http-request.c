@@ -44,6 +44,16 @@ const char *http_req_query(const struct http_req *r)
     return r->query;
 }
 
+void http_req_set_id(struct http_req *r, const char *id)
+{
+    snprintf(r->id, sizeof(r->id), "%s", id);
+}
+
+const char *http_req_id(const struct http_req *r)
+{
+    return r->id;
+}
+
 const char *http_req_body(const struct http_req *r, size_t *len)
 {
     if (len)

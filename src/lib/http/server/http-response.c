@@ -20,11 +20,14 @@ static bool http_response_has_no_body(const struct http_req *r, int status)
     return STREQ(r->head.method, "HEAD") || status == 204 || status == 304;
 }
 
-static int http_response_append_head(struct buf *b, const struct http_answer *a, bool close)
+/* r: NULL if the request could not be read. */
+static int http_response_append_head(struct buf *b, const struct http_req *r,
+                                     const struct http_answer *a, bool close)
 {
     const char *reason = a->reason ? a->reason : http_status_text(a->status);
 
     if (buf_appendf(b, "HTTP/1.1 %d %s\r\n", a->status, reason) < 0 ||
+        (r && *r->id && buf_appendf(b, "X-Request-Id: %s\r\n", r->id) < 0) ||
         (a->content_type && buf_appendf(b, "Content-Type: %s\r\n", a->content_type) < 0) ||
         (a->extra && buf_append_str(b, a->extra) < 0) ||
         (close && buf_append_str(b, "Connection: close\r\n") < 0))
@@ -62,7 +65,7 @@ int response_error(struct buf *b, int status, const struct err *err, bool close)
 
     http_response_error_body(&body, err);
     r = http_response_append_head(
-        b,
+        b, NULL,
         &(struct http_answer){.status = status,
                               .content_type = "application/json",
                               .extra = status == 401 ? HOW_TO_AUTHENTICATE : NULL},
@@ -115,7 +118,7 @@ static bool http_response_reply_head(struct http_req *r, const struct http_answe
 {
     struct http_conn *c = http_response_begin_response(r);
 
-    return c && http_response_append_head(head, a, c->close_after) >= 0 &&
+    return c && http_response_append_head(head, r, a, c->close_after) >= 0 &&
            (a->status == 204 ||
             buf_appendf(head, "Content-Length: %llu\r\n", (unsigned long long)len) >= 0) &&
            buf_append_str(head, "\r\n") >= 0;
@@ -184,7 +187,7 @@ void http_stream_start_with(struct http_req *r, const struct http_answer *a, htt
     /* HTTP/1.0 has no chunks: the end of the connection is the end of the body. */
     r->chunked = r->head.minor == 1;
     r->no_body = http_response_has_no_body(r, a->status);
-    if (http_response_append_head(&head, a, c->close_after) >= 0 &&
+    if (http_response_append_head(&head, r, a, c->close_after) >= 0 &&
         buf_append_str(&head, r->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n") >= 0)
         conn_write(c, &(struct iovec){buf_data(&head), head.len}, 1);
     conn_update(c);

@@ -65,6 +65,10 @@ bool http_req_is_local(
     const struct http_req *r); /* came over a unix socket with checked credentials */
 const char *http_req_path(const struct http_req *r);  /* decoded */
 const char *http_req_query(const struct http_req *r); /* raw, or NULL */
+/* An id that all responses to it carry as X-Request-Id. Printable, shorter than HTTP_ID_SIZE. */
+enum { HTTP_ID_SIZE = 65 };
+void http_req_set_id(struct http_req *r, const char *id);
+const char *http_req_id(const struct http_req *r); /* "" without one */
 const char *http_req_body(const struct http_req *r, size_t *len);
 void http_req_set_user(struct http_req *r, void *user);
 void *http_req_user(const struct http_req *r);

@@ -155,6 +155,25 @@ int http_query_all(const char *query, const char *key, char ***ret, struct err *
     return 0;
 }
 
+int http_query_names(const char *query, char ***ret, struct err *err)
+{
+    for (const char *p = query; *p;) {
+        size_t n = strcspn(p, "&");
+        char *name;
+        int r;
+
+        if (n) {
+            r = http_target_query_decode(p, strcspn(p, "=&"), &name, err);
+            if (r < 0)
+                return r;
+            strv_push(ret, name);
+        }
+        p += n;
+        p += *p == '&';
+    }
+    return 0;
+}
+
 int http_query_get(const char *query, const char *key, char **ret, struct err *err)
 {
     _cleanup_strv_ char **found = NULL;

@@ -59,6 +59,8 @@ int http_target_split(char *target, char **ret_path, char **ret_query, struct er
 int http_query_get(const char *query, const char *key, char **ret, struct err *err);
 /* Adds all values of a key that may be repeated to a strv. */
 int http_query_all(const char *query, const char *key, char ***ret, struct err *err);
+/* Adds the names of all parameters to a strv. */
+int http_query_names(const char *query, char ***ret, struct err *err);
 
 struct http_chunked {
     int state;
