@@ -168,7 +168,8 @@ static void peers_note_lost_input(struct supervised_exec *x, const struct superv
 
 /* The kernel closes the descriptors of a dying process one by one, with milliseconds between a
  * command's stdin and the socket to us. It releases the memory first: 0 pages mean that the process
- * is ending. */
+ * is ending. If it has gone altogether, a child that it was starting holds the socket a moment
+ * longer. */
 static bool peers_is_ending(const struct supervisor_peer *p)
 {
     struct ucred who;
@@ -180,7 +181,9 @@ static bool peers_is_ending(const struct supervisor_peer *p)
         return false;
     snprintf(path, sizeof(path), "/proc/%d/statm", who.pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, &pages, 1) == 1 && pages == '0';
+    if (fd < 0)
+        return errno == ENOENT && who.pid > 0;
+    return read(fd, &pages, 1) == 1 && pages == '0';
 }
 
 static bool peers_has_hung_up(const struct supervisor_peer *p)

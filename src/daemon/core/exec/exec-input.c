@@ -34,17 +34,14 @@ void exec_input_done(struct exec *x)
     x->input.closed = true;
 }
 
-/* A pipe end that is not here is closed by the supervisor, which also writes the end-of-file
- * character of a terminal. */
+/* The supervisor notes that the input is whole. It also writes the end-of-file character of a
+ * terminal. */
 static void exec_input_close(struct exec *x)
 {
-    bool here = x->input.fd >= 0 && !x->req.tty;
-
     x->input.ending = false;
     if (!x->req.tty)
         exec_input_done(x);
-    if (!here)
-        exec_stdin_close(x);
+    exec_stdin_close(x);
 }
 
 /*

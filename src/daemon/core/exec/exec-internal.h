@@ -16,7 +16,7 @@ void exec_adopt(struct sandbox *sb, const struct store_exec *row);
 struct exec_request *exec_first_request(struct sandbox *sb);
 void exec_first_sent(struct sandbox *sb);
 void exec_notify(struct exec *x, enum exec_event event);
-/* Asks the supervisor to close its end of stdin. */
+/* Tells the supervisor that the input has ended. */
 void exec_stdin_close(struct exec *x);
 /* Sends the exec to the supervisor of its sandbox, which must be connected. */
 void exec_launch(struct exec *x);
