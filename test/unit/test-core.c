@@ -41,7 +41,16 @@ struct bed {
     unsigned creations;       /* absent -> creating */
     unsigned warnings;
     unsigned package_warnings; /* those about the package cache */
+    unsigned removals;
+    uint64_t counted; /* execs in the stored totals at the last removal */
 };
+
+static void on_total(void *arg, const struct store_total *row)
+{
+    struct bed *b = arg;
+
+    b->counted = row->execs;
+}
 
 static void on_state(void *arg, const struct sandbox *sb, enum sandbox_state from,
                      enum sandbox_state to)
@@ -50,6 +59,10 @@ static void on_state(void *arg, const struct sandbox *sb, enum sandbox_state fro
 
     (void)sb;
     b->creations += from == SANDBOX_ABSENT && to == SANDBOX_CREATING;
+    if (to != SANDBOX_ABSENT)
+        return;
+    b->removals++;
+    store_total_each(b->store, "all", "", on_total, b, NULL);
 }
 
 static void on_warning(void *arg, const char *message)
@@ -725,6 +738,22 @@ TEST(run_leaves_nothing)
     SPIN_WHILE(&b, fake_count() || manager_next(b.m, &(size_t){0}, &(struct sandbox *){NULL}));
     CHECK(fake_count() == 0);
     CHECK(manager_next(b.m, &(size_t){0}, &(struct sandbox *){NULL}) == false);
+    bed_end(&b);
+}
+
+/* A daemon that is killed after the removal has nothing left from which the next could count. */
+TEST(a_run_is_counted_with_its_removal)
+{
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    for (unsigned i = 1; i <= 5; i++) {
+        CHECK(run(&b, &w, "true", NULL) == 0);
+        watcher_done(&w);
+        SPIN_WHILE(&b, b.removals < i);
+        CHECK(b.removals == i && b.counted == i);
+    }
     bed_end(&b);
 }
 

@@ -55,6 +55,3 @@ void exec_end_unbegun(struct sandbox *sb);
 /* Reads the end record that a supervisor left; -ERR_NOT_FOUND without one. */
 int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exec_id,
                   struct end_record *ret, struct err *err);
-/* Ends that could not be saved (full disk) are kept in memory; this saves them again. */
-void exec_retry_unsaved(struct manager *m);
-struct exec *exec_find_unsaved(struct manager *m, const char *id);

@@ -71,7 +71,7 @@ static void exec_json_collect_row(void *arg, const struct store_exec *row)
     json_t *o;
 
     if (!live && !row->end)
-        live = exec_find_unsaved(c->sb->m, row->id);
+        live = exec_save_find(c->sb->m, row->id);
     o = live ? exec_to_json(live) : exec_json_from_row(c->sb, row);
 
     if (c->one)
@@ -118,6 +118,10 @@ int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *er
 
 int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err)
 {
+    int r = exec_save_now(m, err);
+
+    if (r < 0)
+        return r;
     return usage_totals_of(&m->usage_totals, sb->id, ret, err);
 }
 
@@ -125,8 +129,9 @@ int exec_totals_all(struct manager *m, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *sandboxes = json_object();
     struct sandbox *sb = NULL;
-    int r = usage_totals_all(&m->usage_totals, &doc, err);
+    int r = exec_save_now(m, err);
 
+    r = r < 0 ? r : usage_totals_all(&m->usage_totals, &doc, err);
     if (r < 0)
         return r;
     for (size_t i = 0; manager_next(m, &i, &sb);) {

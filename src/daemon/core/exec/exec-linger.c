@@ -34,7 +34,6 @@ void exec_linger(struct exec *x)
     l->exec = exec_ref(x);
     l->watch = (struct exec_watch){
         .fn = exec_linger_on_event, .arg = l, .attached = true, .acked = {UINT64_MAX, UINT64_MAX}};
-    x->lingers = true;
     exec_watch_add(x, &l->watch);
     l->next = x->m->lingering;
     x->m->lingering = l;

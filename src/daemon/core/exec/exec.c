@@ -12,6 +12,7 @@
 #include "daemon/core/events/events.h"
 #include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
+#include "daemon/core/exec/exec-save.h"
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/sandbox/lease.h"
 #include "daemon/core/sandbox/manager-internal.h"
@@ -22,7 +23,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
 
-enum { EXEC_LIVE_MAX = 2048, EXEC_UNSAVED_MAX = 1024, EXEC_REFUSALS_MAX = 3 };
+enum { EXEC_LIVE_MAX = 2048, EXEC_REFUSALS_MAX = 3 };
 
 const char *exec_state_name(enum exec_state s)
 {
@@ -272,69 +273,6 @@ static void exec_drop_from_sandbox(struct exec *x)
     exec_unref(x);
 }
 
-static int exec_write_end(struct exec *x, struct err *err)
-{
-    _cleanup_json_ json_t *o = end_record_to_json(&x->end);
-    _cleanup_free_ char *text = json_to_text(o, false);
-
-    return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text,
-                          output_retention_bytes(x), err);
-}
-
-/* Writes the end and its share of the totals in one transaction: neither exists without the
- * other. */
-static int exec_commit_end(struct exec *x, struct err *err)
-{
-    struct store *s = x->m->store;
-    int r = store_begin(s, err);
-
-    if (r < 0)
-        return r;
-    r = exec_write_end(x, err);
-    r = r < 0 ? r : usage_totals_write(&x->m->usage_totals, err);
-    r = store_end(s, r, err);
-    if (r < 0)
-        return r;
-    usage_totals_written(&x->m->usage_totals);
-    return 0;
-}
-
-/* An end must not be lost because the disk is full: it is kept in memory and saved again later. */
-static void exec_save_end(struct exec *x)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    struct manager *m = x->m;
-
-    if (exec_commit_end(x, &err) >= 0)
-        return;
-    manager_warn(m, "the end of exec %s cannot be saved%s: %s", x->id,
-                 m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);
-    if (m->n_unsaved >= EXEC_UNSAVED_MAX)
-        return;
-    x->next = m->unsaved;
-    m->unsaved = exec_ref(x);
-    m->n_unsaved++;
-}
-
-void exec_retry_unsaved(struct manager *m)
-{
-    while (m->unsaved && exec_write_end(m->unsaved, NULL) >= 0) {
-        struct exec *x = m->unsaved;
-
-        m->unsaved = x->next;
-        m->n_unsaved--;
-        exec_unref(x);
-    }
-}
-
-struct exec *exec_find_unsaved(struct manager *m, const char *id)
-{
-    for (struct exec *x = m->unsaved; x; x = x->next)
-        if (STREQ(x->id, id))
-            return x;
-    return NULL;
-}
-
 /* An ephemeral sandbox is removed with its journals, so it waits for their readers. */
 static void exec_hold_for_readers(struct exec *x, struct sandbox *sb)
 {
@@ -383,9 +321,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     exec_hold_for_readers(x, sb);
     exec_notify(x, EXEC_EVENT_ENDED);
     exec_emit_ended(x, sb);
-    usage_totals_add(&x->m->usage_totals, sb, x);
-    if (x->stored && (!sb->ephemeral || x->lingers))
-        exec_save_end(x);
+    exec_save_end(x, sb);
     output_retention_ended(sb, x);
     if (sb->ephemeral)
         sandbox_expire(sb);

@@ -58,7 +58,6 @@ struct exec {
     bool sent;               /* with the start of its sandbox, before exec_launch() */
     bool waiting; /* sent, but not started because its sandbox went down: to be sent again */
     unsigned char refusals; /* how often it was sent in vain */
-    bool lingers;           /* its sandbox outlives it: its end is saved (exec-linger.h) */
     bool stored, attached;  /* attached: the supervisor sends us OUTPUT */
     uint64_t started_at, ended_at;
     int pid;

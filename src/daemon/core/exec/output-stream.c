@@ -101,7 +101,7 @@ static void output_stream_on_row(void *arg, const struct store_exec *row)
     const struct exec *unsaved;
 
     f->s->dir = xasprintf("%s/%s/%s", f->sb->engine->exec_root, row->sandbox_id, row->id);
-    unsaved = row->end ? NULL : exec_find_unsaved(f->sb->m, row->id);
+    unsaved = row->end ? NULL : exec_save_find(f->sb->m, row->id);
     if (unsaved)
         output_stream_ended(f->s, &unsaved->end);
     if (!row->end || json_parse("stored end", row->end, strlen(row->end), &end, NULL) < 0)

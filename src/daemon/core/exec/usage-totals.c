@@ -6,14 +6,10 @@
 #include "daemon/core/exec/exec.h"
 #include "daemon/core/sandbox/sandbox.h"
 #include "lib/base/cleanup.h"
-#include "lib/base/log.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
-#include "lib/loop/loop.h"
 #include "lib/store/store.h"
 
-#define FLUSH_AFTER (50 * USEC_PER_MSEC)
-#define FLUSH_AGAIN USEC_PER_SEC
 #define SCOPE_ALL "all"
 #define SCOPE_SANDBOX "sandbox"
 #define SCOPE_LABEL "label"
@@ -34,48 +30,15 @@ static void usage_totals_pending_free(struct usage_sum *s)
     free(s);
 }
 
-static int usage_totals_flush(struct usage_totals *t, struct err *err)
-{
-    int r;
-
-    if (!t->pending.used)
-        return 0;
-    r = store_begin(t->store, err);
-    if (r < 0)
-        return r;
-    r = store_end(t->store, usage_totals_write(t, err), err);
-    if (r < 0)
-        return r;
-    usage_totals_written(t);
-    return 0;
-}
-
-static void usage_totals_on_timer(void *arg)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    struct usage_totals *t = arg;
-
-    if (usage_totals_flush(t, &err) >= 0)
-        return;
-    log_debug("cannot save usage totals, trying again: %s", err.msg);
-    loop_timer_set(t->timer, FLUSH_AGAIN, false);
-}
-
-void usage_totals_open(struct usage_totals *t, struct loop *loop, struct store *store)
+void usage_totals_open(struct usage_totals *t, struct store *store)
 {
     *t = (struct usage_totals){.store = store};
-    t->timer = loop_timer_new(loop, usage_totals_on_timer, t);
 }
 
 void usage_totals_close(struct usage_totals *t)
 {
-    void *value;
-
-    usage_totals_flush(t, NULL);
-    for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);)
-        usage_totals_pending_free(value);
+    usage_totals_written(t);
     map_done(&t->pending);
-    loop_timer_free(t->timer);
 }
 
 /* ---- adding ---- */
@@ -130,8 +93,6 @@ void usage_totals_add(struct usage_totals *t, const struct sandbox *sb, const st
 {
     const struct store_total used = usage_totals_used_by(&x->end);
 
-    if (!t->pending.used)
-        loop_timer_set(t->timer, FLUSH_AFTER, false);
     usage_totals_add_to(t, SCOPE_ALL, "", &used);
     if (x->stored && !sb->ephemeral) /* others have no receipt */
         usage_totals_add_to(t, SCOPE_SANDBOX, sb->id, &used);
@@ -140,6 +101,11 @@ void usage_totals_add(struct usage_totals *t, const struct sandbox *sb, const st
 }
 
 /* ---- writing ---- */
+
+bool usage_totals_is_pending(const struct usage_totals *t)
+{
+    return t->pending.used > 0;
+}
 
 int usage_totals_write(struct usage_totals *t, struct err *err)
 {
@@ -220,11 +186,8 @@ static int usage_totals_read_one(struct usage_totals *t, const char *scope, cons
 {
     _cleanup_json_ json_t *o = NULL;
     json_t *found;
-    int r = usage_totals_flush(t, err);
+    int r = usage_totals_read_scope(t, scope, name, &o, err);
 
-    if (r < 0)
-        return r;
-    r = usage_totals_read_scope(t, scope, name, &o, err);
     if (r < 0)
         return r;
     found = json_object_get(o, name);

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "daemon/core/exec/exec-save.h"
 #include "daemon/core/exec/exec.h"
 #include "daemon/core/exec/usage-totals.h"
 #include "daemon/core/sandbox/disk-budget.h"
@@ -33,8 +34,7 @@ struct manager {
     bool trimming;   /* a trim of daemon/core/caches/mount-caches.c is running */
     bool trim_again; /* and a build has ended since it began */
     struct exec_linger *lingering;
-    struct exec *unsaved; /* ended execs whose end could not be saved yet */
-    unsigned n_unsaved;
+    struct exec_save saves;
     struct disk_floor_watch floor;
     struct disk_budget_watch budget;
     struct usage_totals usage_totals;

@@ -212,7 +212,8 @@ struct manager *manager_new(const struct manager_config *config)
     sandbox_spec_copy(&m->config.defaults, &config->defaults);
     m->loop = config->loop;
     m->store = config->store;
-    usage_totals_open(&m->usage_totals, m->loop, m->store);
+    usage_totals_open(&m->usage_totals, m->store);
+    exec_save_open(m);
     reconcile_init(m);
     for (size_t i = 0; i < config->n_engines; i++)
         engine_listen(config->engines[i], engine_watch_on_news, m);
@@ -249,12 +250,7 @@ void manager_free(struct manager *m)
         }
         sandbox_free(sb);
     }
-    while (m->unsaved) {
-        struct exec *x = m->unsaved;
-
-        m->unsaved = x->next;
-        exec_unref(x);
-    }
+    exec_save_close(m);
     warms_drop(m);
     disk_budget_close(m);
     exec_linger_close(m);
@@ -399,7 +395,6 @@ void manager_tick(struct manager *m)
     lease_tick(m);
     recovery_tick(m->recovery);
     output_retention_tick(m);
-    exec_retry_unsaved(m);
     exec_linger_tick(m);
     disk_floor_tick(m);
     disk_budget_tick(m);

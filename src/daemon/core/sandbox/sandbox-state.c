@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/core/events/events.h"
+#include "daemon/core/exec/exec-save.h"
 #include "daemon/core/sandbox/lease.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/sandbox/spec.h"
@@ -108,6 +109,23 @@ static int sandbox_state_save(struct sandbox *sb, struct err *err)
     return store_sandbox_set_state(sb->m->store, &row, err);
 }
 
+/* The row takes those of its execs along, so what they have used is written in the same
+ * transaction. */
+static int sandbox_state_delete(struct sandbox *sb, struct err *err)
+{
+    struct manager *m = sb->m;
+    int r = store_begin(m->store, err);
+
+    if (r < 0)
+        return r;
+    r = exec_save_write(m, err);
+    r = r < 0 ? r : store_sandbox_delete(m->store, sb->id, err);
+    r = store_end(m->store, r, err);
+    if (r >= 0)
+        exec_save_written(m);
+    return r;
+}
+
 /* Deletes the row. If that fails, the sandbox stays: the next daemon would load the row again,
  * and the name could not be reused until then. */
 static int sandbox_state_forget(struct sandbox *sb, struct err *err)
@@ -116,7 +134,7 @@ static int sandbox_state_forget(struct sandbox *sb, struct err *err)
 
     if (!sb->stored)
         return 0;
-    if (store_sandbox_delete(sb->m->store, sb->id, &why) < 0) {
+    if (sandbox_state_delete(sb, &why) < 0) {
         if (!sb->ephemeral) /* the next daemon removes ephemeral ones */
             return err_move(err, &why);
         manager_warn(sb->m, "sandbox %s: cannot be removed from the store: %s", sb->name, why.msg);
