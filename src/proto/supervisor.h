@@ -38,6 +38,8 @@
  *                 through, where COPY replaces them. A message type of its own, so that an older
  *                 supervisor refuses it
  *    LISTENER
+ *    SETTLED      no answer: the spec that this sandbox runs with is stored, so what the supervisor
+ *                 keeps of an earlier one can go
  *
  *  supervisor -> daemon
  *    HELLO        version, pid of init, sandbox id, state, config hash; on every connection
@@ -67,11 +69,11 @@
 #include "lib/base/err.h"
 
 /* The minor version rises with each new message type (1.1 PLAN, 1.2 LISTENER, 1.3 EXEC_FED,
- * 1.4 COPY_AS), not with a new field, which older readers skip. Tests build programs of other
+ * 1.4 COPY_AS, 1.5 SETTLED), not with a new field, which older readers skip. Tests build programs of other
  * versions. */
 #ifndef SUP_VERSION_MAJOR
 #define SUP_VERSION_MAJOR 1
-#define SUP_VERSION_MINOR 4
+#define SUP_VERSION_MINOR 5
 #endif
 
 /* Descriptor numbers when a supervisor starts, and the name of its socket. */
@@ -109,6 +111,7 @@ enum sup_msg_type {
     SUP_LISTENER,
     SUP_EXEC_FED,
     SUP_COPY_AS,
+    SUP_SETTLED,
     SUP_MSG_TYPE_MAX,
 };
 

@@ -130,12 +130,13 @@ class Recreate(TestCase):
     def test_a_disk_of_its_own_gets_its_root_back(self):
         self.root.ok("up", "box", "--disk", "64M", "--env", "OLD=1")
         self.shell("box", "echo home > /home/agent/f; echo root > /var/tmp/f; mkdir -p /cache/own; "
-                   "echo cache > /cache/own/f; touch /home/agent/file")
+                   "echo cache > /cache/own/f; touch /home/agent/file; head -c 20M /dev/zero > /var/tmp/big")
         before = self.root.sandbox("box")
         self.assertGreaterEqual(self.root.http("PUT", "/v1/sandboxes/box", self.fails_at_start()).status, 400)
         self.assert_old(before)
         self.root.ok("up", "box", "--mount", f"{self.source}:/x")
         self.assertEqual(self.shell("box", "cat /home/agent/f /cache/own/f; ls /var/tmp"), "home\ncache\n")
+        self.assertLess(int(self.shell("box", "df --output=used -m / | tail -1")), 10, "the old root is gone from the disk")
 
     def test_reconcile_reports_a_failed_sandbox(self):
         self.root.ok("up", "box", "--mount", f"{self.source}:/x")

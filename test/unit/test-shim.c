@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -142,6 +143,82 @@ TEST(home_and_root_survive_a_stop)
     CHECK(box_up(&b) >= 0);
     SAYS(b, "a2", "cat f", "kept\n");
     stop(&b);
+}
+
+/* NULL: a disk of its own can be made, as `image`. */
+static const char *make_disk(const char *image)
+{
+    char *const argv[] = {"mkfs.ext4", "-q", "-F", (char *)image, NULL}, *env[] = {NULL};
+    _cleanup_close_ int fd = open(image, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int status = -1;
+    pid_t pid;
+
+    if (fd < 0 || ftruncate(fd, 32 << 20) < 0 || access("/dev/loop-control", R_OK | W_OK) < 0)
+        return "no loop devices";
+    if (posix_spawn(&pid, "/sbin/mkfs.ext4", NULL, NULL, argv, env) != 0)
+        return "no mkfs.ext4";
+    return waitpid(pid, &status, 0) == pid && status == 0 ? NULL : "mkfs.ext4 failed";
+}
+
+/* Writes a file into the root layer, as root inside. */
+static bool mark_root(struct box *b, const char *id)
+{
+    struct box_result r;
+    struct sup_writer w;
+    bool done;
+
+    box_exec_begin(b, &w, id, "echo kept > /etc/mark");
+    sup_put_str(&w, SUP_TAG_USER, "0");
+    box_send(b, &w);
+    box_collect(b, id, &r);
+    done = r.ended && end_record_status(&r.rec) == 0;
+    box_result_done(&r);
+    return done;
+}
+
+static int up_with_hash(struct box *b, const char *hash)
+{
+    free(b->plan.hash);
+    b->plan.hash = xstrdup(hash);
+    b->sock = fd_close(b->sock);
+    return box_up(b);
+}
+
+TEST(a_disk_keeps_the_old_root_until_the_new_spec_is_stored)
+{
+    static const char mark[] = "cat /etc/mark 2>/dev/null || echo none";
+    struct sup_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    const char *why;
+
+    if (box_unavailable())
+        SKIP(box_unavailable());
+    box_init(&b);
+    b.plan.disk_image = xasprintf("%s/disk.img", b.dir);
+    why = make_disk(b.plan.disk_image);
+    if (why)
+        SKIP(why);
+    CHECK(up_with_hash(&b, "old") >= 0);
+    CHECK(mark_root(&b, "a1"));
+    stop(&b);
+    for (int i = 0; i < 2; i++) { /* the second time it is not made new, but not stored either */
+        CHECK(up_with_hash(&b, "new") >= 0);
+        SAYS(b, i ? "b2" : "b1", mark, "none\n");
+        stop(&b);
+    }
+    CHECK(up_with_hash(&b, "old") >= 0);
+    SAYS(b, "a2", mark, "kept\n");
+    stop(&b);
+
+    CHECK(up_with_hash(&b, "new") >= 0);
+    box_begin(&b, &w, SUP_SETTLED, NULL);
+    box_send(&b, &w);
+    SAYS(b, "b3", mark, "none\n"); /* and SETTLED came before it */
+    stop(&b);
+    CHECK(up_with_hash(&b, "old") >= 0);
+    SAYS(b, "a3", mark, "none\n");
+    stop(&b);
+    CHECK(box_leftovers(&b) == 0);
 }
 
 TEST(start_failures_are_reported)

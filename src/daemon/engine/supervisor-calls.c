@@ -64,6 +64,16 @@ void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
     supervisor_conn_notify(l, &w);
 }
 
+void supervisor_conn_settled(struct supervisor_conn *l)
+{
+    struct sup_writer w;
+
+    if (sup_check_known(SUP_SETTLED, supervisor_conn_minor(l), NULL) < 0)
+        return; /* it has forgotten the earlier spec at its start */
+    supervisor_conn_begin(l, &w, SUP_SETTLED, NULL);
+    supervisor_conn_notify(l, &w);
+}
+
 void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
                          uint64_t stderr_ack)
 {

@@ -52,6 +52,8 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
 void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
                             uint64_t stderr_ack, supervisor_result_fn done, void *arg);
 void supervisor_conn_detach(struct supervisor_conn *l, const char *exec);
+/* The spec that the sandbox runs with is stored. Not sent to a supervisor that does not know it. */
+void supervisor_conn_settled(struct supervisor_conn *l);
 void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
                          uint64_t stderr_ack);
 void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig,

@@ -211,6 +211,13 @@ static int commands_do_listener(const struct supervisor_request_fields *q, struc
     return 1;
 }
 
+static int commands_do_settled(const struct supervisor_request_fields *q, struct err *err _unused_)
+{
+    if (q->sup->ops->settled)
+        q->sup->ops->settled(q->sup);
+    return 1;
+}
+
 static int commands_do_hello(const struct supervisor_request_fields *q _unused_,
                              struct err *err _unused_)
 {
@@ -237,6 +244,7 @@ static const command_fn commands[SUP_MSG_TYPE_MAX] = {
     [SUP_COPY]        = commands_do_copy,
     [SUP_COPY_AS]     = commands_do_copy_as,
     [SUP_LISTENER]    = commands_do_listener,
+    [SUP_SETTLED]     = commands_do_settled,
 };
 /* clang-format on */
 

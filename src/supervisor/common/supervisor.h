@@ -173,6 +173,8 @@ struct supervisor_ops {
                 struct err *err);
     /* A new descriptor of the package cache's socket. NULL: unsupported. */
     int (*listener)(struct supervisor *s, struct err *err);
+    /* The spec of this run is stored. NULL: nothing of an earlier one is kept. */
+    void (*settled)(struct supervisor *s);
     /* The peer has gone: its answers are dropped. */
     void (*forget)(struct supervisor *s, const struct supervisor_peer *p);
 

@@ -16,7 +16,8 @@ int disk_mount(const char *image, bool ephemeral, int *ret, struct err *err);
 /*
  * Makes the root layer new if the disk was written for a spec with another hash; /home/agent and
  * /cache stay. dirfd is the mount's root. 1: the root of the previous spec is kept, and comes back
- * if the next start is for that spec; disk_drop_old() removes it when the sandbox is up.
+ * if the next start is for that spec. disk_drop_old() removes it when the daemon has stored the
+ * new spec: until then a daemon that is killed, or cannot store it, returns to the previous one.
  */
 int disk_renew(int dirfd, const char *hash, struct err *err);
 int disk_drop_old(int dirfd, struct err *err);

@@ -84,6 +84,7 @@ static const struct supervisor_ops shim_ops = {
     .dial = job_dial,
     .copy = job_copy,
     .listener = shim_listener,
+    .settled = shim_drop_old_root,
     .forget = jobs_forget,
     .has_died = shim_has_died,
     .stopping = shim_stopping,
@@ -100,6 +101,7 @@ static void shim_init(struct shim *s)
                        .ready_pipe = -1,
                        .meminfo_fd = -1,
                        .listener_fd = -1,
+                       .disk_with_old_root = -1,
                        .memory_check_at = DEADLINE_NEVER};
     supervisor_init(&s->sup, &shim_ops);
     s->init_group = (struct cgroup_group)CGROUP_GROUP_INIT;

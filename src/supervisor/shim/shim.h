@@ -43,7 +43,8 @@ struct shim {
     int meminfo_fd;           /* the file that stands in its place, or -1 */
     uint64_t refresh_at;      /* of that file, while an exec runs */
     uint64_t memory_check_at; /* see kernel-memory.c; or DEADLINE_NEVER */
-    int listener_fd;          /* with network `packages`: on the registry's port inside; or -1 */
+    int listener_fd;          /* with network `packages`: on the package cache's port; or -1 */
+    int disk_with_old_root;   /* the disk, if the root of another spec is kept there; or -1 */
     struct cgroup cgroup;
     struct cgroup_group init_group;
     struct shim_job *jobs;
@@ -66,6 +67,9 @@ static inline struct shim *shim_of_exec(struct shim_exec *x)
 
 /* start.c: starts the sandbox. On failure nothing is left. */
 int sandbox_start(struct shim *s, struct err *err);
+/* start.c: removes the root of another spec that the disk still has. A failure costs only space on
+ * that disk, until the next start. */
+void shim_drop_old_root(struct supervisor *sup);
 
 /* exec.c: see struct supervisor_ops. */
 #define EXEC_GROUP_PREFIX "x-" /* then the exec's id */

@@ -92,9 +92,8 @@ static int shim_start_write_maps(struct shim *s, struct err *err)
 
 /* Where the sandbox's files are. */
 struct shim_data {
-    int disk;     /* the mount of its disk image; -1: it has none */
-    int dir;      /* the folder of its layers, if its size is limited; else -1 */
-    bool renewed; /* it has the root of an older spec too */
+    int disk; /* the mount of its disk image; -1: it has none */
+    int dir;  /* the folder of its layers, if its size is limited; else -1 */
 };
 
 static void shim_data_done(struct shim_data *d)
@@ -103,8 +102,9 @@ static void shim_data_done(struct shim_data *d)
     fd_close(d->dir);
 }
 
-static int shim_start_open_data(const struct plan *p, struct shim_data *d, struct err *err)
+static int shim_start_open_data(struct shim *s, struct shim_data *d, struct err *err)
 {
+    const struct plan *p = &s->plan;
     int r = 0;
 
     if (p->disk_image)
@@ -125,21 +125,29 @@ static int shim_start_open_data(const struct plan *p, struct shim_data *d, struc
         r = disk_renew(d->dir, p->hash ? p->hash : "", err);
         if (r < 0)
             return r;
-        d->renewed = r > 0;
+        if (r > 0)
+            s->disk_with_old_root = fcntl(d->dir, F_DUPFD_CLOEXEC, 3);
     }
     return layers_prepare(p, d->disk, err);
 }
 
-/* The sandbox is up. A failure costs only space on its disk, until the next start. */
-static void shim_start_settle_data(const struct shim *s, const struct shim_data *d)
+/* The sandbox is up. Without a reserve, it may not start again from a full disk. */
+static void shim_start_reserve(const struct shim *s, const struct shim_data *d)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    int r = d->renewed ? disk_drop_old(d->dir, &err) : 0;
 
-    if (r >= 0 && d->dir >= 0 && !s->plan.ephemeral)
-        r = disk_make_reserve(d->dir, &err);
-    if (r < 0)
+    if (d->dir >= 0 && !s->plan.ephemeral && disk_make_reserve(d->dir, &err) < 0)
         log_warn("sandbox %s: %s", s->plan.sandbox_id, err.msg);
+}
+
+void shim_drop_old_root(struct supervisor *sup)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct shim *s = shim_of(sup);
+
+    if (s->disk_with_old_root >= 0 && disk_drop_old(s->disk_with_old_root, &err) < 0)
+        log_warn("sandbox %s: %s", s->plan.sandbox_id, err.msg);
+    s->disk_with_old_root = fd_close(s->disk_with_old_root);
 }
 
 /* Takes the disk, so that afterwards only the sandbox holds it. */
@@ -390,7 +398,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     r = shim_start_make_cgroups(s, err);
     if (r < 0)
         return r;
-    r = shim_start_open_data(&s->plan, &data, err);
+    r = shim_start_open_data(s, &data, err);
     if (r < 0)
         return r;
     s->memory_shown = proc_view_memory(s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory);
@@ -416,7 +424,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     r = network_start(s, err);
     if (r < 0)
         return r;
-    shim_start_settle_data(s, &data);
+    shim_start_reserve(s, &data);
     return 0;
 }
 

@@ -81,7 +81,8 @@ enum sandbox_state sandbox_settled_state(struct sandbox *sb, const struct err *e
                                          const struct engine_sandbox *info, const char **ret_why);
 /* Takes the engine's warnings over, and reports new ones to the hook. */
 void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *info);
-/* Takes the supervisor's socket from info and connects to it. */
+/* Takes the supervisor's socket from info and connects to it. The sandbox runs with sb->spec, which
+ * must be stored. */
 void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info);
 void sandbox_unlink(struct sandbox *sb); /* closes the connection; live execs end as lost */
 

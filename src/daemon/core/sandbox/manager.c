@@ -190,6 +190,8 @@ void sandbox_connect(struct sandbox *sb, struct engine_sandbox *info)
     disk_budget_begin(sb);
     sb->conn = supervisor_conn_open(sb->m->loop, TAKE_FD(info->supervisor_fd), info->minor,
                                     &supervisor_events, sb);
+    if (sb->spec.disk)
+        supervisor_conn_settled(sb->conn);
     sandbox_packages_linked(sb);
 }
 
