@@ -1,87 +1,25 @@
-/* ripcord doctor: checks this machine. It runs the daemon's program with --doctor and needs no
- * running daemon. */
-#include <fcntl.h>
-#include <spawn.h>
+/* ripcord doctor: asks the daemon to try what works here, and shows its report. Without a daemon,
+ * the report says why there is none. */
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "client/start.h"
-#include "lib/base/fd.h"
-#include "lib/base/strv.h"
+#include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
 
-extern char **environ;
-
-enum { DOCTOR_ANSWER_MAX = 1 << 20 };
-
-static int read_all(int fd, struct buf *ret, struct err *err)
+/* Escaped, except ends of lines: the reason why a daemon did not start is a part of its log. */
+static void print_lines(const char *text)
 {
-    for (;;) {
-        char *room = buf_reserve(ret, 4096);
-        ssize_t n;
+    _cleanup_free_ char *copy = text ? xstrdup(text) : NULL;
+    char *rest = copy, *line;
 
-        if (!room)
-            return err_set(err, ERR_LIMIT, "the output of 'ripcordd --doctor' is too long");
-        n = fd_read_full(fd, room, 4096);
-        if (n < 0)
-            return err_sys(err, (int)-n, "read the output of 'ripcordd --doctor'");
-        if (n == 0)
-            return 0;
-        buf_commit(ret, (size_t)n);
+    for (bool first = true; (line = strsep(&rest, "\n")); first = false) {
+        fputs(first ? "" : "\n      ", stdout);
+        output_text(stdout, line);
     }
-}
-
-static int spawn_doctor(const struct cli *cli, int out, pid_t *ret, struct err *err)
-{
-    _cleanup_free_ char *program = NULL;
-    _cleanup_strv_ char **argv = NULL;
-    posix_spawn_file_actions_t fa;
-    int r = start_find_daemon(&program, err);
-
-    if (r < 0)
-        return r;
-    strv_add(&argv, program);
-    if (cli->root) {
-        strv_add(&argv, "--root");
-        strv_add(&argv, cli->root);
-    }
-    strv_add(&argv, "--doctor");
-    posix_spawn_file_actions_init(&fa);
-    posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
-    r = posix_spawn(ret, program, &fa, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&fa);
-    return r ? err_sys(err, r, "run '%s'", program) : 0;
-}
-
-static int ask(const struct cli *cli, json_t **ret, struct err *err)
-{
-    _cleanup_buf_ struct buf text = BUF_INIT(DOCTOR_ANSWER_MAX);
-    _cleanup_close_ int in = -1, out = -1;
-    int fds[2], r, status = 0;
-    pid_t pid;
-
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    in = fds[0];
-    out = fds[1];
-    r = spawn_doctor(cli, out, &pid, err);
-    if (r < 0)
-        return r;
-    out = fd_close(out);
-    r = read_all(in, &text, err);
-    in = fd_close(in);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (r < 0)
-        return r;
-    if (text.len == 0)
-        return err_set(err, ERR_SYSTEM, "'ripcordd --doctor' printed nothing (exit status %d)",
-                       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    return json_parse("the output of 'ripcordd --doctor'", buf_data(&text), text.len, ret, err);
+    putchar('\n');
 }
 
 static void print_check(const json_t *check)
@@ -99,13 +37,48 @@ static void print_check(const json_t *check)
            output_color(stdout, COLOR_NONE));
     output_text(stdout, json_text_of(check, "name"));
     fputs(": ", stdout);
-    output_text(stdout, json_text_of(check, "detail"));
-    putchar('\n');
+    print_lines(json_text_of(check, "detail"));
     if (fix && *fix && !ok) {
         fputs("      fix: ", stdout);
         output_text(stdout, fix);
         putchar('\n');
     }
+}
+
+/* {"folder"}: the daemon tries to mount it. */
+static json_t *make_request(void)
+{
+    _cleanup_free_ char *folder = getcwd(NULL, 0);
+    json_t *path = folder && *folder == '/' ? json_string(folder) : NULL;
+
+    return path ? json_pack("{s:o}", "folder", path) : json_object();
+}
+
+/* The report of a machine on which no daemon can run. */
+static json_t *report_no_daemon(const struct err *err)
+{
+    json_t *text = json_string(err->msg);
+
+    return json_pack("{s:b, s:[{s:s, s:s, s:o, s:s?}]}", "ok", 0, "checks", "name", "daemon",
+                     "status", "fail", "detail", text ? text : json_string("(not valid UTF-8)"),
+                     "fix", err->hint);
+}
+
+static int ask(struct cli *cli, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *body = make_request();
+    _cleanup_err_ struct err why = ERR_INIT;
+    struct client *c;
+    int r = cli_client(cli, &c, err);
+
+    if (r < 0)
+        return r;
+    r = client_connect(c, &why);
+    if (r < 0) {
+        *ret = report_no_daemon(&why);
+        return 0;
+    }
+    return client_call(c, "POST", "/v1/doctor", body, ret, err);
 }
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -136,8 +109,11 @@ const struct cli_command cmd_doctor = {
     .name = "doctor",
     .summary = "check this machine and show how to fix problems",
     .usage = "doctor",
-    .details = "Checks the kernel, namespaces, overlayfs, cgroups, seccomp and the engines. The "
-               "daemon does not need to run. The exit status is 7 if a check fails.",
+    .details =
+        "Starts throw-away sandboxes where the daemon starts them, one for each feature: plain, "
+        "with limits, networks, a disk, and a mount of the working folder. What a command would "
+        "fail with is shown with the step that helps. The exit status is 7 if a check fails; a "
+        "warning is about a feature that is not available here.",
     .stop_after = -1,
     .run = run,
 };

@@ -236,7 +236,7 @@ static int client_start_report_failure(pid_t pid, const char *log, off_t from, s
     else
         err_set(err, code, "the daemon could not start (exit status %d): %s", WEXITSTATUS(status),
                 tail);
-    return err_hint(err, "Run 'ripcord doctor' to check this machine, and see the log '%s'.", log);
+    return err_hint(err, "See the log '%s'.", log);
 }
 
 static int client_start_locked(const struct path_roots *paths, struct err *err)

@@ -346,9 +346,21 @@ static int fake_list(struct engine *e, bool specs, const struct deadline *by,
     return 0;
 }
 
+/* Every feature is tried: one that is missing must show as a warning. */
+static void fake_lack(const struct engine *e, uint32_t cap, struct err *ret)
+{
+    (void)e;
+    if (cap != ENGINE_CAP_NET_OPEN)
+        return;
+    err_set(ret, ERR_UNSUPPORTED, "the fake engine has no cables");
+    err_hint(ret, "Plug one in.");
+}
+
 const struct engine_ops engine_fake_ops = {
     .name = "fake",
     .default_image = "host",
+    .starts_fast = true,
+    .lack = fake_lack,
     .make = fake_make,
     .open = fake_open,
     .close = fake_close,

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -103,12 +104,35 @@ class Help(TestCase):
 
 
 class Machine(TestCase):
-    def test_doctor(self):
-        r = self.root.run("doctor")
-        self.assertIn(r.code, (0, 1, 7), r)
-        for word in ("kernel", "overlay", "cgroup", "seccomp"):
-            self.assertIn(word, r.text.lower())
-        json.loads(self.root.run("doctor", "--json").out)
+    def test_doctor_agrees_with_run(self):
+        self.root.ok("run", "--", "true")
+        self.assertRegex(self.root.ok("doctor").text, "(?m)^ok    start: a sandbox started")
+        report = self.root.ok("doctor", "--json").json()
+        self.assertIs(report["ok"], True)
+        self.assertEqual({frozenset(line) for line in report["checks"]}, {frozenset(("name", "status", "detail", "fix"))})
+        self.assertEqual([line["name"] for line in report["checks"]][:3], ["daemon", "start", "kept sandbox"])
+
+    def test_doctor_tries_the_folder_that_it_is_called_in(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for cwd, detail in ((folder, "^this folder can be mounted$"), ("/etc", "^not tried here: ")):
+                checks = self.root.ok("doctor", "--json", cwd=cwd).json()["checks"]
+                self.assertRegex(next(c["detail"] for c in checks if c["name"] == "mount" and c["status"] == "ok"), detail)
+
+    def test_doctor_passes_the_error_of_run_on(self):
+        (self.root.path / "ripcord.yaml").write_text("defaults.user: nobody-of-that-name\n")
+        refused = self.assert_exit(self.root.run("run", "--", "true"), 125)
+        r = self.assert_exit(self.root.run("doctor", "--json"), 7)
+        start = r.json()["checks"][1]
+        self.assertEqual((r.json()["ok"], start["name"], start["status"]), (False, "start", "fail"))
+        self.assertIn(start["detail"].encode(), refused.err)
+        self.assertIn(start["fix"].encode(), refused.err)
+
+    def test_doctor_says_why_no_daemon_runs(self):
+        (self.root.path / "ripcord.yaml").write_text("nonsense_key: 1\n")
+        r = self.assert_exit(self.root.run("doctor"), 7)
+        self.assertRegex(r.text, "(?s)^fail  daemon: .*nonsense_key.*fix: See the log")
+        checks = self.root.run("doctor", "--json").json()["checks"]
+        self.assertEqual([(c["name"], c["status"]) for c in checks], [("daemon", "fail")])
 
     def test_config_shows_values_and_where_they_come_from(self):
         (self.root.path / "ripcord.yaml").write_text("")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 STDIN, STDIN_EOF, SIGNAL, RESIZE, DETACH = 1, 2, 3, 4, 5
 STARTED, STDOUT, STDERR, GAP, END, ERROR = 16, 17, 18, 19, 20, 21
@@ -257,6 +258,47 @@ def test_a_character_that_is_cut_leaves_the_rest_of_a_message(d):
     """The message quotes 80 bytes of the path, the last of them half a character."""
     message = d.call("GET", "/v1/sandboxes/a/files?path=x" + "%c3%a9" * 60)[1]["error"]["message"]
     assert "x" + "\u00e9" * 39 + "\ufffd" in message, message
+
+
+def test_doctor_starts_sandboxes_and_passes_their_errors_on(d):
+    report = expect(d.call("POST", "/v1/doctor", {"folder": "/etc"}), 200)
+    lines = {line["name"]: line for line in report["checks"]}
+    assert report["ok"] is True and [line["name"] for line in report["checks"]][:2] == ["daemon", "start"], report
+    assert str(d.process.pid) in lines["daemon"]["detail"], lines
+    for name in ("start", "kept sandbox", "pause", "memory limit", "cpu limit", "pids limit"):
+        assert (lines[name]["status"], lines[name]["fix"]) == ("ok", None), lines[name]
+    assert lines["network open"]["status"] == "warn" and "has no cables" in lines["network open"]["detail"], lines
+    assert lines["network open"]["fix"] == "Plug one in.", lines
+    assert lines["disk limit"]["status"] == "warn" and lines["disk limit"]["fix"], lines
+    assert "not tried here" in lines["mount"]["detail"], lines
+    d.wait("/v1/sandboxes", lambda doc: doc["sandboxes"] == [])
+    expect(d.call("POST", "/v1/doctor", {"folder": "etc"}), 400, "invalid", "absolute path")
+    expect(d.call("POST", "/v1/doctor", {"foldr": "/etc"}), 400, "invalid", "folder")
+
+
+def test_doctor_tries_nothing_else_when_no_sandbox_starts(d):
+    d.stop()
+    config = Path(d.dir.name, "ripcord.yaml")
+    config.write_text("defaults.network: open\n", encoding="ascii")
+    d.start()
+    report = expect(d.call("POST", "/v1/doctor", {}), 200)
+    d.stop()
+    config.unlink()
+    d.start()
+    start = report["checks"][1]
+    assert report["ok"] is False and "kept sandbox" not in [line["name"] for line in report["checks"]], report
+    assert (start["name"], start["status"], start["fix"]) == ("start", "fail", "Plug one in."), start
+    assert start["detail"] == "engine 'fake' cannot provide network 'open' on this machine: the fake engine has no cables", start
+
+
+def test_doctor_ends_with_the_daemon(d):
+    answers = [d.send("POST", "/v1/doctor", {}, "Connection: close\r\n") for _ in range(8)]
+    expect(d.call("POST", "/v1/doctor", {}), 429, "limit", "running already")
+    d.stop()
+    for s in answers:
+        with s:
+            assert split_reply(read_all(s))[0].split()[1] in ("200", "502"), "every request gets an answer"
+    d.start()
 
 
 def test_reconcile_runs_by_number(d):

@@ -68,6 +68,8 @@ void handle_version(struct api_call *c);
 void handle_config(struct api_call *c);
 void handle_engines(struct api_call *c);
 
+void handle_doctor(struct api_call *c);
+
 void handle_events(struct api_call *c);
 
 void handle_reconcile_get(struct api_call *c);

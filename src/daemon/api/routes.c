@@ -26,6 +26,7 @@ static const struct route routes[] = {
     {"GET",    "/v1/caches/packages/show",                handle_cache_show,          0, {"of"}},
     {"POST",   "/v1/caches/packages/verify",              handle_cache_verify,        ROUTE_BODY, {NULL}},
     {"POST",   "/v1/caches/packages/prune",               handle_cache_prune,         ROUTE_BODY, {NULL}},
+    {"POST",   "/v1/doctor",                              handle_doctor,              ROUTE_BODY, {NULL}},
     {"GET",    "/v1/events",                              handle_events,              ROUTE_LIVE | ROUTE_FOLLOW, {"since", "follow", "sandbox", "kind"}},
     {"GET",    "/v1/execs",                               handle_exec_list_all,       ROUTE_FRESH_STATE, {"all"}},
     {"GET",    "/v1/images",                              handle_image_list,          0, {"engine"}},

@@ -37,3 +37,23 @@ void doctor_say(struct doctor_report *r, const char *name, enum doctor_status st
     };
     va_end(ap);
 }
+
+json_t *doctor_line_to_json(const char *name, enum doctor_status status, const char *detail,
+                            const char *fix)
+{
+    json_t *text = json_string(detail);
+
+    return json_pack("{s:s, s:s, s:o, s:s?}", "name", name, "status", doctor_status_name(status),
+                     "detail", text ? text : json_string("(not valid UTF-8)"), "fix",
+                     status == DOCTOR_OK ? NULL : fix);
+}
+
+json_t *doctor_report_to_json(const struct doctor_report *r)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < r->n; i++)
+        json_array_append_new(list, doctor_line_to_json(r->lines[i].name, r->lines[i].status,
+                                                        r->lines[i].detail, r->lines[i].fix));
+    return list;
+}

@@ -47,8 +47,26 @@ static int engine_check_caches(const struct engine *e, const struct sandbox_spec
     return 0;
 }
 
-static int engine_check_abilities(const struct engine *e, const struct sandbox_spec *spec,
-                                  struct err *err)
+/* Completes a refusal: appends the backend's reason, and replaces the hint by the backend's. */
+int engine_check_lack(const struct engine *e, uint32_t cap, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT, whole = ERR_INIT;
+
+    if (!err)
+        return -ERR_UNSUPPORTED;
+    if (e->ops->lack)
+        e->ops->lack(e, cap, &why);
+    if (why.msg) {
+        err_set(&whole, err->code, "%s: %s", err->msg, why.msg);
+        err_hint(&whole, "%s", why.hint ? why.hint : err->hint);
+        err_done(err);
+        err_move(err, &whole);
+    }
+    return -(int)err->code;
+}
+
+static int engine_check_limits(const struct engine *e, const struct sandbox_spec *spec,
+                               struct err *err)
 {
     uint32_t unenforced = engine_check_unenforced(e, spec);
 
@@ -57,15 +75,24 @@ static int engine_check_abilities(const struct engine *e, const struct sandbox_s
             continue;
         err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot enforce a %s limit on this machine",
                 e->ops->name, limit_caps[i].name);
-        return err_hint(err,
-                        "Leave the %s limit out, or run 'ripcord doctor' to see what is missing.",
-                        limit_caps[i].name);
+        err_hint(err, "Leave the %s limit out.", limit_caps[i].name);
+        return engine_check_lack(e, limit_caps[i].cap, err);
     }
+    return 0;
+}
+
+static int engine_check_abilities(const struct engine *e, const struct sandbox_spec *spec,
+                                  struct err *err)
+{
+    int r = engine_check_limits(e, spec, err);
+
+    if (r < 0)
+        return r;
     if (spec->network == SPEC_NETWORK_OPEN && !(e->caps & ENGINE_CAP_NET_OPEN)) {
         err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot provide network 'open' on this machine",
                 e->ops->name);
-        return err_hint(err,
-                        "Use network 'none', or run 'ripcord doctor' to see what 'open' needs.");
+        err_hint(err, "Use network 'none' or 'packages'.");
+        return engine_check_lack(e, ENGINE_CAP_NET_OPEN, err);
     }
     if (spec->runtime && !(e->caps & ENGINE_CAP_RUNTIME)) {
         err_set(err, ERR_UNSUPPORTED, "engine '%s' does not support runtimes", e->ops->name);
@@ -74,8 +101,8 @@ static int engine_check_abilities(const struct engine *e, const struct sandbox_s
     if (spec->isolation == SPEC_ISOLATION_STRICT && !(e->caps & ENGINE_CAP_STRICT)) {
         err_set(err, ERR_UNSUPPORTED,
                 "engine '%s' does not support isolation 'strict' on this machine", e->ops->name);
-        return err_hint(err, "%s",
-                        e->ops->strict_hint ? e->ops->strict_hint : "Leave 'isolation' out.");
+        err_hint(err, "Leave 'isolation' out.");
+        return engine_check_lack(e, ENGINE_CAP_STRICT, err);
     }
     return engine_check_caches(e, spec, err);
 }

@@ -15,6 +15,9 @@ struct sandbox_spec;
  * and always works. */
 uint32_t engine_check_unenforced(const struct engine *e, const struct sandbox_spec *spec);
 
+/* Completes a refusal because of a missing capability with engine_ops.lack. Returns -err->code. */
+int engine_check_lack(const struct engine *e, uint32_t cap, struct err *err);
+
 /* Whether the image must have an account of spec->user. Numbers work without one, and engines
  * provide the default user. */
 bool engine_check_needs_account(const struct sandbox_spec *spec);

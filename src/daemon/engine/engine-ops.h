@@ -21,6 +21,7 @@
 struct build;
 struct build_request;
 struct cache_mount_op;
+struct doctor_report;
 struct engine;
 struct engine_caches;
 struct engine_config;
@@ -56,7 +57,7 @@ struct engine_ops {
     bool connects_closed;    /* `connect` works while the backend cannot be reached */
     bool removes_running;    /* `remove` of a running sandbox is cheaper than a stop before it */
     bool builds_digest_only; /* `build` accepts digest-only contexts (proto/digest-context.h) */
-    const char *strict_hint; /* what to do where ENGINE_CAP_STRICT is missing; NULL: nothing */
+    bool starts_fast;        /* in milliseconds: the doctor tries each feature by a start */
 
     /* Allocates the engine, copies the configuration and sets exec_root; touches nothing else. On
      * the loop. */
@@ -66,6 +67,16 @@ struct engine_ops {
     int (*open)(struct engine *e, const struct deadline *by, struct err *err);
     /* The engine may never have been open; NULL is fine. On the loop. */
     void (*close)(struct engine *e);
+
+    /* Why this capability is missing here, as reason and hint of *ret. The reason stays empty where
+     * no more is known. NULL: never more. Any thread. */
+    void (*lack)(const struct engine *e, uint32_t cap, struct err *ret);
+    /* Lines about the machine and the backend that starts of sandboxes do not show; also when the
+     * backend is not open. wanted: people expect the backend to work. NULL: none. */
+    void (*doctor)(struct engine *e, bool wanted, struct doctor_report *ret);
+    /* The capabilities that the backend would have now: they change with the machine, for example
+     * when a program is installed. NULL: those of `open` stay. */
+    uint32_t (*look_again)(const struct engine *e);
 
     /* Whether the spec can be carried out here, as far as that is known without asking the backend.
      * On the loop. NULL: the capabilities are enough. */
@@ -158,9 +169,9 @@ struct engine {
     /* Set by the backend in `make`: */
     char *exec_root; /* folder that holds <sandbox id>/<exec id>/ journals; owned */
     /* and in `open`; the loop reads them only when engine_is_open(): */
-    uint32_t caps;        /* enum engine_caps */
-    uint32_t cache_modes; /* 1 << enum spec_cache_mode */
-    char *about;          /* the backend's description, for people; owned, or NULL */
+    _Atomic uint32_t caps; /* enum engine_caps; engine_doctor() looks again */
+    uint32_t cache_modes;  /* 1 << enum spec_cache_mode */
+    char *about;           /* the backend's description, for people; owned, or NULL */
     /* Set by engine.c: */
     unsigned at_once; /* of the configuration */
     struct engine_opener *opener;

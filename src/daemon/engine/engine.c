@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/engine/doctor.h"
 #include "daemon/engine/engine-caches.h"
 #include "daemon/engine/engine-check.h"
 #include "daemon/engine/engine-config.h"
@@ -99,6 +100,7 @@ struct engine_call {
     /* Input. Members that the type does not use stay empty. */
     struct sandbox_request req;  /* only its id is set for calls without a spec */
     bool specs;                  /* list */
+    bool wanted;                 /* doctor */
     enum discard how;            /* discard */
     struct engine_object object; /* discard: owned, but for `spec` */
     char **execs;                /* forget */
@@ -331,6 +333,22 @@ static int engine_run_caches(struct engine_call *c)
     return ops->cache_list ? ops->cache_list(c->engine, &c->by, &c->answer.caches, &c->err) : 0;
 }
 
+static int engine_run_doctor(struct engine_call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+    struct doctor_report report = DOCTOR_REPORT_INIT;
+    _cleanup_json_ json_t *lines = NULL;
+
+    if (ops->look_again)
+        c->engine->caps = ops->look_again(c->engine);
+    if (ops->doctor)
+        ops->doctor(c->engine, c->wanted, &report);
+    lines = doctor_report_to_json(&report);
+    c->answer.json = json_to_text(lines, false);
+    doctor_report_done(&report);
+    return 0;
+}
+
 #define UNDO_TIMEOUT (30 * USEC_PER_SEC)
 
 static int engine_run_create_start(struct engine_call *c)
@@ -373,6 +391,7 @@ static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC
 static const struct call_type call_publish      = {"publish", 600 * USEC_PER_SEC, engine_run_publish,      ANSWER_SANDBOX, 0};
 static const struct call_type call_drop         = {"drop",    600 * USEC_PER_SEC, engine_run_drop,         ANSWER_SANDBOX, 0};
 static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC, engine_run_caches,       ANSWER_CACHES,  0};
+static const struct call_type call_doctor       = {"examine",  30 * USEC_PER_SEC, engine_run_doctor,       ANSWER_JSON,    CALL_OFFLINE};
 static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC, engine_run_image,        ANSWER_JSON,    0};
 static const struct call_type call_cache_mounts = {"ask",    3600 * USEC_PER_SEC, engine_run_cache_mounts, ANSWER_JSON,    0};
 /* clang-format on */
@@ -686,6 +705,15 @@ void engine_cache_mounts(struct engine *e, const struct cache_mount_op *req, eng
 
     c->done.json = done;
     cache_mount_op_copy(&c->mounts, req);
+    engine_call_submit(c);
+}
+
+void engine_doctor(struct engine *e, bool wanted, engine_json_fn done, void *arg)
+{
+    struct engine_call *c = engine_call_new(e, &call_doctor, arg);
+
+    c->done.json = done;
+    c->wanted = wanted;
     engine_call_submit(c);
 }
 

@@ -36,6 +36,11 @@ const struct err *engine_trouble(const struct engine *e);
 /* Opens it when it is closed. The answer's sandbox is empty. */
 void engine_prepare(struct engine *e, engine_done_fn done, void *arg);
 
+/* Asks for the doctor's lines (engine_ops.doctor) and looks at the capabilities again. *json is an
+ * array of doctor_report_to_json(). The engine may be closed, and is not opened. */
+typedef void (*engine_json_fn)(void *arg, const struct err *err, const char *json);
+void engine_doctor(struct engine *e, bool wanted, engine_json_fn done, void *arg);
+
 /* One listener, called on the loop. */
 typedef void (*engine_news_fn)(void *arg, struct engine *e, const struct engine_news *news);
 void engine_listen(struct engine *e, engine_news_fn fn, void *arg);
@@ -102,7 +107,6 @@ const char *engine_fixed_digest(const struct engine *e, const struct sandbox_spe
 typedef void (*engine_digest_fn)(void *arg, const struct err *err, const char *digest);
 void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_digest_fn done,
                     void *arg);
-typedef void (*engine_json_fn)(void *arg, const struct err *err, const char *json);
 void engine_image(struct engine *e, const struct image_op *req, engine_json_fn done, void *arg);
 void engine_cache_mounts(struct engine *e, const struct cache_mount_op *req, engine_json_fn done,
                          void *arg);

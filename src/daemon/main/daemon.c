@@ -12,10 +12,8 @@
 #include "daemon/core/caches/sandbox-packages.h"
 #include "daemon/core/events/events.h"
 #include "daemon/core/sandbox/manager.h"
-#include "daemon/engine/docker/doctor.h"
 #include "daemon/engine/engine-config.h"
 #include "daemon/engine/engine.h"
-#include "daemon/engine/native/doctor.h"
 #include "daemon/main/config.h"
 #include "daemon/main/options.h"
 #include "daemon/main/packages-config.h"
@@ -459,43 +457,6 @@ static int daemon_run(struct daemon *d)
 
 /* ---- the command line ---- */
 
-static json_t *daemon_doctor_line_to_json(const struct doctor_line *l)
-{
-    json_t *detail = json_string(l->detail ? l->detail : "");
-    json_t *o = json_object();
-
-    json_object_set_new(o, "name", json_string(l->name));
-    json_object_set_new(o, "status", json_string(doctor_status_name(l->status)));
-    json_object_set_new(o, "detail", detail ? detail : json_string("(not valid UTF-8)"));
-    json_object_set_new(o, "fix", l->fix ? json_string(l->fix) : json_null());
-    return o;
-}
-
-static int daemon_doctor(const struct daemon *d)
-{
-    struct doctor_report report = DOCTOR_REPORT_INIT;
-    _cleanup_json_ json_t *doc = json_object();
-    _cleanup_free_ char *text = NULL;
-    struct engine_docker_config config;
-    json_t *checks = json_array();
-    bool ok = true;
-
-    native_doctor(d->paths.state, &report); /* first, because it needs a single thread */
-    config = daemon_docker_config(d);
-    docker_doctor(&config, *config.host || STREQ(d->config.engine, engine_docker_ops.name),
-                  &report);
-    for (size_t i = 0; i < report.n; i++) {
-        ok &= report.lines[i].status != DOCTOR_FAIL;
-        json_array_append_new(checks, daemon_doctor_line_to_json(&report.lines[i]));
-    }
-    doctor_report_done(&report);
-    json_object_set_new(doc, "checks", checks);
-    json_object_set_new(doc, "ok", json_boolean(ok));
-    text = json_to_text(doc, false);
-    puts(text);
-    return ok ? 0 : 1;
-}
-
 static int daemon_prepare(struct daemon *d, struct err *err)
 {
     uint32_t fd;
@@ -554,8 +515,6 @@ int daemon_main(int argc, char **argv, const struct engine_ops *extra)
         return daemon_print_and_exit(&d.options);
     if (daemon_prepare(&d, &err) < 0) {
         status = daemon_fail(&err);
-    } else if (d.options.doctor) {
-        status = daemon_doctor(&d);
     } else if (d.options.print_config) {
         config_print(&d.config, stdout);
         status = 0;

@@ -23,7 +23,6 @@ static const struct option_def defs[] = {
     {"log-json",     NULL,    AT(log_json),     "log as JSON lines"},
     {"ready-fd",     "N",     AT(ready_fd),     "write 'ready' to this descriptor when the socket answers"},
     {"foreground",   NULL,    AT(foreground),   "stay in the foreground (always the case; accepted for service managers)"},
-    {"doctor",       NULL,    AT(doctor),       "check this machine, print the report as JSON, and exit"},
     {"print-config", NULL,    AT(print_config), "print the effective configuration and exit"},
     {"help-config",  NULL,    AT(help_config),  "list the keys of ripcord.yaml and exit"},
     {"version",      NULL,    AT(version),      "print the version and exit"},

@@ -11,7 +11,7 @@
 struct options {
     /* Borrowed from argv; NULL: not given. */
     const char *root, *log_level, *engine, *ready_fd, *listen;
-    bool log_json, doctor, print_config, help_config, help, version, foreground, allow_remote;
+    bool log_json, print_config, help_config, help, version, foreground, allow_remote;
 };
 
 int options_parse(struct options *ret, int argc, char **argv, struct err *err);

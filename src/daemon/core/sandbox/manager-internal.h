@@ -16,6 +16,7 @@
 #include "lib/base/map.h"
 #include "lib/store/store.h"
 
+struct doctor;
 struct manager_build;
 struct recovery;
 struct reconcile;
@@ -43,6 +44,7 @@ struct manager {
     unsigned opening;               /* attempts that are running */
     struct manager_build *builds;   /* running builds: daemon/core/images/build.h */
     struct warm *warms;             /* caches that are being filled: daemon/core/caches/warm.h */
+    struct doctor *doctors;         /* running ones: daemon/core/doctor/doctor.h */
     unsigned background_calls;      /* running engine calls outside of operations */
     bool closing;
 };

@@ -8,6 +8,7 @@
 
 #include "daemon/core/caches/sandbox-packages.h"
 #include "daemon/core/caches/warm.h"
+#include "daemon/core/doctor/doctor.h"
 #include "daemon/core/exec/exec-internal.h"
 #include "daemon/core/exec/exec-linger.h"
 #include "daemon/core/exec/output-retention.h"
@@ -238,6 +239,7 @@ void manager_free(struct manager *m)
         return;
     m->closing = true;
     warms_end(m);
+    doctors_end(m);
     for (size_t i = 0; i < m->config.n_engines; i++)
         engine_listen(m->config.engines[i], NULL, NULL);
     for (size_t i = 0; map_next(&m->sandboxes, &i, NULL, &value);) {
@@ -256,6 +258,7 @@ void manager_free(struct manager *m)
     warms_drop(m);
     disk_budget_close(m);
     exec_linger_close(m);
+    doctors_drop(m);
     recovery_free(m->recovery);
     usage_totals_close(&m->usage_totals);
     reconcile_free(m);
@@ -268,6 +271,7 @@ void manager_close(struct manager *m)
 {
     m->closing = true;
     warms_end(m);
+    doctors_end(m);
     builds_end(m);
 }
 

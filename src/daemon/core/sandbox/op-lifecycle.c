@@ -5,6 +5,7 @@
 #include "daemon/core/sandbox/lease.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine-check.h"
 #include "lib/base/cleanup.h"
 #include "lib/loop/loop.h"
 
@@ -213,7 +214,8 @@ static void op_pause_run(struct op *op)
     } else if (engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_PAUSE)) {
         err_set(&err, ERR_UNSUPPORTED, "engine '%s' cannot pause on this machine",
                 sb->engine->ops->name);
-        err_hint(&err, "Run 'ripcord doctor' to see why, or free the memory with 'ripcord stop'.");
+        err_hint(&err, "Free the memory with 'ripcord stop'.");
+        engine_check_lack(sb->engine, ENGINE_CAP_PAUSE, &err);
     }
     if (err.code) {
         op_fail(op, &err);

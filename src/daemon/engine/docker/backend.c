@@ -4,6 +4,7 @@
  */
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/build.h"
+#include "daemon/engine/docker/doctor.h"
 #include "daemon/engine/docker/layers.h"
 #include "daemon/engine/docker/profile.h"
 #include "daemon/engine/docker/recreate.h"
@@ -494,16 +495,32 @@ static int backend_usage(struct engine *e, const char *id, const struct deadline
     return backend_add_container(d, id, by, &ret->files, err);
 }
 
+static void backend_lack(const struct engine *e, uint32_t cap, struct err *ret)
+{
+    (void)e;
+    if (cap == ENGINE_CAP_STRICT) {
+        err_set(ret, ERR_UNSUPPORTED, "containers of one image share its files");
+        err_hint(ret, "Use a runtime with its own kernel (--runtime kata or runsc), or the native "
+                      "engine.");
+    } else if (cap & (ENGINE_CAP_MEMORY_LIMIT | ENGINE_CAP_CPU_LIMIT | ENGINE_CAP_PIDS_LIMIT)) {
+        err_set(ret, ERR_UNSUPPORTED, "it has no cgroup controller for it");
+        err_hint(ret, "Enable the cgroup controllers memory, cpu and pids for the engine.");
+    } else if (cap == ENGINE_CAP_DISK_LIMIT) {
+        err_set(ret, ERR_UNSUPPORTED, "it cannot bound the size of a container");
+        err_hint(ret, "Leave the disk limit out, or use the native engine.");
+    }
+}
+
 const struct engine_ops engine_docker_ops = {
     .name = "docker",
     .default_image = "default",
     .connects_closed = true,
     .removes_running = true,
-    .strict_hint = "Containers of one image share its files. Use a runtime with its own kernel "
-                   "(--runtime kata or runsc), or the native engine.",
     .make = backend_make,
     .open = backend_open,
     .close = backend_close,
+    .lack = backend_lack,
+    .doctor = docker_doctor,
     .check = backend_check,
     .resolve = backend_resolve,
     .build = docker_build,

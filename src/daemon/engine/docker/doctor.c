@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "daemon/engine/docker/backend.h"
 #include "dockerapi/docker.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/strv.h"
@@ -55,9 +56,9 @@ static void docker_doctor_check_image(const struct docker *d, const char *image,
                    "%s", err.msg);
 }
 
-void docker_doctor(const struct engine_docker_config *config, bool wanted,
-                   struct doctor_report *ret)
+void docker_doctor(struct engine *e, bool wanted, struct doctor_report *ret)
 {
+    const struct docker_engine *config = docker_of(e);
     _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
     _cleanup_(docker_closep) struct docker *d = NULL;
     _cleanup_err_ struct err err = ERR_INIT;
@@ -65,7 +66,7 @@ void docker_doctor(const struct engine_docker_config *config, bool wanted,
 
     if (docker_endpoint_find(config->host, docker_doctor_env_get, &endpoint, &err) < 0 ||
         docker_open(&endpoint, &by, &d, &err) < 0) {
-        if (wanted)
+        if (wanted || *config->host)
             doctor_say(ret, "docker engine", DOCTOR_FAIL,
                        err.hint ? err.hint : "Read docs/engines.md.", "%s", err.msg);
         else

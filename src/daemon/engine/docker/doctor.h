@@ -4,12 +4,9 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "daemon/engine/doctor.h"
-#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-ops.h"
 
-/* Adds lines to *ret. wanted: the configuration asks for Docker, so a missing engine is a
- * failure. */
-void docker_doctor(const struct engine_docker_config *config, bool wanted,
-                   struct doctor_report *ret);
+/* engine_ops.doctor. A missing engine is a failure if it is `wanted`, or if the configuration names
+ * its address. */
+void docker_doctor(struct engine *e, bool wanted, struct doctor_report *ret);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/build.h"
+#include "daemon/engine/engine-check.h"
 #include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/build-serve.h"
 #include "daemon/engine/native/delete-queue.h"
@@ -138,11 +139,11 @@ static int native_build_check_request(const struct native_engine *n,
     if (!n->ranges && !n->subids.uid) {
         err_set(err, ERR_UNSUPPORTED,
                 "images cannot be built on this machine: no ids for the files' owners");
-        return err_hint(err, "Set up subordinate ids: run `ripcord doctor` for the command.");
+        return err_hint(err, "Set up subordinate ids: `ripcord doctor` shows the command.");
     }
     if (req->network && STREQ(req->network, "open") && !(n->engine.caps & ENGINE_CAP_NET_OPEN)) {
         err_set(err, ERR_UNSUPPORTED, "network 'open' is not available on this machine");
-        return err_hint(err, "Run `ripcord doctor` to see what is missing.");
+        return engine_check_lack(&n->engine, ENGINE_CAP_NET_OPEN, err);
     }
     if (req->platform && !STREQ(req->platform, NATIVE_PLATFORM)) {
         err_set(err, ERR_UNSUPPORTED, "the native engine does not build for '%.64s'",

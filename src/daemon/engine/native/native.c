@@ -12,9 +12,10 @@
 #include "daemon/engine/engine-config.h"
 #include "daemon/engine/engine-objects.h"
 #include "daemon/engine/engine-ops.h"
+#include "daemon/engine/native/abilities.h"
 #include "daemon/engine/native/cgroup-reaper.h"
 #include "daemon/engine/native/delete-queue.h"
-#include "daemon/engine/native/disk.h"
+#include "daemon/engine/native/doctor.h"
 #include "daemon/engine/native/host-image.h"
 #include "daemon/engine/native/image.h"
 #include "daemon/engine/native/prewarmed.h"
@@ -30,7 +31,6 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/cgroup.h"
 #include "lib/os/ext4-spread.h"
-#include "lib/os/landlock.h"
 #include "lib/os/overlay.h"
 #include "lib/os/quota.h"
 #include "lib/os/rmtree.h"
@@ -145,18 +145,6 @@ static int native_open_prewarmed(struct native_engine *n, struct err *err)
     return 0;
 }
 
-static uint32_t native_caps_of(uint32_t unenforced, const char *cgroups)
-{
-    uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
-
-    caps |= unenforced & LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
-    caps |= unenforced & LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
-    caps |= unenforced & LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
-    if (!STREQ(cgroups, "none"))
-        caps |= ENGINE_CAP_PAUSE | ENGINE_CAP_STATS;
-    return caps;
-}
-
 /* Without caches, sandboxes start with a warning. */
 static void native_open_caches(struct native_engine *n)
 {
@@ -169,26 +157,18 @@ static void native_open_caches(struct native_engine *n)
 static int native_open_parts(struct native_engine *n, struct err *err)
 {
     _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", n->libexec_dir);
-    const char *cgroups = "none";
-    uint32_t unenforced = cgroup_probe(&cgroups);
     int r;
 
     n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
     if (!n->ranges)
         subids_find(&n->subids, NULL);
-    n->engine.caps = native_caps_of(unenforced, cgroups);
     n->engine.cache_modes = (1U << CACHE_MODES) - 1;
-    if (n->ranges && network_possible())
-        n->engine.caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
-    if (landlock_possible())
-        n->engine.caps |= ENGINE_CAP_STRICT;
     n->cgroup_reaper = cgroup_reaper_new(n->root_id);
     r = native_open_folders(n, err);
     if (r < 0)
         return r;
     n->quota = quota_possible(n->sandboxes, NULL);
-    if (n->quota || (n->ranges && disk_possible(NULL)))
-        n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
+    n->engine.caps = native_abilities(n);
     r = native_seal_shim(shim, &n->shim, err);
     if (r < 0)
         return r;
@@ -292,6 +272,15 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
     if (r < 0)
         native_close_parts(n);
     return r;
+}
+
+static int native_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    int r = native_image_check(e, spec, err);
+
+    return r < 0 ? r
+                 : native_check_user_ids(container_of(e, const struct native_engine, engine), spec,
+                                         err);
 }
 
 /* ---- files of a sandbox: sandbox-files.c creates them ---- */
@@ -408,13 +397,14 @@ const struct engine_ops engine_native_ops = {
     .name = "native",
     .default_image = "host",
     .default_is_fixed = true,
-    .strict_hint =
-        "Use a kernel with Landlock (5.13 or newer), and 'landlock' in the 'lsm=' list of its "
-        "command line.",
+    .starts_fast = true,
     .make = native_make,
     .open = native_open,
     .close = native_close,
-    .check = native_image_check,
+    .lack = native_lack,
+    .doctor = native_doctor,
+    .look_again = native_look_again,
+    .check = native_check,
     .resolve = native_resolve,
     .image = native_image,
     .cache_mounts = native_cache_mounts,
