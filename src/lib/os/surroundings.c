@@ -5,6 +5,7 @@
 #include "lib/os/surroundings.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/magic.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/macro.h"
+#include "lib/os/caps.h"
 
 enum { SURROUNDINGS_TEXT_MAX = 1 << 20 };
 
@@ -127,6 +129,7 @@ void surroundings_look_at(int root, struct surroundings *ret)
         .root = geteuid() == 0,
         .seccomp = surroundings_filtered(root),
         .masked_proc = surroundings_masks(root),
+        .cgroup2 = faccessat(root, "sys/fs/cgroup/cgroup.controllers", F_OK, 0) == 0,
         .userns_locked = surroundings_number(
                              root, "proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) > 0,
         .userns_off =
@@ -141,6 +144,13 @@ void surroundings_look(struct surroundings *ret)
     _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     surroundings_look_at(root, ret);
+}
+
+bool surroundings_proc_is_masked(void)
+{
+    _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    return surroundings_masks(root);
 }
 
 const char *surroundings_no_upper(const char *path)
@@ -186,55 +196,84 @@ _printf_(2, 3) static void surroundings_add(struct surroundings_text *t, const c
     t->len = MIN(t->len + (size_t)MAX(n, 0), (size_t)SURROUNDINGS_FIX_MAX - 1);
 }
 
-/* Options of `docker run` and `podman run`. */
+/* Adds one item of a list: `intro` before the first, `sep` before all others. */
+static void surroundings_item(struct surroundings_text *t, const char *intro, const char *sep,
+                              const char *item)
+{
+    surroundings_add(t, "%s%s", t->len ? sep : intro, item);
+}
+
+static void surroundings_option(struct surroundings_text *t, const char *option)
+{
+    surroundings_item(t, "Start the container with ", " ", option);
+}
+
+/* Docker before 28, and any on v1, has nothing less than all privileges. */
+static const char *surroundings_cgroup_option(const struct surroundings *s)
+{
+    if (s->container == CONTAINER_PODMAN)
+        return "--security-opt unmask=/sys/fs/cgroup";
+    return s->cgroup2 ? "--security-opt writable-cgroups=true (Docker 28 or newer; else "
+                        "--privileged)"
+                      : "--privileged";
+}
+
+/* Options of `docker run` and `podman run`. The volume comes last, as its name is free. */
 static void surroundings_options(const struct surroundings *s, unsigned needs,
                                  const char *state_dir, struct surroundings_text *t)
 {
     bool podman = s->container == CONTAINER_PODMAN;
+    char volume[SURROUNDINGS_FIX_MAX / 2];
 
-    surroundings_add(t, "Start the container with");
-    if (needs & (NEED_NETWORK | NEED_IDS | NEED_CGROUPS | NEED_DEVICES))
-        surroundings_add(t, " --cap-add SYS_ADMIN");
-    if (needs & NEED_NETWORK)
-        surroundings_add(t, " --cap-add NET_ADMIN");
+    if (needs & (NEED_NETWORK | NEED_IDS | NEED_DEVICES) && !caps_have(CAP_SYS_ADMIN))
+        surroundings_option(t, "--cap-add SYS_ADMIN");
+    if (needs & NEED_NETWORK && !caps_have(CAP_NET_ADMIN))
+        surroundings_option(t, "--cap-add NET_ADMIN");
     if (needs & NEED_NAMESPACES && s->seccomp)
-        surroundings_add(t, " --security-opt seccomp=unconfined");
-    if (*s->apparmor)
-        surroundings_add(t, " --security-opt apparmor=unconfined");
+        surroundings_option(t, "--security-opt seccomp=unconfined");
+    if (needs & (NEED_NAMESPACES | NEED_PROC | NEED_NETWORK) && *s->apparmor)
+        surroundings_option(t, "--security-opt apparmor=unconfined");
     if (needs & (NEED_PROC | NEED_NETWORK) && s->masked_proc)
-        surroundings_add(t, podman ? " --security-opt unmask=ALL"
-                                   : " --security-opt systempaths=unconfined");
-    if (needs & NEED_CGROUPS)
-        surroundings_add(t, " -v /sys/fs/cgroup:/sys/fs/cgroup:rw");
+        surroundings_option(t, podman ? "--security-opt unmask=ALL"
+                                      : "--security-opt systempaths=unconfined");
     if (needs & NEED_DEVICES)
-        surroundings_add(t, " --device /dev/loop-control");
-    if (needs & NEED_UPPER && state_dir)
-        surroundings_add(t, " -v ripcord:%s", state_dir);
-    surroundings_add(t, ".");
+        surroundings_option(t, "--privileged");
+    if (needs & NEED_CGROUPS)
+        surroundings_option(t, surroundings_cgroup_option(s));
+    if (needs & NEED_UPPER && state_dir) {
+        snprintf(volume, sizeof(volume), "-v ripcord:%s", state_dir);
+        surroundings_option(t, volume);
+    }
+    if (t->len)
+        surroundings_add(t, ".");
+}
+
+static void surroundings_field(struct surroundings_text *t, const char *field)
+{
+    surroundings_item(t, "Set in the pod: ", ", ", field);
 }
 
 static void surroundings_pod(const struct surroundings *s, unsigned needs, const char *state_dir,
                              struct surroundings_text *t)
 {
-    const char *sep = " ";
+    char volume[SURROUNDINGS_FIX_MAX / 2];
 
-    surroundings_add(t, "Set in the pod:");
-    if (needs & NEED_NAMESPACES && s->seccomp) {
-        surroundings_add(t, "%sseccompProfile: {type: Unconfined}", sep);
-        sep = ", ";
+    if (needs & (NEED_DEVICES | NEED_CGROUPS))
+        surroundings_field(t, "privileged: true");
+    else if (needs & NEED_NETWORK)
+        surroundings_field(t, "capabilities: {add: [SYS_ADMIN, NET_ADMIN]}, procMount: Unmasked");
+    else if (needs & (NEED_PROC | NEED_IDS))
+        surroundings_field(t, "capabilities: {add: [SYS_ADMIN]}");
+    if (needs & (NEED_NAMESPACES | NEED_PROC | NEED_IDS) && s->seccomp)
+        surroundings_field(t, "seccompProfile: {type: Unconfined}");
+    if (needs & (NEED_NAMESPACES | NEED_PROC | NEED_IDS) && *s->apparmor)
+        surroundings_field(t, "appArmorProfile: {type: Unconfined}");
+    if (needs & NEED_UPPER && state_dir) {
+        snprintf(volume, sizeof(volume), "an emptyDir volume at '%s'", state_dir);
+        surroundings_field(t, volume);
     }
-    if (*s->apparmor) {
-        surroundings_add(t, "%sappArmorProfile: {type: Unconfined}", sep);
-        sep = ", ";
-    }
-    if (needs & ~(unsigned)(NEED_NAMESPACES | NEED_UPPER)) {
-        surroundings_add(t, "%scapabilities: {add: [SYS_ADMIN%s]}", sep,
-                         needs & NEED_NETWORK ? ", NET_ADMIN" : "");
-        sep = ", ";
-    }
-    if (needs & NEED_UPPER && state_dir)
-        surroundings_add(t, "%san emptyDir volume at '%s'", sep, state_dir);
-    surroundings_add(t, ". See docs/platforms.md.");
+    if (t->len)
+        surroundings_add(t, ".");
 }
 
 /* On a machine: what forbids namespaces there. */

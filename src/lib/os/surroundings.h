@@ -22,6 +22,7 @@ struct surroundings {
     bool root;          /* our uid is 0 */
     bool seccomp;       /* a filter restricts our system calls */
     bool masked_proc;   /* parts of /proc are covered, or /proc is read-only */
+    bool cgroup2;       /* it is mounted at /sys/fs/cgroup */
     bool userns_locked; /* AppArmor restricts user namespaces of programs without a profile */
     bool userns_off;    /* kernel.unprivileged_userns_clone is 0 */
     char apparmor[SURROUNDINGS_NAME_MAX];      /* the profile that confines us; "": none */
@@ -31,6 +32,9 @@ struct surroundings {
 void surroundings_look(struct surroundings *ret);
 /* The same below a folder that stands for the machine's root; for tests. */
 void surroundings_look_at(int rootfd, struct surroundings *ret);
+
+/* Only masked_proc. */
+bool surroundings_proc_is_masked(void);
 
 /* What a start was refused; bits. */
 enum surroundings_need {

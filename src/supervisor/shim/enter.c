@@ -2,12 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "lib/base/fd.h"
 #include "lib/base/guard.h"
+#include "lib/os/caps.h"
 #include "lib/os/ns.h"
+#include "supervisor/shim/owner.h"
 #include "supervisor/shim/shim.h"
 
 /* The user namespace comes first, because it gives the right to join the others. The mounts come
@@ -21,7 +25,12 @@ static const struct {
     {"net", CLONE_NEWNET},   {"pid", CLONE_NEWPID}, {"mnt", CLONE_NEWNS},
 };
 
-enum { KIND_MOUNTS = SHIM_NAMESPACES - 1 };
+enum { KIND_USER = 0, KIND_NETWORK = 3, KIND_PIDS = 4, KIND_MOUNTS = SHIM_NAMESPACES - 1 };
+
+bool enter_by_descriptor(const struct shim *s)
+{
+    return !s->plan.id_base || !caps_have(CAP_SYS_PTRACE) || STREQ(s->cgroup.ops->name, "none");
+}
 
 static int enter_open_one(const struct shim *s, size_t kind, int *ret, struct err *err)
 {
@@ -32,10 +41,8 @@ static int enter_open_one(const struct shim *s, size_t kind, int *ret, struct er
     return *ret < 0 ? err_sys(err, errno, "open '%s'", path) : 0;
 }
 
-int enter_open(struct shim *s, struct err *err)
+static int enter_open_all(struct shim *s, struct err *err)
 {
-    if (s->plan.id_base)
-        return 0;
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
         int r = enter_open_one(s, i, &s->namespaces[i], err);
 
@@ -43,6 +50,44 @@ int enter_open(struct shim *s, struct err *err)
             return r;
     }
     return 0;
+}
+
+/* Pid 1 has the ids of a range by now, and only their owner may look at it. */
+int enter_open(struct shim *s, struct err *err)
+{
+    int r, back;
+
+    if (!s->by_descriptor)
+        return 0;
+    r = owner_act(s, true);
+    if (r < 0)
+        return err_sys(err, -r, "act as the owner of the sandbox");
+    r = enter_open_all(s, err);
+    back = owner_act(s, false);
+    return r < 0 || back >= 0 ? r : err_sys(err, -back, "act as root again");
+}
+
+static int enter_open_either(const struct shim *s, size_t kind, int *ret, struct err *err)
+{
+    if (!s->by_descriptor)
+        return enter_open_one(s, kind, ret, err);
+    *ret = fcntl(s->namespaces[kind], F_DUPFD_CLOEXEC, 3);
+    return *ret < 0 ? err_sys(err, errno, "duplicate a namespace's descriptor") : 0;
+}
+
+int enter_open_user(const struct shim *s, int *ret, struct err *err)
+{
+    return enter_open_either(s, KIND_USER, ret, err);
+}
+
+int enter_open_network(const struct shim *s, int *ret, struct err *err)
+{
+    return enter_open_either(s, KIND_NETWORK, ret, err);
+}
+
+int enter_pids(const struct shim *s, struct err *err)
+{
+    return ns_enter(s->by_descriptor ? s->namespaces[KIND_PIDS] : s->init.fd, CLONE_NEWPID, err);
 }
 
 void enter_close(struct shim *s)
@@ -68,7 +113,7 @@ static int enter_make_mark(int *ret, struct err *err)
 
 int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct err *err)
 {
-    if (s->plan.id_base)
+    if (!s->by_descriptor)
         return ns_enter(s->init.fd, namespaces, err);
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
         int r;
@@ -92,7 +137,7 @@ int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_
 {
     int r;
 
-    if (!s->plan.id_base) {
+    if (s->by_descriptor) {
         *ret_mounts = s->namespaces[KIND_MOUNTS];
         return enter_sandbox(s, namespaces & ~CLONE_NEWNS, ret_mark, err);
     }

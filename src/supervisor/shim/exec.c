@@ -20,6 +20,7 @@
 #include "lib/os/pidfd.h"
 #include "lib/os/pty.h"
 #include "supervisor/shim/exec-members.h"
+#include "supervisor/shim/owner.h"
 #include "supervisor/shim/shim.h"
 
 void shim_exec_init(struct supervised_exec *base)
@@ -208,7 +209,7 @@ static void shim_exec_resolve(struct shim_exec *x)
 static void shim_exec_take_process(struct shim_exec *x, const char *packet, size_t len,
                                    int fds[EXEC_STARTED_FDS])
 {
-    bool marked = !shim_of_exec(x)->plan.id_base;
+    bool marked = shim_of_exec(x)->by_descriptor;
     int *tty = marked ? &fds[2] : &fds[1];
     struct supervised_exec *base = &x->exec;
     _cleanup_err_ struct err err = ERR_INIT;
@@ -268,6 +269,21 @@ int shim_exec_signal(struct supervised_exec *base, int sig, struct err *err)
     return r < 0 && r != -ESRCH ? err_sys(err, -r, "signal exec '%s'", base->id) : 0;
 }
 
+/* Only the owner of the sandbox may look at the namespaces of its processes. */
+static bool shim_exec_kill_members(const struct shim *s, int mark)
+{
+    bool done;
+
+    if (owner_act(s, true) < 0)
+        return false;
+    done = exec_members_kill(mark);
+    if (owner_act(s, false) < 0) {
+        log_error("sandbox %s: the shim cannot act as root again", s->plan.sandbox_id);
+        _exit(1);
+    }
+    return done;
+}
+
 void shim_exec_kill(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
@@ -280,7 +296,7 @@ void shim_exec_kill(struct supervised_exec *base)
         pidfd_signal(x->main.fd, SIGKILL);
     if (x->helper.fd >= 0)
         pidfd_signal(x->helper.fd, SIGKILL);
-    if (all && x->mark >= 0 && !exec_members_kill(x->mark))
+    if (all && x->mark >= 0 && !shim_exec_kill_members(s, x->mark))
         log_warn("exec %s: some processes survive SIGKILL; they end with the sandbox", base->id);
 }
 

@@ -21,6 +21,7 @@
 #include "lib/os/ns.h"
 #include "supervisor/shim/layers.h"
 #include "supervisor/shim/setup.h"
+#include "supervisor/shim/start-cause.h"
 
 /* Raw system calls change only the calling thread, which is enough: this process has one thread. */
 static int shim_init_become_root(const struct plan *plan, struct err *err)
@@ -202,6 +203,8 @@ _noreturn_ void init_main(const struct init_args *args)
     umask(022); /* all users inside may read the files that we make */
     layers_init(&layers, args->plan);
     r = shim_init_build(args, &layers, fds, &err);
+    if (r < 0)
+        start_cause(args->plan, START_STEP_OTHER, NULL, &err);
     layers_done(&layers);
     if (r < 0 || (GUARD("pid 1") && shim_init_drop_privileges(&err) < 0)) {
         shim_init_report(sock, &err, fds);

@@ -15,6 +15,7 @@
 #include "lib/os/mount.h"
 #include "supervisor/shim/caches.h"
 #include "supervisor/shim/setup.h"
+#include "supervisor/shim/start-cause.h"
 
 void layers_init(struct layers *l, const struct plan *plan)
 {
@@ -96,6 +97,17 @@ static int shim_layers_open_tree(const char *path, unsigned flags, int userns_fd
         return err_wrap(err, "prepare '%s'", path);
     *ret = TAKE_FD(fd);
     return 0;
+}
+
+/* A tree of our own: where its file system does not allow the map, the error says what helps. */
+static int shim_layers_open_ours(const struct plan *plan, const char *path, unsigned flags,
+                                 int userns_fd, int *ret, struct err *err)
+{
+    int r = shim_layers_open_tree(path, flags, userns_fd, ret, err);
+
+    if (r < 0 && userns_fd >= 0)
+        start_cause(plan, START_STEP_IDMAP, path, err);
+    return r;
 }
 
 /*
@@ -219,7 +231,10 @@ static int shim_layers_clone_mount(const struct plan *plan, const struct plan_mo
     r = mount_clone(source, "", flags, ret, err);
     if (r < 0)
         return r;
-    return mount_set(*ret, flags, m->ours ? userns_fd : map, err);
+    r = mount_set(*ret, flags, m->ours ? userns_fd : map, err);
+    if (r < 0)
+        start_cause(plan, START_STEP_IDMAP, m->source, err);
+    return r;
 }
 
 static int shim_layers_open_mount(const struct plan *plan, const struct plan_mount *m,
@@ -240,7 +255,7 @@ static int shim_layers_open_caches(struct layers *l, const struct plan *plan, in
     int r;
 
     if (plan->cache_base) {
-        r = shim_layers_open_tree(plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
+        r = shim_layers_open_ours(plan, plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
                                   &l->fd[LAYER_BASE], err);
         if (r < 0)
             return r;
@@ -248,7 +263,7 @@ static int shim_layers_open_caches(struct layers *l, const struct plan *plan, in
     for (size_t i = 0; i < plan->n_caches; i++) {
         if (plan->caches[i].kind != PLAN_CACHE_SHARED)
             continue;
-        r = shim_layers_open_tree(plan->caches[i].source, MOUNT_SAFE, userns_fd,
+        r = shim_layers_open_ours(plan, plan->caches[i].source, MOUNT_SAFE, userns_fd,
                                   &l->fd[LAYER_CACHES + i], err);
         if (r < 0)
             return r;
@@ -260,14 +275,15 @@ int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct
 {
     int r;
 
-    r = shim_layers_open_tree(plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
+    r = shim_layers_open_ours(plan, plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
                               &l->fd[LAYER_LOWER], err);
     if (r < 0)
         return r;
     if (l->fd[LAYER_DATA] >= 0)
         r = mount_set(l->fd[LAYER_DATA], MOUNT_SAFE, userns_fd, err);
     else
-        r = shim_layers_open_tree(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
+        r = shim_layers_open_ours(plan, plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA],
+                                  err);
     if (r < 0)
         return r;
     if (plan->image == PLAN_IMAGE_HOST) {

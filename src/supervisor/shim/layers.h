@@ -21,6 +21,7 @@ enum shim_layer {
     LAYER_DEV =
         LAYER_SPLIT +
         PLAN_SPLIT_MAX, /* a tmpfs with device nodes of this sandbox; -1: see setup_dev_nodes() */
+    LAYER_PROC,         /* a /proc from outside (own-proc.h); -1: pid 1 mounts it */
     LAYER_BASE,         /* of the package caches; -1: none */
     LAYER_CACHES,       /* the first of plan.caches, in order; -1 unless shared */
     LAYER_MOUNTS = LAYER_CACHES + PLAN_CACHES_MAX, /* the first of plan.mounts, in order */

@@ -12,6 +12,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
+#include "lib/os/surroundings.h"
 #include "supervisor/shim/enter.h"
 #include "supervisor/shim/remove.h"
 #include "supervisor/shim/shim.h"
@@ -132,6 +133,7 @@ static int shim_await_plan(struct shim *s, struct err *err)
     int fds[PLAN_FDS], r;
 
     cgroup_learn(NULL);
+    s->masked_proc = surroundings_proc_is_masked();
     r = plan_take(SUP_FD_CONTROL, fds, err);
     if (r <= 0)
         return r;

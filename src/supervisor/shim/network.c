@@ -19,6 +19,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/os/rtnl.h"
+#include "supervisor/shim/enter.h"
 #include "supervisor/shim/shim.h"
 
 enum { PREFIX_LEN = 31 };
@@ -115,15 +116,16 @@ int network_start(const struct shim *s, struct err *err)
 {
     const struct plan *p = &s->plan;
     _cleanup_close_ int own = -1, netns = -1, rtnl = -1;
-    char path[64];
+    int r;
 
     if (p->network != PLAN_NETWORK_OPEN)
         return 0;
-    snprintf(path, sizeof(path), "/proc/%d/ns/net", s->init_pid);
     own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-    netns = own < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    if (netns < 0)
-        return err_sys(err, errno, "open the network namespaces");
+    if (own < 0)
+        return err_sys(err, errno, "open our network namespace");
+    r = enter_open_network(s, &netns, err);
+    if (r < 0)
+        return r;
     if (rtnl_open(&rtnl, err) < 0 || shim_network_make_pair(rtnl, p, netns, err) < 0)
         return err_wrap(err, "network 'open'");
     if (shim_network_set_up_outside(rtnl, p, err) < 0 ||

@@ -17,6 +17,7 @@
 #include "supervisor/shim/mount-point.h"
 #include "supervisor/shim/proc-view.h"
 #include "supervisor/shim/setup.h"
+#include "supervisor/shim/start-cause.h"
 
 static const char *const locked[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
 
@@ -128,19 +129,20 @@ static int setup_proc_forbid_namespaces(int root_fd, int proc, struct err *err)
                                   : 0;
 }
 
-int setup_proc(int root_fd, int *ret_files, struct err *err)
+int setup_proc(const struct plan *plan, int proc, int root_fd, int *ret_files, struct err *err)
 {
     size_t n_locked = GUARD("locked proc") ? ARRAY_SIZE(locked) : 0;
     size_t n_hidden = GUARD("hidden proc") ? ARRAY_SIZE(hidden) : 0;
-    _cleanup_close_ int proc = -1, files = -1;
-    int r;
+    _cleanup_close_ int own = -1, files = -1;
+    int r = 0;
 
-    r = mount_new("proc", NULL, MOUNT_SAFE | MOUNT_NOEXEC, &proc, err);
+    if (proc < 0)
+        r = mount_new("proc", NULL, MOUNT_SAFE | MOUNT_NOEXEC, &own, err);
     if (r < 0) {
-        err_hint(err, "Some containers hide parts of /proc, and the kernel then refuses to mount a "
-                      "new one. Run ripcord outside that container.");
+        start_cause(plan, START_STEP_PROC, NULL, err);
         return err_wrap(err, "set up '/proc'");
     }
+    proc = proc < 0 ? own : proc;
     r = setup_proc_forbid_namespaces(root_fd, proc, err);
     if (r < 0)
         return r;

@@ -18,6 +18,7 @@
 #include "supervisor/shim/lower-layers.h"
 #include "supervisor/shim/mount-point.h"
 #include "supervisor/shim/setup.h"
+#include "supervisor/shim/start-cause.h"
 
 enum { TMPFS_BYTES_PER_INODE = 4096, TMPFS_INODES_MIN = 1024, MOUNTINFO_MAX = 1 << 20 };
 
@@ -96,7 +97,11 @@ static int setup_root_mount_overlay(const struct plan *plan, int scaffold, int *
     if (lower_root(plan, &lower, err) < 0)
         return err_wrap(err, "mount the root");
     root.lower = buf_data(&lower);
-    if (overlay_mount(&root, &fd, err) < 0 || mount_attach(fd, scaffold, "root", err) < 0)
+    if (overlay_mount(&root, &fd, err) < 0) {
+        start_cause(plan, START_STEP_UPPER, NULL, err);
+        return err_wrap(err, "mount the root");
+    }
+    if (mount_attach(fd, scaffold, "root", err) < 0)
         return err_wrap(err, "mount the root");
     *ret = TAKE_FD(fd);
     return 0;
@@ -234,7 +239,7 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_s
     r = setup_dev(plan, layers->fd[LAYER_DEV], root_fd, err);
     if (r < 0)
         return r;
-    r = setup_proc(root_fd, &files, err);
+    r = setup_proc(plan, layers->fd[LAYER_PROC], root_fd, &files, err);
     if (r < 0)
         return r;
     r = setup_proc_view(plan, memory_shown, files, root_fd, ret_meminfo, err);

@@ -38,6 +38,8 @@ struct shim {
     int init_sock;
     int init_pid;
     int ready_pipe;                  /* see start.c; or -1 */
+    bool by_descriptor;              /* namespaces are joined by descriptor: enter.h */
+    bool masked_proc;                /* see own-proc.h */
     int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
     uint64_t memory_shown;    /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
     int meminfo_fd;           /* the file that stands in its place, or -1 */

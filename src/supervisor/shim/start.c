@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <linux/securebits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -30,8 +29,11 @@
 #include "supervisor/shim/enter.h"
 #include "supervisor/shim/init.h"
 #include "supervisor/shim/layers.h"
+#include "supervisor/shim/own-proc.h"
+#include "supervisor/shim/owner.h"
 #include "supervisor/shim/proc-view.h"
 #include "supervisor/shim/shim.h"
+#include "supervisor/shim/start-cause.h"
 
 enum { START_TIMEOUT_SEC = 30 };
 
@@ -160,10 +162,13 @@ static int shim_start_send_layers(struct shim *s, int *disk, struct err *err)
     layers_init(&layers, &s->plan);
     layers.fd[LAYER_DATA] = TAKE_FD(*disk);
     if (s->plan.id_base) {
-        r = ns_open_user(s->init_pid, &userns, err);
+        r = enter_open_user(s, &userns, err);
         if (r < 0)
             return r;
         r = layers_open(&layers, &s->plan, userns, err);
+        if (r < 0)
+            return r;
+        r = own_proc_is_needed(s) ? own_proc_mount(s, &layers.fd[LAYER_PROC], err) : 0;
         if (r < 0)
             return r;
     }
@@ -264,43 +269,29 @@ static int shim_start_await_init(struct shim *s, struct err *err)
  * A user namespace belongs to the user that makes it. The kernel counts limited resources (inotify
  * instances, message queues, locked memory, signals) of its processes for that user too. If root
  * made every namespace, one sandbox could use up these resources for all others and for root. So
- * the first of the sandbox's own ids makes each namespace. The securebits keep our capabilities,
- * which the kernel otherwise drops from a process that leaves uid 0.
+ * the first of the sandbox's own ids makes each namespace.
+ *
+ * A process that changes its id is not dumpable, and its copies are not either. Where we join
+ * namespaces by descriptor, pid 1 must be, until we have opened them (enter.h).
  */
-static int shim_start_act_as(uid_t uid, unsigned long securebits)
-{
-    if (prctl(PR_SET_SECUREBITS, securebits, 0, 0, 0) < 0 ||
-        syscall(SYS_setresuid, -1, uid, -1) < 0)
-        return -errno;
-    syscall(SYS_setfsuid, 0); /* files are still made and opened as root */
-    return 0;
-}
-
-/* The start fails if this fails: the shim could not supervise the sandbox. */
-static int shim_start_act_as_root(void)
-{
-    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) < 0)
-        return -errno;
-    return 0;
-}
-
 static pid_t shim_start_clone_owned(struct shim *s, int *ret_pidfd)
 {
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
-    bool other = s->plan.id_base && GUARD("own namespace");
     pid_t pid;
-    int r = other ? shim_start_act_as(s->plan.id_base, SECBIT_NO_SETUID_FIXUP) : 0;
+    int r = owner_act(s, true);
 
     if (r < 0)
         return r;
+    if (s->by_descriptor)
+        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (GUARD("network"))
         flags |= CLONE_NEWNET;
     if (GUARD("ipc"))
         flags |= CLONE_NEWIPC;
     pid = ns_clone(flags, cgroup_group_clone_fd(&s->init_group), ret_pidfd);
-    if (!other || pid == 0)
+    if (pid == 0)
         return pid;
-    r = shim_start_act_as_root();
+    r = owner_act(s, false);
     if (r >= 0 || pid < 0)
         return r < 0 ? r : pid;
     pidfd_signal(*ret_pidfd, SIGKILL);
@@ -331,10 +322,8 @@ static int shim_start_clone_init(struct shim *s, struct err *err)
     if (pid < 0) {
         fd_close(pair[0]);
         err_sys(err, -pid, "make the sandbox's namespaces");
-        if (pid == -EPERM)
-            err_hint(err, "Unprivileged user namespaces may be disabled on this machine. Run "
-                          "`ripcord doctor` to check.");
-        return -ERR_SYSTEM;
+        start_cause(&s->plan, START_STEP_NAMESPACES, NULL, err);
+        return -(int)err->code;
     }
     s->init_pid = pid;
     s->init_sock = pair[0];
@@ -401,6 +390,7 @@ static int shim_start_build(struct shim *s, struct err *err)
     r = shim_start_open_data(s, &data, err);
     if (r < 0)
         return r;
+    s->by_descriptor = enter_by_descriptor(s);
     s->memory_shown = proc_view_memory(s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory);
     r = shim_start_clone_init(s, err);
     if (r < 0)
@@ -433,6 +423,7 @@ int sandbox_start(struct shim *s, struct err *err)
     if (shim_start_build(s, err) < 0) {
         s->ready_pipe = fd_close(s->ready_pipe);
         shim_start_prefer_init_error(s, err);
+        start_cause(&s->plan, START_STEP_OTHER, NULL, err);
         shim_start_undo(s);
         return -(int)err->code;
     }

@@ -48,7 +48,8 @@ bool probe_id_ranges(uint64_t first, uint64_t count)
 {
     const uint64_t wanted = UINT64_C(1) << CAP_SETUID | UINT64_C(1) << CAP_SETGID |
                             UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_CHOWN |
-                            UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_FOWNER;
+                            UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_FOWNER |
+                            UINT64_C(1) << CAP_SETPCAP | UINT64_C(1) << CAP_KILL;
 
     return probe_have_caps(wanted) && probe_own_map_covers("/proc/self/uid_map", first, count) &&
            probe_own_map_covers("/proc/self/gid_map", first, count);
