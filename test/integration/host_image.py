@@ -61,9 +61,9 @@ def installed():
     return found
 
 
-def closure():
-    """{package: version} of ours and of all that they need."""
-    known, chosen, ahead = installed(), {}, list(PACKAGES)
+def closure(packages):
+    """{package: version} of these and of all that they need."""
+    known, chosen, ahead = installed(), {}, list(packages)
     while ahead:
         wanted = ahead.pop()
         if wanted in LEFT_OUT or wanted not in known:
@@ -132,17 +132,17 @@ def write_archive(target, layer, name):
         add_text(tar, "manifest.json", json.dumps(manifest))
 
 
-def archive():
-    """The path of the image's archive; made when none of this very content is kept."""
-    packages = closure()
-    recipe = json.dumps([packages, FOLDERS, TEXTS, ENV, EXTRA, NAME], sort_keys=True) + Path(__file__).read_text("utf-8")
-    target = cache_folder() / f"test-image-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.tar"
+def archive(kind="test", name=NAME, packages=PACKAGES):
+    """The path of an image's archive; made when none of this very content is kept."""
+    packages = closure(packages)
+    recipe = json.dumps([packages, FOLDERS, TEXTS, ENV, EXTRA, name], sort_keys=True) + Path(__file__).read_text("utf-8")
+    target = cache_folder() / f"{kind}-image-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.tar"
     if not target.exists():
-        for old in target.parent.glob("test-image-*.tar"):
+        for old in target.parent.glob(f"{kind}-image-*.tar"):
             old.unlink(missing_ok=True)
         layer, new = target.with_suffix(f".layer-{os.getpid()}"), target.with_suffix(f".new-{os.getpid()}")
         write_layer(layer, packages)
-        write_archive(new, layer, NAME)
+        write_archive(new, layer, name)
         layer.unlink()
         new.rename(target)
     return target

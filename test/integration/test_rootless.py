@@ -101,8 +101,8 @@ def may_make_namespaces():
 class UserRoot(Root):
     """A root that belongs to another user; its commands run as that user."""
 
-    def __init__(self, uid, gid, prefix=()):
-        super().__init__()
+    def __init__(self, uid, gid, prefix=(), folder=None):
+        super().__init__(folder=folder)
         self.prefix, self.uid = list(prefix), uid
         if os.geteuid() == 0:
             os.chown(self.path, uid, gid)

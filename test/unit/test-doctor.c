@@ -132,6 +132,23 @@ TEST(a_default_docker_container)
                      "-v ripcord:/var/lib/ripcord."));
 }
 
+TEST(a_machine_made_from_an_image_is_not_a_container)
+{
+    _cleanup_(place_close) struct place p;
+    struct surroundings s;
+
+    place_open(&p);
+    place_put(&p, "./.dockerenv", "");
+    place_put(&p, "proc/self/ns/.keep", "");
+    CHECK(symlinkat("pid:[4026531836]", p.root, "proc/self/ns/pid") == 0);
+    surroundings_look_at(p.root, &s);
+    CHECK(s.container == CONTAINER_NONE);
+    CHECK(unlinkat(p.root, "proc/self/ns/pid", 0) == 0);
+    CHECK(symlinkat("pid:[4026532281]", p.root, "proc/self/ns/pid") == 0);
+    surroundings_look_at(p.root, &s);
+    CHECK(s.container == CONTAINER_DOCKER);
+}
+
 TEST(podman_has_its_own_words)
 {
     _cleanup_(place_close) struct place p;
@@ -141,7 +158,7 @@ TEST(podman_has_its_own_words)
     place_put(&p, "proc/self/mountinfo", "2 1 0:2 / /proc ro,nosuid - proc proc rw\n");
     place_put(&p, "run/.containerenv", "");
     fix = place_fix(&p, NEED_PROC);
-    CHECK(STREQ(fix, "Start the container with --security-opt unmask=ALL."));
+    CHECK(STREQ(fix, "Start the container with --security-opt 'unmask=/proc/*'."));
 }
 
 TEST(a_pod_is_told_in_the_words_of_a_pod)

@@ -36,12 +36,20 @@ static long surroundings_number(int root, const char *path, long missing)
     return text && *text ? strtol(text, NULL, 10) : missing;
 }
 
+/* PID_NS_INIT_INO of the kernel's nsfs.h. */
+#define FIRST_PID_NAMESPACE "pid:[4026531836]"
+
 /* Docker and Podman leave a file of their own in each container; Kubernetes writes /etc/hosts; and
- * systemd-nspawn and LXC name themselves in /run. */
+ * systemd-nspawn and LXC name themselves in /run. A machine whose disk was made from an image has
+ * such files too. */
 static enum container_kind surroundings_container(int root)
 {
     _cleanup_free_ char *hosts = surroundings_text(root, "etc/hosts");
+    char pids[sizeof(FIRST_PID_NAMESPACE) + 1] = "";
 
+    if (readlinkat(root, "proc/self/ns/pid", pids, sizeof(pids) - 1) > 0 &&
+        STREQ(pids, FIRST_PID_NAMESPACE))
+        return CONTAINER_NONE;
     if (hosts && strstr(hosts, "Kubernetes-managed"))
         return CONTAINER_KUBERNETES;
     if (faccessat(root, "run/.containerenv", F_OK, 0) == 0)
@@ -208,14 +216,11 @@ static void surroundings_option(struct surroundings_text *t, const char *option)
     surroundings_item(t, "Start the container with ", " ", option);
 }
 
-/* Docker before 28, and any on v1, has nothing less than all privileges. */
-static const char *surroundings_cgroup_option(const struct surroundings *s)
+/* Options that need a privileged container. On cgroup v1 there is no namespace of hierarchies, so no
+ * engine lets a container write to them. */
+static bool surroundings_wants_all(const struct surroundings *s, unsigned needs)
 {
-    if (s->container == CONTAINER_PODMAN)
-        return "--security-opt unmask=/sys/fs/cgroup";
-    return s->cgroup2 ? "--security-opt writable-cgroups=true (Docker 28 or newer; else "
-                        "--privileged)"
-                      : "--privileged";
+    return needs & NEED_DEVICES || (needs & NEED_CGROUPS && !s->cgroup2);
 }
 
 /* Options of `docker run` and `podman run`. The volume comes last, as its name is free. */
@@ -225,7 +230,11 @@ static void surroundings_options(const struct surroundings *s, unsigned needs,
     bool podman = s->container == CONTAINER_PODMAN;
     char volume[SURROUNDINGS_FIX_MAX / 2];
 
-    if (needs & (NEED_NETWORK | NEED_IDS | NEED_DEVICES) && !caps_have(CAP_SYS_ADMIN))
+    if (surroundings_wants_all(s, needs)) {
+        surroundings_option(t, "--privileged");
+        needs &= NEED_UPPER;
+    }
+    if (needs & (NEED_NETWORK | NEED_IDS) && !caps_have(CAP_SYS_ADMIN))
         surroundings_option(t, "--cap-add SYS_ADMIN");
     if (needs & NEED_NETWORK && !caps_have(CAP_NET_ADMIN))
         surroundings_option(t, "--cap-add NET_ADMIN");
@@ -234,12 +243,11 @@ static void surroundings_options(const struct surroundings *s, unsigned needs,
     if (needs & (NEED_NAMESPACES | NEED_PROC | NEED_NETWORK) && *s->apparmor)
         surroundings_option(t, "--security-opt apparmor=unconfined");
     if (needs & (NEED_PROC | NEED_NETWORK) && s->masked_proc)
-        surroundings_option(t, podman ? "--security-opt unmask=ALL"
+        surroundings_option(t, podman ? "--security-opt 'unmask=/proc/*'"
                                       : "--security-opt systempaths=unconfined");
-    if (needs & NEED_DEVICES)
-        surroundings_option(t, "--privileged");
     if (needs & NEED_CGROUPS)
-        surroundings_option(t, surroundings_cgroup_option(s));
+        surroundings_option(t, podman ? "--security-opt unmask=/sys/fs/cgroup"
+                                      : "--security-opt writable-cgroups=true");
     if (needs & NEED_UPPER && state_dir) {
         snprintf(volume, sizeof(volume), "-v ripcord:%s", state_dir);
         surroundings_option(t, volume);

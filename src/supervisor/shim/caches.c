@@ -12,6 +12,7 @@
 #include "lib/os/overlay.h"
 #include "lib/os/rmtree.h"
 #include "supervisor/shim/mount-point.h"
+#include "supervisor/shim/setup-plain.h"
 
 enum { LAYER_PATH_MAX = NAME_MAX + 32 };
 
@@ -147,14 +148,16 @@ static int shim_caches_mount_empty(int scaffold, int *ret, struct err *err)
     return 0;
 }
 
-static int shim_caches_mount_one(const struct plan_cache *c, int shared, int scaffold, int root_fd,
-                                 struct err *err)
+static int shim_caches_mount_one(const struct plan_cache *c, int shared, bool plain, int scaffold,
+                                 int root_fd, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r = 0;
 
     if (c->kind == PLAN_CACHE_HIDDEN)
         r = shim_caches_mount_empty(scaffold, &fd, err);
+    else if (c->kind != PLAN_CACHE_SHARED && plain)
+        r = setup_plain_cache(c->tool, &fd, err);
     else if (c->kind != PLAN_CACHE_SHARED)
         r = shim_caches_mount_layered(c, &fd, err);
     if (r < 0)
@@ -163,12 +166,12 @@ static int shim_caches_mount_one(const struct plan_cache *c, int shared, int sca
     return r < 0 ? err_wrap(err, "mount the cache of '%s'", c->tool) : 0;
 }
 
-int caches_mount(const struct plan *plan, const struct layers *layers, int scaffold, int root_fd,
-                 struct err *err)
+int caches_mount(const struct plan *plan, const struct layers *layers, bool plain, int scaffold,
+                 int root_fd, struct err *err)
 {
     for (size_t i = 0; i < plan->n_caches; i++) {
-        int r = shim_caches_mount_one(&plan->caches[i], layers->fd[LAYER_CACHES + i], scaffold,
-                                      root_fd, err);
+        int r = shim_caches_mount_one(&plan->caches[i], layers->fd[LAYER_CACHES + i], plain,
+                                      scaffold, root_fd, err);
 
         if (r < 0)
             return r;

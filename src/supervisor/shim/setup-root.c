@@ -17,6 +17,7 @@
 #include "supervisor/shim/caches.h"
 #include "supervisor/shim/lower-layers.h"
 #include "supervisor/shim/mount-point.h"
+#include "supervisor/shim/setup-plain.h"
 #include "supervisor/shim/setup.h"
 #include "supervisor/shim/start-cause.h"
 
@@ -87,8 +88,21 @@ static int setup_root_build_scaffold(const struct plan *plan, const struct layer
     return 0;
 }
 
-static int setup_root_mount_overlay(const struct plan *plan, int scaffold, int *ret,
-                                    struct err *err)
+/* The state folder cannot hold an upper layer: the next best way, or the reason and what helps. */
+static int setup_root_without_overlay(const struct plan *plan, bool *ret_plain, int *ret,
+                                      struct err *err)
+{
+    if (!setup_plain_is_possible(plan)) {
+        start_cause(plan, START_STEP_UPPER, NULL, err);
+        return err_wrap(err, "mount the root");
+    }
+    err_done(err);
+    *ret_plain = true;
+    return setup_plain_root(ret, err);
+}
+
+static int setup_root_mount_overlay(const struct plan *plan, int scaffold, bool *ret_plain,
+                                    int *ret, struct err *err)
 {
     struct overlay root = {NULL, "data/root/upper", "data/root/work", plan->ephemeral};
     _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
@@ -97,10 +111,9 @@ static int setup_root_mount_overlay(const struct plan *plan, int scaffold, int *
     if (lower_root(plan, &lower, err) < 0)
         return err_wrap(err, "mount the root");
     root.lower = buf_data(&lower);
-    if (overlay_mount(&root, &fd, err) < 0) {
-        start_cause(plan, START_STEP_UPPER, NULL, err);
-        return err_wrap(err, "mount the root");
-    }
+    if (overlay_mount(&root, &fd, err) < 0 &&
+        setup_root_without_overlay(plan, ret_plain, &fd, err) < 0)
+        return -(int)err->code;
     if (mount_attach(fd, scaffold, "root", err) < 0)
         return err_wrap(err, "mount the root");
     *ret = TAKE_FD(fd);
@@ -128,7 +141,7 @@ static int setup_root_ensure_home(const struct plan *plan, int root_fd, struct e
 
 /* The home has an overlay of its own, because it outlives the root's. An ephemeral sandbox does not
  * need that. */
-static int setup_root_mount_home(const struct plan *plan, int scaffold, int root_fd,
+static int setup_root_mount_home(const struct plan *plan, bool plain, int scaffold, int root_fd,
                                  struct err *err)
 {
     struct overlay home = {NULL, "data/home/upper", "data/home/work", false};
@@ -142,7 +155,7 @@ static int setup_root_mount_home(const struct plan *plan, int scaffold, int root
     if (lower_home(plan, scaffold, &lower, err) < 0)
         return err_wrap(err, "mount '/home/agent'");
     home.lower = buf_data(&lower);
-    if (overlay_mount(&home, &fd, err) < 0 ||
+    if ((plain ? setup_plain_home(&fd, err) : overlay_mount(&home, &fd, err)) < 0 ||
         mount_point_mount(root_fd, "home/agent", MOUNT_POINT_FOLDER, fd, err) < 0)
         return err_wrap(err, "mount '/home/agent'");
     return 0;
@@ -216,6 +229,7 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_s
                int *ret_meminfo, struct err *err)
 {
     _cleanup_close_ int scaffold = -1, root_fd = -1, files = -1;
+    bool plain = false;
     int r;
 
     r = mount_make_private(err);
@@ -224,10 +238,10 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_s
     r = setup_root_build_scaffold(plan, layers, &scaffold, err);
     if (r < 0)
         return r;
-    r = setup_root_mount_overlay(plan, scaffold, &root_fd, err);
+    r = setup_root_mount_overlay(plan, scaffold, &plain, &root_fd, err);
     if (r < 0)
         return r;
-    r = setup_root_mount_home(plan, scaffold, root_fd, err);
+    r = setup_root_mount_home(plan, plain, scaffold, root_fd, err);
     if (r < 0)
         return r;
     r = setup_host_trees(plan, layers, scaffold, root_fd, err);
@@ -248,7 +262,7 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_s
     r = setup_sys(plan, files, root_fd, err);
     if (r < 0)
         return r;
-    r = caches_mount(plan, layers, scaffold, root_fd, err);
+    r = caches_mount(plan, layers, plain, scaffold, root_fd, err);
     if (r < 0)
         return r;
     r = setup_root_mount_requested(plan, layers, root_fd, err);

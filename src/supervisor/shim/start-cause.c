@@ -117,7 +117,7 @@ static void start_cause_proc(struct start_cause *c)
     start_cause_say(c, "parts of /proc are covered here, so no sandbox can have its own");
     start_cause_fix(c, NEED_PROC,
                     "Start the daemon where all of /proc is visible and writable: outside of the "
-                    "container or unit that covers parts of it.");
+                    "container or unit that covers parts.");
 }
 
 static void start_cause_upper(struct start_cause *c)
@@ -196,7 +196,10 @@ static bool start_cause_no_pivot(void)
 /* What the steps behind this one would be refused: the instruction holds for all. */
 static unsigned start_cause_needs(const struct start_cause *c, const struct plan *plan)
 {
-    unsigned needs = surroundings_no_upper(c->state_dir) ? NEED_UPPER : 0;
+    /* A pod gets a capability with which sandboxes have ids of their own, and copies do not do. */
+    bool plain = !plan->id_base && plan->image == PLAN_IMAGE_HOST && !plan->n_layers &&
+                 c->s->container != CONTAINER_KUBERNETES;
+    unsigned needs = !plain && surroundings_no_upper(c->state_dir) ? NEED_UPPER : 0;
 
     needs |= c->s->masked_proc && !plan->id_base ? NEED_PROC : 0;
     needs |= c->s->seccomp && start_cause_no_pivot() ? NEED_NAMESPACES : 0;

@@ -13,6 +13,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/surroundings.h"
 
 /* A file takes some 400 bytes of kernel memory with what holds it: this many in 4 GiB. */
 #define FILES_OF_A_SANDBOX 10000000L
@@ -46,6 +47,23 @@ static void native_doctor_check_kernel(const struct native_doctor *p)
     doctor_say(p->report, "kernel", old ? DOCTOR_WARN : DOCTOR_OK,
                "Use Linux 5.19 or newer: overlayfs on id-mapped layers came with it.",
                "Linux %s on %s", u.release, u.machine);
+}
+
+/* A start works without overlays, but only with image 'host'. */
+static void native_doctor_check_state_folder(const struct native_doctor *p)
+{
+    const char *fs = surroundings_no_upper(p->n->state_dir);
+    char fix[SURROUNDINGS_FIX_MAX];
+    struct surroundings s;
+
+    if (!fs)
+        return;
+    surroundings_look(&s);
+    surroundings_fix(&s, NEED_UPPER, p->n->state_dir, fix);
+    doctor_say(p->report, "state folder", DOCTOR_WARN, fix,
+               "'%s' is on %s: each sandbox gets a copy of image 'host', and other images cannot "
+               "be used",
+               p->n->state_dir, fs);
 }
 
 /* For people who look at the firewall: network 'open' adds the rules when it is first used. */
@@ -125,7 +143,10 @@ static void native_doctor_check_oom_score(const struct native_doctor *p)
     bool able = prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE, 0, 0, 0) == 1 && geteuid() == 0;
 
     doctor_say(p->report, "oom score", able ? DOCTOR_OK : DOCTOR_WARN,
-               "Run the daemon as root with CAP_SYS_RESOURCE.", "%s",
+               geteuid() == 0 ? "Give the daemon CAP_SYS_RESOURCE: in a container, '--cap-add "
+                                "SYS_RESOURCE'."
+                              : "Run the daemon as root.",
+               "%s",
                able ? "when the machine is out of memory, processes in sandboxes are killed first"
                     : "a process in a sandbox can make itself as safe from the kernel's OOM killer "
                       "as the daemon (no CAP_SYS_RESOURCE)");
@@ -155,10 +176,10 @@ void native_doctor(struct engine *e, bool wanted, struct doctor_report *ret)
 {
     const struct native_doctor p = {.n = native_of(e), .report = ret};
     static void (*const checks[])(const struct native_doctor *) = {
-        native_doctor_check_kernel,    native_doctor_check_forwarding,
-        native_doctor_check_resolvers, native_doctor_check_accounting,
-        native_doctor_check_protected, native_doctor_check_files,
-        native_doctor_check_oom_score,
+        native_doctor_check_state_folder, native_doctor_check_kernel,
+        native_doctor_check_forwarding,   native_doctor_check_resolvers,
+        native_doctor_check_accounting,   native_doctor_check_protected,
+        native_doctor_check_files,        native_doctor_check_oom_score,
     };
 
     (void)wanted;

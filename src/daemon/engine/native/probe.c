@@ -38,10 +38,15 @@ static bool probe_own_map_covers(const char *path, uint64_t first, uint64_t coun
            probe_map_covers(text, first, count);
 }
 
+bool probe_ids_exist(uint64_t first, uint64_t count)
+{
+    return probe_own_map_covers("/proc/self/uid_map", first, count) &&
+           probe_own_map_covers("/proc/self/gid_map", first, count);
+}
+
 bool probe_id_exists(uint32_t id)
 {
-    return probe_own_map_covers("/proc/self/uid_map", id, 1) &&
-           probe_own_map_covers("/proc/self/gid_map", id, 1);
+    return probe_ids_exist(id, 1);
 }
 
 bool probe_id_ranges(uint64_t first, uint64_t count)
@@ -51,6 +56,5 @@ bool probe_id_ranges(uint64_t first, uint64_t count)
                             UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_FOWNER |
                             UINT64_C(1) << CAP_SETPCAP | UINT64_C(1) << CAP_KILL;
 
-    return probe_have_caps(wanted) && probe_own_map_covers("/proc/self/uid_map", first, count) &&
-           probe_own_map_covers("/proc/self/gid_map", first, count);
+    return probe_have_caps(wanted) && probe_ids_exist(first, count);
 }

@@ -11,7 +11,9 @@
  * capabilities, and the ids exist in its own user namespace. */
 bool probe_id_ranges(uint64_t first, uint64_t count);
 
-/* Whether this uid and gid exist in our own user namespace. */
+/* Whether these uids and gids exist in our own user namespace. */
+bool probe_ids_exist(uint64_t first, uint64_t count);
+/* Whether this uid and gid exist there. */
 bool probe_id_exists(uint32_t id);
 
 /* Whether one line of a uid_map or gid_map text covers the range. */

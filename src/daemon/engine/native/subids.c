@@ -5,11 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/engine/native/probe.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-enum { SUBID_FILE_MAX = 1 << 20, PASSWD_BUF = 16 << 10 };
+enum { SUBID_FILE_MAX = 1 << 20, PASSWD_BUF = 16 << 10, SUBIDS_FIRST = 100000 };
 
 static uint32_t subids_parse_line(char *line, const char *name, const char *number)
 {
@@ -49,6 +50,16 @@ static uint32_t subids_first_of(const char *path, const char *name)
     return subids_parse(text, name, geteuid());
 }
 
+/* The usual first range. The ids of a container with a user namespace of its own are too few. */
+static int subids_add_hint(const char *name, struct err *err)
+{
+    if (!probe_ids_exist(SUBIDS_FIRST, SUBMAP_COUNT))
+        return err_hint(err, "Give the container more ids: at least %d.",
+                        SUBIDS_FIRST + SUBMAP_COUNT);
+    return err_hint(err, "Run 'usermod --add-subuids %1$d-%2$d --add-subgids %1$d-%2$d %3$s'.",
+                    SUBIDS_FIRST, SUBIDS_FIRST + SUBMAP_COUNT, name);
+}
+
 int subids_find(struct submap *ret, struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PASSWD_BUF);
@@ -68,7 +79,5 @@ int subids_find(struct submap *ret, struct err *err)
     *ret = (struct submap){0};
     err_set(err, ERR_UNSUPPORTED,
             "/etc/subuid and /etc/subgid have no range of %d ids for this user", SUBMAP_COUNT);
-    return err_hint(err,
-                    "Run 'usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s'.",
-                    name ? name : "USER");
+    return subids_add_hint(name ? name : "USER", err);
 }
