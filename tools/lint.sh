@@ -56,7 +56,7 @@ lint_cppcheck() {
         --include=tools/cppcheck.h src
 }
 
-lint_shell() { files dev '.ci/run' '*.sh' 'images/default/bin/*' | xargs shellcheck -x; }
+lint_shell() { files dev '.ci/run' '*.sh' 'images/default/bin/*' packaging/tarball/install 'packaging/debian/ripcord.p*' | xargs shellcheck -x; }
 
 lint_python() {
     files '*.py' | xargs python3 -c '
