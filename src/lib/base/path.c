@@ -86,6 +86,18 @@ static void path_roots_of_system(struct path_roots *ret)
     ret->config = xstrdup("/etc/ripcord/ripcord.yaml");
 }
 
+/*
+ * Root of the machine or of a container, to whom /run belongs. Root of a namespace that an ordinary
+ * user made (`unshare -r`) sees it as somebody else's. Whether /run is writable does not matter: in
+ * a unit with ProtectSystem=strict only /run/ripcord is, and command line and daemon must agree.
+ */
+static bool path_is_system_root(void)
+{
+    struct stat st;
+
+    return geteuid() == 0 && stat("/run", &st) == 0 && st.st_uid == 0;
+}
+
 int path_roots_init(struct path_roots *ret, const char *root, struct err *err)
 {
     struct path_roots p = PATH_ROOTS_INIT;
@@ -98,7 +110,7 @@ int path_roots_init(struct path_roots *ret, const char *root, struct err *err)
         root = env;
     if (root)
         r = path_roots_of(root, &p, err);
-    else if (geteuid() == 0 && access("/run", W_OK) == 0)
+    else if (path_is_system_root())
         path_roots_of_system(&p);
     else
         r = path_roots_of_user(&p, err);

@@ -5,8 +5,9 @@
  *   root                         /var/lib/ripcord     /run/ripcord /etc/ripcord/ripcord.yaml
  *   other users                  $XDG_DATA_HOME/…     $XDG_RUNTIME_DIR/… $XDG_CONFIG_HOME/ripcord/…
  *
- * Uid 0 without a writable /run (`unshare -r`) counts as another user. Without XDG_RUNTIME_DIR the
- * run folder is in the state folder. It is never in /tmp, where other users could create it first.
+ * Uid 0 to whom /run does not belong (`unshare -r`) counts as another user. Without
+ * XDG_RUNTIME_DIR the run folder is in the state folder. It is never in /tmp, where other users
+ * could create it first.
  */
 #pragma once
 
