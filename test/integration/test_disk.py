@@ -1,6 +1,7 @@
 """The disk limit of a sandbox, and the free-space floor of the machine."""
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -250,7 +251,26 @@ class TestNothingLeft(DiskCase):
         self.assertEqual(len(self.root.loops()), len(names))
 
 
+def tmpfs_has_id_maps():
+    return tuple(int(n) for n in platform.release().split("-")[0].split(".")[:2]) >= (6, 3)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "mounts a tmpfs")
+@unittest.skipIf(tmpfs_has_id_maps(), "tmpfs supports id maps here")
+class TestOldTmpfs(TestCase):
+    @needs("files in the root")
+    def test_a_state_folder_without_id_maps_is_refused_with_what_to_do(self):
+        self.root.configure()
+        subprocess.run(["mount", "-t", "tmpfs", "none", self.root.path], check=True)
+        self.addCleanup(self.root.path.rmdir)
+        self.addCleanup(subprocess.run, ["umount", "-l", self.root.path], check=True)
+        refused = self.assert_exit(self.root.run("run", "--", "true"), 125)
+        self.assertIn(b"ext4, xfs or btrfs: tmpfs supports id-mapped mounts only since Linux 6.3", refused.err)
+        self.assert_exit(self.root.run("doctor"), 7)
+
+
 @unittest.skipUnless(os.geteuid() == 0, "mounts a small tmpfs")
+@unittest.skipUnless(tmpfs_has_id_maps(), "tmpfs supports id maps only since Linux 6.3")
 class TestFloor(TestCase):
     def setUp(self):
         super().setUp()

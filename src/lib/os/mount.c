@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/mount.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,6 +43,19 @@ int mount_clone(int dirfd, const char *path, unsigned flags, int *ret, struct er
     return 0;
 }
 
+/* The kernel's EINVAL means that the file system does not support id maps. */
+static int os_mount_no_id_map(int mount_fd, struct err *err)
+{
+    struct statfs fs;
+
+    err_sys(err, EINVAL, "set mount attributes and id map");
+    if (fstatfs(mount_fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
+        return err_hint(err, "Use a folder on ext4, xfs or btrfs: tmpfs supports id-mapped mounts "
+                             "only since Linux 6.3.");
+    return err_hint(err, "Use a folder on a file system that supports id-mapped mounts, such as "
+                         "ext4, xfs or btrfs.");
+}
+
 int mount_set(int mount_fd, unsigned flags, int userns_fd, struct err *err)
 {
     struct mount_attr attr = {.attr_set = os_mount_attributes(flags)};
@@ -50,8 +65,11 @@ int mount_set(int mount_fd, unsigned flags, int userns_fd, struct err *err)
         attr.userns_fd = (uint64_t)userns_fd;
     }
     if (syscall(SYS_mount_setattr, mount_fd, "", AT_EMPTY_PATH | os_mount_recursion(flags), &attr,
-                sizeof(attr)) < 0)
+                sizeof(attr)) < 0) {
+        if (errno == EINVAL && userns_fd >= 0)
+            return os_mount_no_id_map(mount_fd, err);
         return err_sys(err, errno, "set mount attributes%s", userns_fd >= 0 ? " and id map" : "");
+    }
     return 0;
 }
 
