@@ -366,7 +366,7 @@ class Root:
             return []
         found = []
         for path, folders, _ in os.walk("/sys/fs/cgroup"):
-            if path.endswith(f"/{self.root_id}"):
+            if path.endswith((f"/{self.root_id}", f"/{self.root_id}.init")):
                 found += [os.path.join(path, f) for f in folders]
         return sorted(found)
 
@@ -518,7 +518,7 @@ class Root:
             for path, _, _ in os.walk(folder, topdown=False):
                 remove_folder(path)
         for path, _, _ in os.walk("/sys/fs/cgroup"):
-            if self.root_id and path.endswith(f"/{self.root_id}"):
+            if self.root_id and path.endswith((f"/{self.root_id}", f"/{self.root_id}.init")):
                 remove_folder(path)
         if self.made:
             shutil.rmtree(self.path, ignore_errors=True)

@@ -78,7 +78,6 @@ static void cgroup_v1_usage(struct cgroup *c, const struct cgroup_group *g,
     ret->memory_peak = cgroup_read_u64(memory, "memory.max_usage_in_bytes");
     ret->oom_kills = cgroup_read_key(memory, "memory.oom_control", "oom_kill");
     ret->cpu_usec = cgroup_read_key(unified, "cpu.stat", "usage_usec");
-    ret->pids_denied = cgroup_pids_denied(c);
 }
 
 /* Files on tmpfs also count as cache, but cannot be dropped. */

@@ -6,7 +6,10 @@
 
 #include <stdio.h>
 
-enum { CPU_PERIOD_USEC = 100000 };
+enum {
+    CPU_PERIOD_USEC = 100000,
+    PIDS_APART = 1, /* pid 1 is not in the sandbox's folder, but is one of its processes */
+};
 
 static uint32_t cgroup_v2_limit(struct cgroup *c, const struct cgroup_limits *l)
 {
@@ -22,7 +25,7 @@ static uint32_t cgroup_v2_limit(struct cgroup *c, const struct cgroup_limits *l)
              (unsigned long long)l->cpu_milli * CPU_PERIOD_USEC / 1000, CPU_PERIOD_USEC);
     if (l->cpu_milli && cgroup_write(dir, "cpu.max", text) < 0)
         missing |= LIMIT_CPUS;
-    if (l->pids && cgroup_write_u64(dir, "pids.max", l->pids) < 0)
+    if (l->pids && cgroup_write_u64(dir, "pids.max", l->pids - PIDS_APART) < 0)
         missing |= LIMIT_PIDS;
     return missing;
 }
@@ -34,12 +37,11 @@ static void cgroup_v2_usage(struct cgroup *c, const struct cgroup_group *g,
 
     if (!g) {
         ret->memory = cgroup_read_u64(dir, "memory.current");
-        ret->pids = cgroup_read_u64(dir, "pids.current");
+        ret->pids = cgroup_read_u64(dir, "pids.current") + PIDS_APART;
     }
     ret->memory_peak = cgroup_read_u64(dir, "memory.peak");
     ret->oom_kills = cgroup_read_key(dir, g ? "memory.events.local" : "memory.events", "oom_kill");
     ret->cpu_usec = cgroup_read_key(dir, "cpu.stat", "usage_usec");
-    ret->pids_denied = cgroup_pids_denied(c);
 }
 
 /* Files on tmpfs also count as cache, but cannot be dropped. */

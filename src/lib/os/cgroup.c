@@ -22,7 +22,7 @@ enum { MOUNTS_MAX = 1 << 20, MKDIR_TRIES = 50, KILL_ROUNDS = 200 };
 
 static const char *const tree_names[CGROUP_TREES] = {
     [CGROUP_UNIFIED] = "unified", [CGROUP_MEMORY] = "memory",   [CGROUP_CPU] = "cpu",
-    [CGROUP_PIDS] = "pids",       [CGROUP_FREEZER] = "freezer",
+    [CGROUP_PIDS] = "pids",       [CGROUP_FREEZER] = "freezer", [CGROUP_INIT] = "init",
 };
 
 /* Trees in which each group has a folder of its own. */
@@ -83,9 +83,14 @@ static void cgroup_take_mount_line(char *line, char *mounts[CGROUP_TREES])
         mounts[CGROUP_UNIFIED] = target;
     if (!STREQ(type, "cgroup"))
         return;
-    for (int t = CGROUP_MEMORY; t < CGROUP_TREES; t++)
+    for (int t = CGROUP_MEMORY; t <= CGROUP_FREEZER; t++)
         if (!mounts[t] && cgroup_option_listed(options, tree_names[t]))
             mounts[t] = target;
+}
+
+static bool cgroup_is_v1(char *const mounts[CGROUP_TREES])
+{
+    return mounts[CGROUP_MEMORY] || mounts[CGROUP_CPU] || mounts[CGROUP_PIDS];
 }
 
 static char *learned_mounts;
@@ -113,12 +118,9 @@ static int cgroup_find_mounts(char **text, char *mounts[CGROUP_TREES], struct er
     /* The v1 freezer is only used where v2 cannot freeze. */
     if (mounts[CGROUP_UNIFIED])
         mounts[CGROUP_FREEZER] = NULL;
+    if (!cgroup_is_v1(mounts))
+        mounts[CGROUP_INIT] = mounts[CGROUP_UNIFIED];
     return 0;
-}
-
-static bool cgroup_is_v1(char *const mounts[CGROUP_TREES])
-{
-    return mounts[CGROUP_MEMORY] || mounts[CGROUP_CPU] || mounts[CGROUP_PIDS];
 }
 
 /* Enables the controllers for the folders below; missing controllers are skipped. */
@@ -153,6 +155,12 @@ struct cgroup_place {
     const char *parent, *root_id, *sandbox_id;
     bool v2, make;
 };
+
+/* The name of the <root id> folder in a tree. */
+static void cgroup_root_name(int tree, const char *root_id, char ret[static CGROUP_NAME_MAX])
+{
+    snprintf(ret, CGROUP_NAME_MAX, "%s%s", root_id, tree == CGROUP_INIT ? ".init" : "");
+}
 
 /* Opens <mount>/<parent>/<root id> and <sandbox id> in it. 0 or -errno. */
 static int cgroup_open_tree_at(const char *mount, const struct cgroup_place *at, int *ret_root,
@@ -206,23 +214,27 @@ static void cgroup_reset(struct cgroup *c)
 static int cgroup_open_all(struct cgroup *c, const struct cgroup_place *where,
                            char *const mounts[CGROUP_TREES], struct err *err)
 {
-    struct cgroup_place at = *where;
+    bool v2 = !cgroup_is_v1(mounts);
 
-    at.v2 = !cgroup_is_v1(mounts);
     for (int t = 0; t < CGROUP_TREES; t++) {
+        struct cgroup_place at = *where;
+        char root[CGROUP_NAME_MAX];
         int r;
 
         if (!mounts[t])
             continue;
+        cgroup_root_name(t, where->root_id, root);
+        at.root_id = root;
+        at.v2 = v2 && t == CGROUP_UNIFIED;
         r = cgroup_make_tree(mounts[t], &at, &c->root[t], &c->dir[t]);
         if (r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOENT)
             continue; /* not writable: the limits are reported as unenforced */
         if (r < 0)
             return err_sys(err, -r, "open cgroup folder '%s/%s/%s/%s'", mounts[t], at.parent,
                            at.root_id, at.sandbox_id);
-        if (at.make && t != CGROUP_UNIFIED)
+        if (at.make && !v2 && t != CGROUP_UNIFIED)
             c->tasks[t] = openat(c->dir[t], "tasks", O_WRONLY | O_CLOEXEC);
-        c->ops = at.v2 ? &cgroup_v2_ops : &cgroup_v1_ops;
+        c->ops = v2 ? &cgroup_v2_ops : &cgroup_v1_ops;
     }
     return 0;
 }
@@ -264,6 +276,24 @@ void cgroup_close(struct cgroup *c)
 
 /* ---- groups ---- */
 
+/* The folders one level below `dir`; NULL if there are none to list. */
+static DIR *cgroup_list_groups(int dir)
+{
+    int fd = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return fd < 0 ? NULL : fdopendir(fd);
+}
+
+static struct dirent *cgroup_next_group(DIR *d)
+{
+    struct dirent *de;
+
+    while (d && (de = readdir(d)))
+        if (de->d_type == DT_DIR && de->d_name[0] != '.')
+            return de;
+    return NULL;
+}
+
 static int cgroup_group_make(struct cgroup *c, bool counted, struct cgroup_group *g,
                              struct err *err)
 {
@@ -300,6 +330,19 @@ int cgroup_group_open(struct cgroup *c, const char *name, bool counted, struct c
     return 0;
 }
 
+int cgroup_group_open_init(struct cgroup *c, struct cgroup_group *ret, struct err *err)
+{
+    struct cgroup_group g = CGROUP_GROUP_INIT;
+
+    if (c->dir[CGROUP_INIT] < 0)
+        return cgroup_group_open(c, "init", false, ret, err);
+    g.dir[CGROUP_UNIFIED] = fcntl(c->dir[CGROUP_INIT], F_DUPFD_CLOEXEC, 3);
+    if (g.dir[CGROUP_UNIFIED] < 0)
+        return err_sys(err, errno, "duplicate a descriptor");
+    *ret = g;
+    return 0;
+}
+
 void cgroup_group_done(struct cgroup_group *g)
 {
     for (int t = 0; t < CGROUP_TREES; t++) {
@@ -324,11 +367,29 @@ int cgroup_group_enter(const struct cgroup *c, const struct cgroup_group *g)
     return 0;
 }
 
-uint64_t cgroup_pids_denied(const struct cgroup *c)
+static uint64_t cgroup_pids_denied_in(int dir)
 {
-    int v1 = c->dir[CGROUP_PIDS];
+    return cgroup_read_key(dir, "pids.events", "max");
+}
 
-    return cgroup_read_key(v1 >= 0 ? v1 : c->dir[CGROUP_UNIFIED], "pids.events", "max");
+uint64_t cgroup_pids_denied(const struct cgroup *c, const struct cgroup_group *g)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    struct dirent *de;
+    uint64_t sum;
+
+    if (c->dir[CGROUP_PIDS] >= 0)
+        return cgroup_pids_denied_in(c->dir[CGROUP_PIDS]);
+    sum = cgroup_pids_denied_in(c->dir[CGROUP_UNIFIED]);
+    if (g)
+        return sum + cgroup_pids_denied_in(g->dir[CGROUP_UNIFIED]);
+    d = cgroup_list_groups(c->dir[CGROUP_UNIFIED]);
+    while ((de = cgroup_next_group(d))) {
+        _cleanup_close_ int dir = cgroup_open_dir_at(c->dir[CGROUP_UNIFIED], de->d_name);
+
+        sum += cgroup_pids_denied_in(dir);
+    }
+    return sum;
 }
 
 /* Sends SIGKILL to every listed process; false: the list is empty. */
@@ -408,16 +469,14 @@ bool cgroup_group_remove(struct cgroup *c, const char *name)
 
 /* ---- removal ---- */
 
-/* Removes the folders one level below. There are no deeper ones: a sandbox cannot make cgroups. */
+/* There are no deeper ones: a sandbox cannot make cgroups. */
 static void cgroup_remove_groups(int dir)
 {
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    _cleanup_closedir_ DIR *d = cgroup_list_groups(dir);
     struct dirent *de;
 
-    while (d && (de = readdir(d)))
-        if (de->d_type == DT_DIR && de->d_name[0] != '.')
-            unlinkat(dir, de->d_name, AT_REMOVEDIR);
+    while ((de = cgroup_next_group(d)))
+        unlinkat(dir, de->d_name, AT_REMOVEDIR);
 }
 
 static int cgroup_remove_tree(struct cgroup *c, int t)
@@ -450,15 +509,13 @@ int cgroup_remove(struct cgroup *c, uint64_t wait_usec, struct err *err)
 void cgroup_kill_groups(struct cgroup *c, const char *prefix)
 {
     int tree = c->dir[CGROUP_UNIFIED] >= 0 ? CGROUP_UNIFIED : CGROUP_MEMORY;
-    int fd = c->dir[tree] < 0 ? -1 : openat(c->dir[tree], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    _cleanup_closedir_ DIR *d = cgroup_list_groups(c->dir[tree]);
     struct dirent *de;
 
-    while (d && (de = readdir(d))) {
+    while ((de = cgroup_next_group(d))) {
         _cleanup_close_ int group = -1;
 
-        if (de->d_type != DT_DIR || de->d_name[0] == '.' ||
-            strncmp(de->d_name, prefix, strlen(prefix)) != 0)
+        if (strncmp(de->d_name, prefix, strlen(prefix)) != 0)
             continue;
         group = cgroup_open_dir_at(c->dir[tree], de->d_name);
         if (group >= 0 && cgroup_write(group, "cgroup.kill", "1") < 0)
@@ -478,23 +535,29 @@ int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id
     c.ops->freeze(&c, false, NULL); /* a frozen process does not die in a v1 freezer */
     if (cgroup_write(c.dir[CGROUP_UNIFIED], "cgroup.kill", "1") < 0)
         cgroup_kill_groups(&c, "");
+    cgroup_write(c.dir[CGROUP_INIT], "cgroup.kill", "1");
     r = cgroup_remove(&c, 2 * USEC_PER_SEC, err);
     cgroup_close(&c);
     return r;
 }
 
+static bool cgroup_is_empty(int dir)
+{
+    uint64_t populated;
+
+    return cgroup_find(dir, "cgroup.events", "populated", &populated) && populated == 0;
+}
+
 bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox_id)
 {
     struct cgroup_place at = {parent, root_id, sandbox_id, false, false};
-    _cleanup_free_ char *events = NULL;
     struct cgroup c;
     bool rest;
 
     if (cgroup_open_as(&c, &at, NULL) < 0)
         return false;
-    rest = c.dir[CGROUP_UNIFIED] >= 0 &&
-           file_read(c.dir[CGROUP_UNIFIED], "cgroup.events", KIB(4), &events, NULL, NULL) >= 0 &&
-           strstr(events, "populated 0");
+    rest = cgroup_is_empty(c.dir[CGROUP_UNIFIED]) &&
+           (c.dir[CGROUP_INIT] < 0 || cgroup_is_empty(c.dir[CGROUP_INIT]));
     cgroup_close(&c);
     return rest;
 }
@@ -531,9 +594,12 @@ int cgroup_list(const char *parent, const char *root_id, char ***ret, struct err
     for (int t = 0; t < CGROUP_TREES; t++) {
         _cleanup_close_ int up = -1;
         _cleanup_closedir_ DIR *d = NULL;
+        char root[CGROUP_NAME_MAX];
         struct dirent *de;
-        int fd = mounts[t] ? cgroup_open_root(mounts[t], parent, root_id, &up) : -1;
+        int fd;
 
+        cgroup_root_name(t, root_id, root);
+        fd = mounts[t] ? cgroup_open_root(mounts[t], parent, root, &up) : -1;
         d = fd < 0 ? NULL : fdopendir(fd);
         while (d && (de = readdir(d)))
             if (de->d_type == DT_DIR && de->d_name[0] != '.' && !strv_contains(ids, de->d_name))
@@ -551,12 +617,13 @@ void cgroup_remove_root(const char *parent, const char *root_id)
     if (cgroup_find_mounts(&text, mounts, NULL) < 0)
         return;
     for (int t = 0; t < CGROUP_TREES; t++) {
-        char path[PATH_MAX];
+        char path[PATH_MAX], root[CGROUP_NAME_MAX];
 
         if (!mounts[t])
             continue;
         /* rmdir() refuses folders that are not empty, so no other check is needed. */
-        snprintf(path, sizeof(path), "%s/%s/%s", mounts[t], parent, root_id);
+        cgroup_root_name(t, root_id, root);
+        snprintf(path, sizeof(path), "%s/%s/%s", mounts[t], parent, root);
         rmdir(path);
         snprintf(path, sizeof(path), "%s/%s", mounts[t], parent);
         rmdir(path);

@@ -2,15 +2,18 @@
  * The cgroups of one sandbox. Layout in every hierarchy used:
  *
  *     <mount>/<parent>/<root id>/<sandbox id>/          limits
- *     <mount>/<parent>/<root id>/<sandbox id>/init      pid 1
  *     <mount>/<parent>/<root id>/<sandbox id>/x-<exec>  one exec
+ *     <mount>/<parent>/<root id>.init/<sandbox id>      v2: pid 1
  *
- * (v1 `memory`: pid 1 is in the sandbox's own folder, because it needs no counters.)
+ * Pid 1 makes the mounts. The kernel charges memory to it that outlives the sandbox, such as blocks
+ * of folders, and a cgroup with a memory controller cannot go before its last page. So on v1 pid 1
+ * joins the sandbox's folder late. On v2 joining is slow (below), so pid 1 starts in a folder that
+ * has no controllers: the memory is charged to the folder above, which stays.
  *
  * struct cgroup_ops has three implementations:
  * - v2
  * - v1 hybrid: limits from the v1 controllers; killing, freezing and CPU time from the v2 tree
- *   beside them, if it is mounted; groups only in `memory` and v2
+ *   beside them, if it is mounted, where pid 1 has a group `init`; groups only in `memory` and v2
  * - a null object for machines where cgroups cannot be created: it enforces nothing
  *
  * Writing a pid to cgroup.procs takes 7-15 ms, because the kernel waits for an RCU grace period. So
@@ -41,7 +44,6 @@ struct cgroup_usage {
     uint64_t memory_peak;
     uint64_t oom_kills; /* processes of exactly this group that the OOM killer ended */
     uint64_t cpu_usec;
-    uint64_t pids_denied; /* of the sandbox */
 };
 
 enum cgroup_tree {
@@ -50,6 +52,7 @@ enum cgroup_tree {
     CGROUP_CPU,
     CGROUP_PIDS,
     CGROUP_FREEZER,
+    CGROUP_INIT, /* the folders of pid 1 in the v2 tree */
     CGROUP_TREES
 };
 
@@ -105,8 +108,12 @@ static inline void cgroup_usage(struct cgroup *c, const struct cgroup_group *g,
     c->ops->usage(c, g, ret);
 }
 
-/* Only the pids_denied value of cgroup_usage(). */
-uint64_t cgroup_pids_denied(const struct cgroup *c);
+/*
+ * How often the sandbox's limit of processes refused a new one. On v2, Linux before 6.11 counts
+ * that in the group of the process that forked, and newer kernels at the limit. So the sum is of
+ * the sandbox and `g`, or of the sandbox and all its groups (NULL).
+ */
+uint64_t cgroup_pids_denied(const struct cgroup *c, const struct cgroup_group *g);
 
 static inline uint64_t cgroup_cache(struct cgroup *c)
 {
@@ -123,11 +130,13 @@ static inline int cgroup_freeze(struct cgroup *c, bool on, struct err *err)
 
 #define CGROUP_GROUP_INIT                                                                          \
     {                                                                                              \
-        .dir = {-1, -1, -1, -1, -1}, .tasks = {-1, -1, -1, -1, -1},                                \
+        .dir = {-1, -1, -1, -1, -1, -1}, .tasks = {-1, -1, -1, -1, -1, -1},                        \
     }
 /* `counted`: the group has its own counters, also on v1. */
 int cgroup_group_open(struct cgroup *c, const char *name, bool counted, struct cgroup_group *ret,
                       struct err *err);
+/* The group in which pid 1 is cloned. */
+int cgroup_group_open_init(struct cgroup *c, struct cgroup_group *ret, struct err *err);
 void cgroup_group_done(struct cgroup_group *g); /* the folders stay */
 /* The descriptor for clone3(); -1 without a v2 tree. */
 int cgroup_group_clone_fd(const struct cgroup_group *g);

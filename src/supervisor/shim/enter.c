@@ -16,7 +16,7 @@
 
 /* The user namespace comes first, because it gives the right to join the others. The mounts come
  * last, because the host's /proc disappears with them. The cgroup namespace is not in this list:
- * pid 1 makes it later. */
+ * each helper makes its own, whose root is the exec's group. */
 static const struct {
     const char *name;
     int flag;
@@ -113,8 +113,13 @@ static int enter_make_mark(int *ret, struct err *err)
 
 int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct err *err)
 {
-    if (!s->by_descriptor)
-        return ns_enter(s->init.fd, namespaces, err);
+    if (!s->by_descriptor) {
+        int r = ns_enter(s->init.fd, namespaces & ~CLONE_NEWCGROUP, err);
+
+        if (r < 0 || !(namespaces & CLONE_NEWCGROUP) || !GUARD("cgroup namespace"))
+            return r;
+        return enter_unshare_cgroup(err);
+    }
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
         int r;
 
@@ -145,8 +150,5 @@ int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_
     r = enter_open_one(s, KIND_MOUNTS, ret_mounts, err);
     if (r < 0)
         return r;
-    r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
-    if (r < 0)
-        return r;
-    return GUARD("cgroup namespace") ? enter_unshare_cgroup(err) : 0;
+    return enter_sandbox(s, namespaces & ~CLONE_NEWNS, NULL, err);
 }

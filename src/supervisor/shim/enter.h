@@ -29,16 +29,15 @@ int enter_pids(const struct shim *s, struct err *err);
 
 /*
  * In the helper; `namespaces` are CLONE_NEW*. *ret_mark, with CLONE_NEWCGROUP: a cgroup namespace
- * of this exec that its processes cannot leave (exec-members.h). It stays -1 if the helper joined
- * the sandbox's cgroup namespace instead.
+ * of this exec that its processes cannot leave (exec-members.h), for sandboxes without a range of
+ * ids; else it stays -1.
  */
 int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct err *err);
 
 /*
  * The same in two steps, for a helper that starts before pid 1 has built the sandbox. It joins all
  * namespaces except the mounts now, and the mounts later by ns_enter(*ret_mounts). That descriptor
- * stays open as long as the process lives. The helper gets a cgroup namespace of its own, because
- * pid 1 may not have made the sandbox's yet.
+ * stays open as long as the process lives.
  */
 int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_mark,
                 struct err *err);

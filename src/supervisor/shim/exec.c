@@ -54,7 +54,7 @@ static int shim_exec_make_group(struct shim_exec *x, struct err *err)
 {
     char name[CGROUP_NAME_MAX];
 
-    x->pids_denied_before = cgroup_pids_denied(&shim_of_exec(x)->cgroup);
+    x->pids_denied_before = cgroup_pids_denied(&shim_of_exec(x)->cgroup, &x->group);
     snprintf(name, sizeof(name), EXEC_GROUP_PREFIX "%s", x->exec.id);
     return cgroup_group_open(&shim_of_exec(x)->cgroup, name, true, &x->group, err);
 }
@@ -361,6 +361,7 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
     const struct shim_exec *x = container_of(base, const struct shim_exec, exec);
     struct shim *s = shim_of(base->sup);
     const struct rusage *ru = &base->usage;
+    uint64_t denied = cgroup_pids_denied(&s->cgroup, &x->group);
     struct cgroup_usage u;
 
     cgroup_usage(&s->cgroup, &x->group, &u);
@@ -374,8 +375,8 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
     rec->io_read = (uint64_t)ru->ru_inblock * 512;
     rec->io_write = (uint64_t)ru->ru_oublock * 512;
     /* The counter belongs to the sandbox, so it is valid only for an exec that ran alone. */
-    if (base->alone && u.pids_denied > x->pids_denied_before)
-        rec->pids_denied = u.pids_denied - x->pids_denied_before;
+    if (base->alone && denied > x->pids_denied_before)
+        rec->pids_denied = denied - x->pids_denied_before;
 }
 
 /* Removes the group if it is empty. A group with a daemonised child stays until the sandbox

@@ -57,7 +57,7 @@ static int shim_start_make_cgroups(struct shim *s, struct err *err)
         return err_hint(err, "Limits need cgroups with these controllers. Run `ripcord doctor` to "
                              "see how to enable them.");
     }
-    return cgroup_group_open(&s->cgroup, "init", false, &s->init_group, err);
+    return cgroup_group_open_init(&s->cgroup, &s->init_group, err);
 }
 
 /* False: the plan has no subordinate ids, or the machine refuses to map them. */
