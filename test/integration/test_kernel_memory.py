@@ -165,6 +165,6 @@ class KernelMemory(TestCase):
     @needs("own kernel objects")
     def test_files_are_charged(self):
         """720,000 open files would take 320 MiB of kernel memory."""
-        self.root.run("exec", "a", "--timeout", "30s", "--", "python3", "-c", PROBE + MAPPED + END)
+        self.root.run("exec", "a", "--timeout", "150s", "--", "python3", "-c", PROBE + MAPPED + END, timeout=180)
         self.assertGreaterEqual(self.root.exec_info("a")["end"]["oom_kills"], 1)
         self.assertEqual(self.shell("a", "echo still there"), "still there\n")

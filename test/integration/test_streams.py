@@ -223,6 +223,7 @@ class Exact(TestCase):
         running = [self.root.popen("exec", "a", "--", "sh", "-c", script.format(i, i % 100)) for i in range(200)]
         for i, p in enumerate(running):
             out, err = p.communicate(timeout=120)
+            err = err.replace("ripcord: waiting for the daemon…\n".encode(), b"")  # on a slow machine
             self.assertEqual((p.returncode, out, err), (i % 100, b"out %d\n" % i, b"err %d\n" % i))
         self.assertEqual(self.root.sandbox("a")["execs_live"], 0)
 
