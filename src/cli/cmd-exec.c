@@ -34,7 +34,9 @@ const struct cli_command cmd_exec = {
         "ripcord failed, 126 that CMD cannot be run, 127 that CMD was not found.\n\n"
         "The output is stored. If this program or the daemon ends, the command continues, and "
         "you can return to it with 'ripcord logs' or 'ripcord attach'. Ctrl-C is sent to the "
-        "command; a second Ctrl-C within two seconds kills it.",
+        "command; a second Ctrl-C within two seconds kills it.\n\n"
+        "A command may be as large as Linux allows: 128 KiB in one argument or variable, and 2 "
+        "MiB in all. See LIMITS in ripcord(1).",
     .examples =
         "ripcord exec box -- ls -la\trun a command\n"
         "ripcord exec box -it -- python3\trun it interactively\n"

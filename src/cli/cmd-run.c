@@ -31,7 +31,8 @@ const struct cli_command cmd_run = {
         "Creates a sandbox, runs CMD in it and removes the sandbox. Standard output, standard "
         "error and the exit status are the command's. Exit status 125 means that ripcord failed, "
         "126 that CMD cannot be run, 127 that CMD was not found.\n\n"
-        "The command starts at the first word that is not an option.",
+        "The command starts at the first word that is not an option. It may be as large as Linux "
+        "allows: 128 KiB in one argument or variable, and 2 MiB in all.",
     .examples = "ripcord run -- python3 -c 'print(6 * 7)'\trun one command\n"
                 "echo hi | ripcord run -i -- cat\tsend input to it\n"
                 "ripcord run --memory 512M --timeout 30s -- make test\tset limits\n"

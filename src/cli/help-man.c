@@ -156,4 +156,5 @@ void help_man_overview(void)
     help_man_entries("EXIT STATUS", help_statuses);
     help_man_entries("ENVIRONMENT", help_environment);
     help_man_entries("FILES", help_files);
+    help_man_entries("LIMITS", help_limits);
 }

@@ -5,6 +5,7 @@
 
 #include "cli/output.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/command-size.h"
 #include "lib/base/xalloc.h"
 
 enum { HELP_WIDTH = 80, HELP_OPTION_COLUMN = 30, HELP_COMMAND_COLUMN = 11 };
@@ -44,7 +45,18 @@ const struct help_entry help_files[] = {
     { "/etc/ripcord/ripcord.yaml", "configuration" },
     { NULL, NULL },
 };
+const struct help_entry help_limits[] = {
+    { "one argument or variable", "131,071 bytes: 128 KiB with the final NUL. A variable counts as NAME=VALUE" },
+    { "all of a command", "2 MiB, as on Linux with the usual stack limit. Each argument and variable counts its bytes, a NUL and a pointer of 8 bytes. The variables of the sandbox and its image count too" },
+    { "number of arguments, of variables", "only these sizes limit it" },
+    { "secrets of a command", "32, 64 KiB together" },
+    { "payload of a session", "16 MiB, and http.body_max in ripcord.yaml(5) limits the whole request" },
+    { "labels of a sandbox", "64, with values of 1 KiB" },
+    { "mounts of a sandbox", "32" },
+    { NULL, NULL },
+};
 /* clang-format on */
+_Static_assert(COMMAND_STRING_MAX - 1 == 131071 && COMMAND_MAX == 2 << 20, "help_limits");
 
 /* Wraps text at HELP_WIDTH. column: the current column, and the indentation of further lines. */
 static void help_wrap(const char *text, int column)

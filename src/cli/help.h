@@ -28,3 +28,4 @@ struct help_entry {
 extern const struct help_entry help_statuses[];    /* NULL-terminated */
 extern const struct help_entry help_environment[]; /* NULL-terminated */
 extern const struct help_entry help_files[];       /* NULL-terminated */
+extern const struct help_entry help_limits[];      /* NULL-terminated; only in ripcord(1) */

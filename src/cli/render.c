@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "lib/base/base64.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/json.h"
 #include "lib/base/text.h"
@@ -83,27 +84,6 @@ int render_finish(struct render_state *st, struct buf *ret)
     return render_escape_lines(st->tail, n, ret);
 }
 
-static char *render_base64(const char *data, size_t len)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = (const unsigned char *)data;
-    char *text = xmalloc(len / 3 * 4 + 5), *to = text;
-
-    for (size_t i = 0; i < len; i += 3) {
-        size_t n = MIN(len - i, (size_t)3);
-        unsigned v = (unsigned)p[i] << 16;
-
-        v |= n > 1 ? (unsigned)p[i + 1] << 8 : 0;
-        v |= n > 2 ? p[i + 2] : 0;
-        *to++ = digits[v >> 18];
-        *to++ = digits[v >> 12 & 63];
-        *to++ = n > 1 ? digits[v >> 6 & 63] : '=';
-        *to++ = n > 2 ? digits[v & 63] : '=';
-    }
-    *to = '\0';
-    return text;
-}
-
 int render_line(const json_t *doc, struct buf *ret)
 {
     _cleanup_free_ char *text = json_to_text(doc, false);
@@ -123,7 +103,7 @@ int render_json(const char *type, uint64_t offset, const char *data, size_t len,
     if (plain) {
         json_object_set_new(doc, "data", plain);
     } else {
-        coded = render_base64(data, len);
+        coded = base64_encode(data, len);
         json_object_set_new(doc, "base64", json_string(coded));
     }
     return render_line(doc, ret);

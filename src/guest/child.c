@@ -13,6 +13,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 #include "lib/os/command.h"
 #include "lib/os/pty.h"
 
@@ -37,20 +38,14 @@ struct ends {
 
 char **child_env(const struct guest_spec *spec, const char *secrets)
 {
-    char **env = strv_copy(spec->flags & GUEST_SPEC_ENV_CLEAR ? NULL : environ);
+    bool clear = spec->flags & GUEST_SPEC_ENV_CLEAR;
+    char *const path[] = {(char *)"PATH=" PATH_DEFAULT, NULL};
+    _cleanup_free_ char *folder = secrets ? xasprintf("RIPCORD_SECRETS=%s", secrets) : NULL;
+    char *const ours[] = {folder, NULL};
+    _cleanup_free_ char **env =
+        strv_env_merge((char *const *const[]){path, clear ? NULL : environ, spec->env, ours}, 4);
 
-    for (char **p = spec->env; p && *p; p++) {
-        char *eq = strchr(*p, '=');
-
-        *eq = '\0'; /* the string is ours, and parse_env() has checked that it has a '=' */
-        strv_env_set(&env, *p, eq + 1);
-        *eq = '=';
-    }
-    if (!strv_env_get(env, "PATH"))
-        strv_env_set(&env, "PATH", PATH_DEFAULT);
-    if (secrets)
-        strv_env_set(&env, "RIPCORD_SECRETS", secrets);
-    return env;
+    return strv_copy(env);
 }
 
 /* ---- in the child ---- */
@@ -197,10 +192,7 @@ static int child_explain(const struct failure *f, const struct guest_spec *spec,
         return err_hint(
             err, "The folder must exist inside the sandbox, and the user needs access to it.");
     case STEP_EXEC:
-        if (f->errnum)
-            return err_set(err, ERR_DENIED, "command '%s' cannot be run: %s", spec->argv[0],
-                           strerror(f->errnum));
-        return err_set(err, ERR_NOT_FOUND, "command '%s' not found", spec->argv[0]);
+        return command_explain(spec->argv[0], f->errnum, err);
     case STEP_STDIO:
         break;
     }

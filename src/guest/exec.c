@@ -8,6 +8,7 @@
  * on the native engine. The children keep their parent, and their output is read and dropped.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -210,6 +211,14 @@ static void guest_exec_feed_stdin(struct guest_exec *x)
         guest_exec_close_stdin(x, false);
 }
 
+/* The guest lives as long as the command: it does not keep the memory of a large one. */
+static void guest_exec_forget_command(struct guest_exec *x)
+{
+    x->spec.argv = strv_free(x->spec.argv);
+    x->spec.env = strv_free(x->spec.env);
+    malloc_trim(0);
+}
+
 /* The status pipe has ended, or holds the error. */
 static void guest_exec_resolve_start(struct guest_exec *x)
 {
@@ -225,6 +234,7 @@ static void guest_exec_resolve_start(struct guest_exec *x)
         guest_exec_send_failed(x, &err);
         return;
     }
+    guest_exec_forget_command(x);
     x->state = STATE_RUNNING;
     guest_conn_queued(&x->conn, guest_put_u32(&x->conn.out, GUEST_STARTED, (uint32_t)x->child.pid));
     guest_exec_feed_stdin(x); /* input that has arrived meanwhile, or its end */

@@ -247,22 +247,46 @@ static int guest_put_fields(struct buf *b, const struct guest_spec *s)
     return r;
 }
 
-int guest_put_spec(struct buf *b, const struct guest_spec *s, struct err *err)
+static int guest_check_spec(const struct guest_spec *s, size_t bytes, uint16_t minor,
+                            struct err *err)
+{
+    size_t items = strv_len(s->argv) + strv_len(s->env);
+    size_t size = command_size(s->argv) + command_size(s->env);
+
+    if (size > COMMAND_MAX || command_oversized(s->argv) || command_oversized(s->env)) {
+        err_set(err, ERR_LIMIT,
+                "the command and its environment are too large for Linux (%zu bytes, at most %d)",
+                size, COMMAND_MAX);
+        err_hint(err, COMMAND_SIZE_HINT);
+        return -ERR_LIMIT;
+    }
+    if (minor >= GUEST_MINOR_LARGE || (bytes <= GUEST_OLD_SPEC_MAX && items <= GUEST_OLD_ITEMS_MAX))
+        return 0;
+    err_set(err, ERR_UNSUPPORTED,
+            "the program inside the sandbox is too old for a command of more than %d KiB",
+            GUEST_OLD_SPEC_MAX >> 10);
+    err_hint(err, "Stop the sandbox and start it again.");
+    return -ERR_UNSUPPORTED;
+}
+
+int guest_put_spec(struct buf *b, const struct guest_spec *s, uint16_t minor, struct err *err)
 {
     _cleanup_wipe_ struct buf fields = BUF_INIT(GUEST_SPEC_MAX);
-    size_t items = strv_len(s->argv) + strv_len(s->env), before = b->len;
-    int r = guest_put_fields(&fields, s);
+    size_t before = b->len;
+    int r = guest_put_fields(&fields, s), checked = guest_check_spec(s, fields.len, minor, err);
 
+    if (checked < 0)
+        return checked;
     for (size_t at = 0; r == 0 && at < fields.len; at += GUEST_PAYLOAD_MAX)
         r = guest_put(b, GUEST_SPEC, buf_data(&fields) + at,
                       MIN(fields.len - at, (size_t)GUEST_PAYLOAD_MAX));
     if (r == 0)
         r = guest_put(b, GUEST_RUN, NULL, 0);
-    if (r == 0 && items <= GUEST_SPEC_ITEMS_MAX)
+    if (r == 0)
         return 0;
     buf_truncate(b, before);
-    return err_set(err, ERR_LIMIT, "command and environment together exceed %d KiB or %d strings",
-                   GUEST_SPEC_MAX >> 10, GUEST_SPEC_ITEMS_MAX);
+    return err_set(err, ERR_LIMIT, "command, environment and secrets exceed %d KiB",
+                   GUEST_SPEC_MAX >> 10);
 }
 
 int guest_collect_spec(struct buf *fields, const struct guest_frame *f, struct err *err)
@@ -283,10 +307,19 @@ static int guest_bad_field(const struct guest_field *f, const char *why, struct 
     return err_set(err, ERR_INVALID, "guest protocol: spec field %u: %s", f->tag, why);
 }
 
-static int guest_take_string(struct guest_spec *s, const struct guest_field *f, struct err *err)
+/* The strings of a spec while its fields are read. */
+struct guest_strings {
+    struct strv_list args, vars;
+};
+
+static int guest_take_string(struct guest_spec *s, struct guest_strings *strings,
+                             const struct guest_field *f, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
 
+    if (f->length >= COMMAND_STRING_MAX)
+        return err_set(err, ERR_LIMIT, "guest protocol: spec field %u: %u bytes, at most %d",
+                       f->tag, f->length, COMMAND_STRING_MAX - 1);
     if (memchr(f->value, 0, f->length))
         return guest_bad_field(f, "contains a NUL", err);
     text = xstrndup(f->value, f->length);
@@ -295,11 +328,13 @@ static int guest_take_string(struct guest_spec *s, const struct guest_field *f, 
     if (f->tag == GUEST_TAG_CWD && (s->cwd || *text != '/'))
         return guest_bad_field(f, s->cwd ? "given twice" : "not absolute", err);
     if (f->tag == GUEST_TAG_ARG)
-        strv_push(&s->argv, TAKE_PTR(text));
+        strv_list_push(&strings->args, TAKE_PTR(text));
     else if (f->tag == GUEST_TAG_ENV)
-        strv_push(&s->env, TAKE_PTR(text));
+        strv_list_push(&strings->vars, TAKE_PTR(text));
     else
         s->cwd = TAKE_PTR(text);
+    s->argv = strings->args.v; /* which frees them */
+    s->env = strings->vars.v;
     return 0;
 }
 
@@ -320,14 +355,14 @@ static int guest_take_secret(struct guest_spec *s, const struct guest_field *f, 
     return 0;
 }
 
-static int guest_take_field(struct guest_spec *s, const struct guest_field *f, unsigned *seen,
-                            struct err *err)
+static int guest_take_field(struct guest_spec *s, struct guest_strings *strings,
+                            const struct guest_field *f, unsigned *seen, struct err *err)
 {
     switch (f->tag) {
     case GUEST_TAG_ARG:
     case GUEST_TAG_ENV:
     case GUEST_TAG_CWD:
-        return guest_take_string(s, f, err);
+        return guest_take_string(s, strings, f, err);
     case GUEST_TAG_SECRET:
         return guest_take_secret(s, f, err);
     case GUEST_TAG_FLAGS:
@@ -349,6 +384,7 @@ static int guest_take_field(struct guest_spec *s, const struct guest_field *f, u
 
 static int guest_read_fields(const char *p, size_t left, struct guest_spec *s, struct err *err)
 {
+    struct guest_strings strings = {0};
     unsigned seen = 0, items = 0;
 
     while (left) {
@@ -362,7 +398,7 @@ static int guest_read_fields(const char *p, size_t left, struct guest_spec *s, s
         if (++items > GUEST_SPEC_ITEMS_MAX + GUEST_SECRETS_MAX + 8)
             return err_set(err, ERR_LIMIT, "guest protocol: spec exceeds %d strings",
                            GUEST_SPEC_ITEMS_MAX);
-        r = guest_take_field(s, &f, &seen, err);
+        r = guest_take_field(s, &strings, &f, &seen, err);
         if (r < 0)
             return r;
         p += FIELD_HEAD + f.length;

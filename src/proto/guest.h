@@ -85,17 +85,27 @@
 #include <stdint.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/command-size.h"
 #include "lib/base/err.h"
 
-enum { GUEST_VERSION_MAJOR = 1, GUEST_VERSION_MINOR = 3 };
-enum { GUEST_MINOR_WORDS = 3 }; /* an older guest ignores the words of copy-in */
+/* Tests build a guest of another version. */
+#ifndef GUEST_VERSION_MINOR
+#define GUEST_VERSION_MINOR 4
+#endif
+enum { GUEST_VERSION_MAJOR = 1 };
+enum {
+    GUEST_MINOR_WORDS = 3, /* an older guest ignores the words of copy-in */
+    GUEST_MINOR_LARGE = 4, /* an older guest takes GUEST_OLD_SPEC_MAX and GUEST_OLD_ITEMS_MAX */
+};
 
 enum {
     GUEST_HEAD_SIZE = 5,
     GUEST_PAYLOAD_MAX = 64 << 10,
     GUEST_CREDIT = 64 << 10,
-    GUEST_SPEC_MAX = 512 << 10, /* all fields together */
-    GUEST_SPEC_ITEMS_MAX = 8192,
+    GUEST_SPEC_MAX = COMMAND_MAX + (128 << 10), /* all fields together */
+    GUEST_SPEC_ITEMS_MAX = COMMAND_STRINGS_MAX,
+    GUEST_OLD_SPEC_MAX = 512 << 10,
+    GUEST_OLD_ITEMS_MAX = 8192,
     GUEST_TEXT_MAX = 1024,
     GUEST_SIGNAL_MAX = 64,
     GUEST_SECRETS_MAX = 32,
@@ -206,9 +216,10 @@ struct guest_spec {
 };
 
 void guest_spec_done(struct guest_spec *s);
-/* Appends all SPEC frames and RUN. The buffer needs room for GUEST_SPEC_WIRE_MAX bytes. -ERR_LIMIT
- * if the spec is too large. */
-int guest_put_spec(struct buf *b, const struct guest_spec *s, struct err *err);
+/* Appends all SPEC frames and RUN for a guest of that minor version. The buffer needs room for
+ * GUEST_SPEC_WIRE_MAX bytes. -ERR_LIMIT if the spec is too large, -ERR_UNSUPPORTED if it is too
+ * large for that guest. */
+int guest_put_spec(struct buf *b, const struct guest_spec *s, uint16_t minor, struct err *err);
 enum { GUEST_SPEC_WIRE_MAX = GUEST_SPEC_MAX + 64 * GUEST_HEAD_SIZE };
 
 /* The guest's side: collects the payloads of SPEC frames (at most GUEST_SPEC_MAX bytes), and parses

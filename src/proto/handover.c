@@ -1,3 +1,7 @@
+/*
+ * See handover.h. The arrays of a command get a mapping of their own and not memory of malloc():
+ * glibc would keep megabytes of it after a single large command, in each idle supervisor.
+ */
 #include "proto/handover.h"
 
 #include <errno.h>
@@ -6,8 +10,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "lib/base/command-size.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
+#include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 #include "proto/supervisor.h"
 
@@ -15,7 +21,7 @@ enum {
     SEALS = F_SEAL_WRITE | F_SEAL_SHRINK, /* else the mapped bytes could change or vanish */
     FIELD_ROOM = sizeof(struct sup_field) + 8,
     SIZE_MAX_ALL = HANDOVER_INPUT_MAX + HANDOVER_SECRETS_SIZE +
-                   (2 * HANDOVER_SECRETS_MAX + 1) * (FIELD_ROOM + 1),
+                   (2 * HANDOVER_SECRETS_MAX + 1) * (FIELD_ROOM + 1) + SUP_COMMAND_MAX,
 };
 
 /* A SECRET_PLACE field: this struct and the NUL-terminated target. */
@@ -78,31 +84,65 @@ static int handover_check_secrets(const struct handover_secret *secrets, size_t 
     return 0;
 }
 
+static int handover_check_command(char *const *argv, char *const *env, size_t *ret_size,
+                                  struct err *err)
+{
+    size_t size = command_size(argv) + command_size(env);
+
+    if (size > COMMAND_MAX || command_oversized(argv) || command_oversized(env))
+        return err_set(err, ERR_LIMIT,
+                       "the command is too large (%zu bytes, at most %d in all and %d in one "
+                       "argument or variable)",
+                       size, COMMAND_MAX, COMMAND_STRING_MAX - 1);
+    *ret_size = size + (strv_len(argv) + strv_len(env)) * (FIELD_ROOM - COMMAND_STRING_COST);
+    return 0;
+}
+
+static int handover_check_parts(const struct handover_parts *p, size_t *ret_size, struct err *err)
+{
+    size_t secrets = 0, command = 0;
+    int r;
+
+    if (p->input_len > HANDOVER_INPUT_MAX)
+        return err_set(err, ERR_LIMIT, "input is too large (%zu bytes, at most %d are allowed)",
+                       p->input_len, HANDOVER_INPUT_MAX);
+    r = handover_check_secrets(p->secrets, p->n_secrets, &secrets, err);
+    if (r < 0)
+        return r;
+    r = handover_check_command(p->argv, p->env, &command, err);
+    if (r < 0)
+        return r;
+    *ret_size = secrets + command + (p->input ? p->input_len + FIELD_ROOM : 0);
+    return 0;
+}
+
+static void handover_put_strings(struct sup_writer *w, enum sup_tag tag, char *const *v)
+{
+    for (; v && *v; v++)
+        sup_put_str(w, (uint16_t)tag, *v);
+}
+
 /* One allocation for all fields: growing the buffer would leave copies of the secrets in memory. */
-int handover_make(const void *input, size_t input_len, const struct handover_secret *secrets,
-                  size_t n_secrets, int *ret, struct err *err)
+int handover_make(const struct handover_parts *p, int *ret, struct err *err)
 {
     struct sup_writer w = {.buf = BUF_INIT(SIZE_MAX_ALL)};
     size_t size = 0;
     int r;
 
-    if (input_len > HANDOVER_INPUT_MAX)
-        return err_set(err, ERR_LIMIT, "input is too large (%zu bytes, at most %d are allowed)",
-                       input_len, HANDOVER_INPUT_MAX);
-    r = handover_check_secrets(secrets, n_secrets, &size, err);
+    r = handover_check_parts(p, &size, err);
     if (r < 0)
         return r;
-    if (input)
-        size += input_len + FIELD_ROOM;
     if (!buf_reserve(&w.buf, size))
-        return err_set(err, ERR_LIMIT, "input and secrets are too large");
-    if (input)
-        sup_put_bytes(&w, SUP_TAG_INPUT, input, input_len);
-    for (size_t i = 0; i < n_secrets; i++) {
-        handover_put_secret(&w, &secrets[i]);
-        if (handover_has_place(&secrets[i]))
-            handover_put_place(&w, &secrets[i]);
+        return err_set(err, ERR_LIMIT, "input, secrets and command are too large together");
+    if (p->input)
+        sup_put_bytes(&w, SUP_TAG_INPUT, p->input, p->input_len);
+    for (size_t i = 0; i < p->n_secrets; i++) {
+        handover_put_secret(&w, &p->secrets[i]);
+        if (handover_has_place(&p->secrets[i]))
+            handover_put_place(&w, &p->secrets[i]);
     }
+    handover_put_strings(&w, SUP_TAG_ARG, p->argv);
+    handover_put_strings(&w, SUP_TAG_ENV, p->env);
     r = memfd_sealed("handover", buf_data(&w.buf), w.buf.len, ret, err);
     explicit_bzero(w.buf.mem, w.buf.cap);
     sup_writer_done(&w);
@@ -146,9 +186,26 @@ static int handover_take_place(struct handover *h, const struct sup_value *v, st
     return 0;
 }
 
+/* The first pass over the strings: checks and counts them. */
+static int handover_count_string(struct handover *h, const struct sup_value *v, size_t *size,
+                                 struct err *err)
+{
+    *size += v->length + COMMAND_STRING_COST;
+    if (v->length >= COMMAND_STRING_MAX || *size > COMMAND_MAX)
+        return err_set(err, ERR_LIMIT, "handover: the command is too large");
+    if (v->tag == SUP_TAG_ENV && parse_env(v->data, NULL) < 0)
+        return err_set(err, ERR_INVALID, "handover: '%.100s' is not NAME=VALUE", v->data);
+    if (v->tag == SUP_TAG_ARG)
+        h->n_argv++;
+    else
+        h->n_env++;
+    return 0;
+}
+
 static int handover_take_fields(struct handover *h, struct err *err)
 {
     struct sup_reader r = {.p = h->map, .end = (const char *)h->map + h->size};
+    size_t strings = 0;
     struct sup_value v;
     int n;
 
@@ -160,6 +217,8 @@ static int handover_take_fields(struct handover *h, struct err *err)
             n = handover_take_secret(h, &v, err);
         } else if (v.tag == SUP_TAG_SECRET_PLACE) {
             n = handover_take_place(h, &v, err);
+        } else if (v.tag == SUP_TAG_ARG || v.tag == SUP_TAG_ENV) {
+            n = handover_count_string(h, &v, &strings, err);
         } else {
             n = err_set(err, ERR_INVALID, "handover: unexpected field %u", v.tag);
         }
@@ -167,6 +226,36 @@ static int handover_take_fields(struct handover *h, struct err *err)
             break;
     }
     return n;
+}
+
+static size_t handover_arrays_size(const struct handover *h)
+{
+    return (h->n_argv + h->n_env + 2) * sizeof(char *);
+}
+
+/* The second pass, over fields that are known to be valid. */
+static int handover_fill_arrays(struct handover *h, struct err *err)
+{
+    struct sup_reader r = {.p = h->map, .end = (const char *)h->map + h->size};
+    size_t args = 0, vars = 0;
+    struct sup_value v;
+    void *p;
+
+    if (!h->n_argv && !h->n_env)
+        return 0;
+    p = mmap(NULL, handover_arrays_size(h), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+             0);
+    if (p == MAP_FAILED)
+        return err_sys(err, errno, "make room for the command");
+    h->argv = p;
+    h->env = h->argv + h->n_argv + 1;
+    while (sup_next(&r, &v, NULL) > 0) {
+        if (v.tag == SUP_TAG_ARG)
+            h->argv[args++] = (char *)v.data;
+        else if (v.tag == SUP_TAG_ENV)
+            h->env[vars++] = (char *)v.data;
+    }
+    return 0;
 }
 
 int handover_read(int fd, struct handover *ret, struct err *err)
@@ -185,6 +274,8 @@ int handover_read(int fd, struct handover *ret, struct err *err)
     if (h.map == MAP_FAILED)
         return err_sys(err, errno, "map the handover");
     r = handover_take_fields(&h, err);
+    if (r >= 0)
+        r = handover_fill_arrays(&h, err);
     if (r < 0) {
         handover_done(&h);
         return r;
@@ -195,6 +286,8 @@ int handover_read(int fd, struct handover *ret, struct err *err)
 
 void handover_done(struct handover *h)
 {
+    if (h->argv)
+        munmap(h->argv, handover_arrays_size(h));
     if (h->map)
         munmap(h->map, h->size);
     *h = (struct handover){0};

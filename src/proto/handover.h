@@ -1,8 +1,12 @@
 /*
- * The handover: the input and the secrets of a command, which are never written to disk. The daemon
- * sends it to the supervisor as a sealed memfd with EXEC_FED, so that the command gets everything
- * even if the daemon dies. The memfd holds fields of supervisor.h: INPUT at most once, one SECRET
- * per secret, and SECRET_PLACE after a secret that has a target of its own.
+ * The handover: what the daemon gives a supervisor beside the message that starts a command. It is
+ * a sealed memfd with fields of supervisor.h, so that the command gets all of it even if the daemon
+ * dies.
+ *
+ * With EXEC_FED it has the input and the secrets, which are never written to disk: INPUT at most
+ * once, one SECRET per secret, and SECRET_PLACE after a secret that has a target of its own. With
+ * EXEC_LARGE it also has the command, whose size only Linux limits (lib/base/command-size.h): ARG
+ * and ENV, each repeated.
  */
 #pragma once
 
@@ -32,19 +36,29 @@ struct handover_secret {
 
 /* ---- the daemon's side ---- */
 
-/* input NULL: the handover does not provide stdin. *ret is the memfd. */
-int handover_make(const void *input, size_t input_len, const struct handover_secret *secrets,
-                  size_t n_secrets, int *ret, struct err *err);
+struct handover_parts {
+    const void *input; /* NULL: the handover does not provide stdin */
+    size_t input_len;
+    const struct handover_secret *secrets;
+    size_t n_secrets;
+    char *const *argv, *const *env; /* only for EXEC_LARGE */
+};
+
+/* *ret is the memfd. -ERR_LIMIT if a part is too large. */
+int handover_make(const struct handover_parts *p, int *ret, struct err *err);
 
 /* ---- the supervisor's side ---- */
 
 struct handover {
     void *map; /* owned; NULL: the handover is empty */
     size_t size;
-    const char *input; /* borrowed from the map, as are the secrets; NULL: no input */
+    const char *input; /* borrowed from the map, as are the secrets and strings; NULL: no input */
     size_t input_len;
     struct handover_secret secrets[HANDOVER_SECRETS_MAX];
     size_t n_secrets;
+    /* Of EXEC_LARGE. The strings cannot be written to. Else both are NULL. */
+    char **argv, **env;
+    size_t n_argv, n_env;
 };
 
 /* Checks the whole handover. The caller keeps the descriptor. */

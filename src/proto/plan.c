@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/command-size.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
@@ -221,9 +222,11 @@ static int proto_plan_check_user_and_env(const struct plan *p, struct err *err)
     r = parse_user(p->user, err);
     if (r < 0)
         return err_wrap(err, "plan: user");
-    if (strv_len(p->env) > PLAN_ENV_MAX)
-        return err_set(err, ERR_LIMIT, "plan: too many variables (%zu, at most %d)",
-                       strv_len(p->env), PLAN_ENV_MAX);
+    if (command_size(p->env) > COMMAND_MAX || command_oversized(p->env))
+        return err_set(err, ERR_LIMIT,
+                       "the variables of the sandbox and its image are too large (%zu bytes, at "
+                       "most %d in all and %d in one)",
+                       command_size(p->env), COMMAND_MAX, COMMAND_STRING_MAX - 1);
     for (char **e = p->env; e && *e; e++) {
         r = parse_env(*e, err);
         if (r < 0)
@@ -539,13 +542,6 @@ static int proto_plan_take_value(struct plan *p, const struct sup_value *v, stru
         p->n_layers++;
         return 0;
     }
-    if (v->tag == PLAN_TAG_ENV) {
-        r = proto_plan_take_string(&text, v, "env", SUP_PLAN_MAX, err);
-        if (r < 0)
-            return r;
-        strv_push(&p->env, text);
-        return 0;
-    }
     if (v->tag == PLAN_TAG_SECCOMP && !p->seccomp && v->length) {
         p->seccomp = xmemdup(v->data, v->length);
         p->seccomp_len = v->length;
@@ -553,15 +549,30 @@ static int proto_plan_take_value(struct plan *p, const struct sup_value *v, stru
     return 0;
 }
 
+static int proto_plan_take_env(struct plan *p, struct strv_list *env, const struct sup_value *v,
+                               struct err *err)
+{
+    char *text = NULL;
+    int r = proto_plan_take_string(&text, v, "env", COMMAND_STRING_MAX - 1, err);
+
+    if (r < 0)
+        return r;
+    strv_list_push(env, text);
+    p->env = env->v; /* which frees the list */
+    return 0;
+}
+
 int plan_decode(const void *data, size_t len, struct plan *ret, struct err *err)
 {
     struct sup_reader r = {.p = data, .end = (const char *)data + len};
     _cleanup_(plan_done) struct plan p = PLAN_INIT;
+    struct strv_list env = {0};
     struct sup_value v;
     int n;
 
     while ((n = sup_next(&r, &v, err)) > 0) {
-        n = proto_plan_take_value(&p, &v, err);
+        n = v.tag == PLAN_TAG_ENV ? proto_plan_take_env(&p, &env, &v, err)
+                                  : proto_plan_take_value(&p, &v, err);
         if (n < 0)
             return n;
     }

@@ -119,7 +119,6 @@ enum {
     PLAN_CACHES_MAX = 16,
     PLAN_LAYERS_MAX =
         100, /* of an image: what fits into one mount option (supervisor/shim/lower-layers.h) */
-    PLAN_ENV_MAX = 1024,
     PLAN_ID_COUNT = 65536,         /* ids of one sandbox when id_base is not 0 */
     PLAN_AGENT_ID = 1000,          /* the ordinary user inside */
     PLAN_SQUASHED_ID = 0x7ffffffe, /* on disk, in place of root: see struct plan_mount */

@@ -92,8 +92,11 @@ static int relay_plan_check(const struct relay_plan *p, struct err *err)
         return err_set(err, ERR_INVALID, "relay plan: a folder's path is not absolute");
     if (parse_user(p->user, err) < 0)
         return err_wrap(err, "relay plan: user");
-    if (strv_len(p->env) > RELAY_PLAN_ENV_MAX)
-        return err_set(err, ERR_LIMIT, "relay plan: more than %d variables", RELAY_PLAN_ENV_MAX);
+    if (command_size(p->env) > COMMAND_MAX || command_oversized(p->env))
+        return err_set(err, ERR_LIMIT,
+                       "the variables of the sandbox and its image are too large (%zu bytes, at "
+                       "most %d in all and %d in one)",
+                       command_size(p->env), COMMAND_MAX, COMMAND_STRING_MAX - 1);
     for (char *const *e = p->env; e && *e; e++)
         if (parse_env(*e, err) < 0)
             return err_wrap(err, "relay plan: env");

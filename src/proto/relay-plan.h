@@ -19,10 +19,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/command-size.h"
 #include "lib/base/err.h"
 #include "lib/base/limits.h"
 
-enum { RELAY_PLAN_MAX = 4 << 20, RELAY_PLAN_ENV_MAX = 1024 };
+/* JSON writes some bytes of a variable as six. */
+enum { RELAY_PLAN_MAX = 6 * COMMAND_MAX + (1 << 20) };
 
 /* Strings are owned (relay_plan_done). */
 struct relay_plan {

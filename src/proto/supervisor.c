@@ -148,16 +148,23 @@ void sup_writer_done(struct sup_writer *w)
 
 /* The minor version that brought a message type; 0: the first one. */
 static const uint8_t since[SUP_MSG_TYPE_MAX] = {
-    [SUP_PLAN] = 1, [SUP_LISTENER] = 2, [SUP_EXEC_FED] = 3, [SUP_COPY_AS] = 4, [SUP_SETTLED] = 5,
+    [SUP_PLAN] = 1,    [SUP_LISTENER] = 2, [SUP_EXEC_FED] = 3,
+    [SUP_COPY_AS] = 4, [SUP_SETTLED] = 5,  [SUP_EXEC_LARGE] = 6,
 };
 
 int sup_check_known(enum sup_msg_type type, uint32_t minor, struct err *err)
 {
     if (type < SUP_MSG_TYPE_MAX && since[type] <= minor)
         return 0;
-    err_set(err, ERR_UNSUPPORTED,
-            "the sandbox was started by an older version of ripcord, which "
-            "cannot do this");
+    if (type == SUP_EXEC_LARGE)
+        err_set(err, ERR_UNSUPPORTED,
+                "the sandbox was started by an older version of ripcord, which cannot run a "
+                "command of more than %d KiB",
+                SUP_MSG_MAX >> 10);
+    else
+        err_set(err, ERR_UNSUPPORTED,
+                "the sandbox was started by an older version of ripcord, which "
+                "cannot do this");
     return err_hint(err, "Stop the sandbox and start it again.");
 }
 

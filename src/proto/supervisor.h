@@ -21,6 +21,8 @@
  *    EXEC         the fields of an exec; answered by STARTED or EXEC_FAILED
  *    EXEC_FED     the same, + fd: input and secrets for the command (proto/handover.h). A message
  *                 type of its own, so that an older supervisor refuses it
+ *    EXEC_LARGE   as EXEC_FED, but ARG and ENV are in the handover: a command that is too large for
+ *                 a message. A type of its own for the same reason
  *    ATTACH       exec [, ack offsets]; answered by ATTACHED, or by RESULT with an error
  *    DETACH       exec
  *    ACK          exec, stdout offset, stderr offset: read so far; allows the next OUTPUT
@@ -66,21 +68,27 @@
 #include <stdint.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/command-size.h"
 #include "lib/base/err.h"
 
 /* The minor version rises with each new message type (1.1 PLAN, 1.2 LISTENER, 1.3 EXEC_FED,
- * 1.4 COPY_AS, 1.5 SETTLED), not with a new field, which older readers skip. Tests build programs of other
- * versions. */
+ * 1.4 COPY_AS, 1.5 SETTLED, 1.6 EXEC_LARGE), not with a new field, which older readers skip. Tests
+ * build programs of other versions. */
 #ifndef SUP_VERSION_MAJOR
 #define SUP_VERSION_MAJOR 1
-#define SUP_VERSION_MINOR 5
+#define SUP_VERSION_MINOR 6
 #endif
 
 /* Descriptor numbers when a supervisor starts, and the name of its socket. */
 enum { SUP_FD_CONTROL = 3, SUP_FD_PLAN = 4 };
 #define SUP_SOCKET "shim.sock"
 
-enum { SUP_MSG_MAX = 192 << 10, SUP_PLAN_MAX = 4 << 20 };
+enum {
+    SUP_MSG_MAX = 192 << 10, /* a packet must fit into the buffers of a socket */
+    /* The largest command as fields: header and padding take at most 16 bytes for each string. */
+    SUP_COMMAND_MAX = COMMAND_STRINGS_MAX * 16 + 16,
+    SUP_PLAN_MAX = SUP_COMMAND_MAX + (1 << 20),
+};
 
 enum sup_msg_type {
     SUP_HELLO = 1,
@@ -112,6 +120,7 @@ enum sup_msg_type {
     SUP_EXEC_FED,
     SUP_COPY_AS,
     SUP_SETTLED,
+    SUP_EXEC_LARGE,
     SUP_MSG_TYPE_MAX,
 };
 
@@ -138,7 +147,7 @@ enum sup_tag {
     SUP_TAG_ERR_MSG,          /* string */
     SUP_TAG_ERR_HINT,         /* string */
     SUP_TAG_EXEC,             /* string: exec id */
-    SUP_TAG_ARG,              /* string, repeated */
+    SUP_TAG_ARG,              /* string, repeated; with EXEC_LARGE in the handover, as ENV */
     SUP_TAG_ENV,              /* string K=V, repeated */
     SUP_TAG_CWD,              /* string; absent: the sandbox's */
     SUP_TAG_USER,             /* string: name, uid or uid:gid; absent: the sandbox's */
@@ -215,6 +224,12 @@ void sup_put_copy(struct sup_writer *w, const struct sup_copy *c);
 int sup_finish(struct sup_writer *w, struct err *err); /* writes the length */
 enum sup_msg_type sup_type(const struct sup_writer *w);
 void sup_writer_done(struct sup_writer *w);
+
+/* EXEC and its kinds. */
+static inline bool sup_starts_exec(unsigned type)
+{
+    return type == SUP_EXEC || type == SUP_EXEC_FED || type == SUP_EXEC_LARGE;
+}
 
 /* Whether a supervisor with this minor version knows the message; -ERR_UNSUPPORTED with a hint. */
 int sup_check_known(enum sup_msg_type type, uint32_t minor, struct err *err);

@@ -20,6 +20,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/handover.h"
 #include "proto/supervisor.h"
 
 enum { FAKE_CONNS_MAX = 8, FAKE_EXECS_MAX = 256 };
@@ -239,6 +240,16 @@ static void report_end(struct fake_supervisor *s, const struct fake_exec *x)
     s->stopping |= s->ephemeral;
 }
 
+static void take_command(struct order *o)
+{
+    struct handover h = {0};
+
+    if (handover_read(o->fd, &h, NULL) < 0)
+        return;
+    o->req.argv = strv_copy(h.argv);
+    handover_done(&h);
+}
+
 static void do_exec(struct fake_supervisor *s, struct conn *c, struct order *o)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -251,6 +262,8 @@ static void do_exec(struct fake_supervisor *s, struct conn *c, struct order *o)
         send_result(c, o->seq, &err, -1);
         return;
     }
+    if (o->type == SUP_EXEC_LARGE)
+        take_command(o);
     r = fake_exec_start(s->exec_dirfd, &o->req, s->budget, &x, &err);
     x->next = s->execs;
     s->execs = x;
@@ -346,7 +359,7 @@ static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
 
     if (o->type == SUP_HELLO) {
         return; /* ours was sent when the connection came */
-    } else if (o->type == SUP_EXEC) {
+    } else if (o->type == SUP_EXEC || o->type == SUP_EXEC_LARGE) {
         do_exec(s, c, o);
     } else if (x && do_about_exec(s, c, o, x)) {
         return;

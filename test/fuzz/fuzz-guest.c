@@ -24,7 +24,7 @@ static void check_spec(const struct buf *fields)
     if (guest_get_spec(fields, &a, NULL) < 0)
         return;
     MUST(a.argv && *a.argv[0]);
-    if (guest_put_spec(&wire, &a, NULL) == 0) {
+    if (guest_put_spec(&wire, &a, GUEST_VERSION_MINOR, NULL) == 0) {
         while (guest_parse(buf_data(&wire) + at, wire.len - at, GUEST_SIDE_RELAY, &f, &used,
                            NULL) == 1 &&
                f.type == GUEST_SPEC) {

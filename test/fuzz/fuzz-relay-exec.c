@@ -92,8 +92,8 @@ static struct relay_exec *exec_new(struct relay *r)
         base->streams[i].lost_errno = ENOSPC; /* counted, not written */
     }
     relay_exec_init(base);
-    base->spec.argv = xcalloc(2, sizeof(char *));
-    base->spec.argv[0] = xstrdup("true");
+    strv_list_push(&base->spec.args, (char *)"true");
+    base->spec.argv = base->spec.args.v;
     base->next = r->sup.execs;
     r->sup.execs = base;
     relay_exec_attach(x, r);

@@ -47,6 +47,23 @@ class Host(HostCase):
         self.assertRegex(self.root.ok("image", "ls").text, r"bare:latest .* host\+0 ")
         self.assert_nothing_left()
 
+    def test_commands_and_variables_as_large_as_linux_takes(self):
+        """A line of a Dockerfile is shorter than 64 KiB, so they are folded."""
+        fold = lambda s: "\\\n".join(s[i:i + 60000] for i in range(0, len(s), 60000))
+        longest = "x" * (131071 - len("V00="))
+        env = "".join(f"ENV V{i:02}={fold(longest)}\n" for i in range(14))
+        few = "".join(f"ENV W{i}=w\n" for i in range(3000))
+        said, _ = self.build(f"FROM host\n{env}{few}RUN env | grep -c ^W; echo ${{#V13}} > /opt/len; : {fold('y' * 100000)}\n"
+                             f"RUN : {fold(chr(1) * 100000)}; echo control\n")
+        self.assertIn("control\n", said)
+        self.assertIn("3000\n", said)
+        script = "cat /opt/len; echo ${#V00}; env | grep -c ^W"
+        self.assertEqual(self.root.ok("run", "--image", "made:1", "--", "sh", "-c", script).text, "131067\n131067\n3000\n")
+        self.refused(f"FROM host\nRUN echo ran\nRUN : {fold('y' * 131072)}\n", 6, "line 3", "131071", "hint:", "heredoc")
+        self.refused(f"FROM host\n{env}{env.replace(' V', ' U')}RUN true\n", 6, "too large", "2097152")
+        self.refused(f"FROM host\nENV A={fold('y' * 131070)}\n", 6, "'A' is too long", "131071")
+        self.assert_nothing_left()
+
     def test_usr_stays_as_it_is(self):
         said, _ = self.build("FROM host\nRUN touch /usr/local/x || rm -f /usr/bin/env; mv /usr /other || ln -sfn /opt /usr || true\n")
         self.assertEqual((said.count("Read-only file system"), said.count("busy")), (3, 1), said)

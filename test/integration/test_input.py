@@ -153,7 +153,7 @@ class Bodies(TestCase):
         self.assertEqual(self.root.get("/v1/sandboxes")["sandboxes"], [])
 
     def test_body_over_the_limit(self):
-        reply = self.put({"env": {"A": "x" * (8 << 20)}})
+        reply = self.put({"env": {"A": "x" * (20 << 20)}})
         self.assertEqual(reply.status, 413, reply)
         reply = self.root.http("PUT", "/v1/sandboxes/a", None, {"Content-Type": "application/json",
                                                               "Content-Length": str(1 << 40)})

@@ -351,7 +351,7 @@ class Hostile(SessionCase):
         self.assert_refused(post(payload=1, secrets={"x": 1}), 400, "invalid", "secrets.x")
         self.assert_refused(post(payload=1, secrets={"x": "v" * 70000}), 429, "limit", "secrets")
         self.assert_refused(post(payload=1, secrets={f"x{i}": "v" for i in range(33)}), 429, "limit", "secrets")
-        self.assertEqual(post(payload="x" * (2 << 20)).status, 413)
+        self.assertEqual(post(payload="x" * (17 << 20)).status, 413)
         for args, words in ((["--payload", "/no/such"], b"/no/such"), ([], b"--payload"),
                             (["--payload", "-", "--secret", "K=v"], b"command line"), (["--payload", "-", "--secret", "K=@-"], b"standard input"),
                             (["--payload", "-", "--since", "4"], b"--resume"), (["--resume", "../x"], b"../x")):

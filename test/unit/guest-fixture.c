@@ -244,7 +244,8 @@ bool gconn_run(struct gconn *l, const struct gbox *b, const struct guest_spec *s
     _cleanup_buf_ struct buf frames = BUF_INIT(GUEST_SPEC_WIRE_MAX);
     struct guest_frame f;
 
-    return gconn_open(l, b, args) && guest_put_spec(&frames, spec, NULL) == 0 &&
+    return gconn_open(l, b, args) &&
+           guest_put_spec(&frames, spec, GUEST_VERSION_MINOR, NULL) == 0 &&
            gconn_send(l, &frames) && gconn_next(l, &f) == 1 && f.type == GUEST_STARTED;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/command-size.h"
 #include "lib/base/err.h"
 #include "lib/base/map.h"
 #include "lib/base/name-set.h"
@@ -261,6 +262,60 @@ TEST(strv_env_set_replaces_by_whole_key)
     CHECK_STR(strv_env_get(env, "PATHX"), "1");
     CHECK(!strv_env_get(env, "PAT"));
     CHECK(!strv_env_get(NULL, "PATH"));
+}
+
+TEST(strv_env_merge_keeps_the_last_value_at_the_first_place)
+{
+    char *const a[] = {(char *)"PATH=/bin", (char *)"A=1", (char *)"no equals", NULL};
+    char *const b[] = {(char *)"PATHX=2", (char *)"A=", (char *)"PATH=/usr=x", (char *)"A=3", NULL};
+    _cleanup_free_ char **both = strv_env_merge((char *const *const[]){a, NULL, b}, 3);
+    _cleanup_free_ char **none = strv_env_merge((char *const *const[]){NULL}, 1);
+    _cleanup_free_ char *text = strv_join(both, " ");
+
+    CHECK_STR(text, "PATH=/usr=x A=3 PATHX=2");
+    CHECK(both[0] == b[2] && strv_len(none) == 0);
+}
+
+/* Two times all variables that Linux takes, each with another name. With a search for each of them
+ * this would take minutes. */
+TEST(strv_env_merge_is_fast_for_many)
+{
+    enum { MANY = 150000 };
+    struct strv_list l = {0}, over = {0};
+    char **all;
+
+    for (int i = 0; i < MANY; i++) {
+        strv_list_push(&l, xasprintf("V%d=", i));
+        strv_list_push(&over, xasprintf("V%d=x", MANY - 1 - i));
+    }
+    all = strv_env_merge((char *const *const[]){l.v, over.v}, 2);
+    CHECK(strv_len(all) == MANY);
+    CHECK_STR(all[7], "V7=x");
+    free(all);
+    strv_free(l.v);
+    strv_free(over.v);
+}
+
+TEST(strv_list_grows)
+{
+    struct strv_list l = {0};
+
+    CHECK(!l.v);
+    for (int i = 0; i < 1000; i++) {
+        strv_list_push(&l, xasprintf("%d", i));
+        CHECK(l.n == (size_t)i + 1 && !l.v[l.n]);
+    }
+    CHECK(strv_len(l.v) == 1000);
+    CHECK_STR(l.v[999], "999");
+    strv_free(l.v);
+}
+
+TEST(command_size_counts_nul_and_pointer)
+{
+    char *const v[] = {(char *)"abc", (char *)"", NULL};
+
+    CHECK(command_size(v) == 3 + 2 * 9 && command_size(NULL) == 0);
+    CHECK(!command_oversized(v) && !command_oversized(NULL));
 }
 
 TEST(strv_nearest_suggests_only_what_is_near)

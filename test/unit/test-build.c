@@ -399,7 +399,9 @@ TEST(base64_of_all_lengths_and_invalid_base64)
 
     for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
         _cleanup_buf_ struct buf b = BUF_INIT(64);
+        _cleanup_free_ char *back = base64_encode(good[i][1], strlen(good[i][1]));
 
+        CHECK_STR(back, good[i][0]);
         CHECK(base64_decode(&b, good[i][0], strlen(good[i][0]), NULL) == 0);
         CHECK(b.len == strlen(good[i][1]) && memcmp(buf_data(&b), good[i][1], b.len) == 0);
     }

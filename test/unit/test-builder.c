@@ -22,6 +22,7 @@
 #include "image/build/stages.h"
 #include "image/build/step-cache.h"
 #include "image/oci/manifest.h"
+#include "large-command.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
@@ -320,6 +321,55 @@ TEST(plan_refuses_unsupported_instructions_with_their_place)
         CHECK(strncmp(err.msg, cases[i].place, strlen(cases[i].place)) == 0);
         CHECK(cases[i].code != ERR_UNSUPPORTED || (err.hint && *err.hint));
     }
+    forget(0);
+}
+
+/* The result of planning "FROM scratch", the text, the string in lines, and the end. */
+static int make_with(const char *text, const char *string, const char *end)
+{
+    _cleanup_free_ char *folded = large_folded(string);
+    _cleanup_free_ char *all = xasprintf("FROM scratch\n%s%s%s", text, folded, end);
+    struct build_plan p;
+    int r = make(all, NULL, &p);
+
+    if (r >= 0)
+        build_plan_done(&p);
+    return r;
+}
+
+TEST(plan_refuses_commands_that_linux_would_not_run)
+{
+    _cleanup_free_ char *longest = large_string("", COMMAND_STRING_MAX - 1);
+    _cleanup_free_ char *longer = large_string("", COMMAND_STRING_MAX);
+    _cleanup_strv_ char **env = large_command(COMMAND_MAX - 1000, true);
+    _cleanup_free_ char *variables = strv_join(env, "\nENV "), *lines = large_folded(variables);
+    _cleanup_free_ char *with_env = xasprintf("ENV %s\nRUN ", lines);
+    _cleanup_free_ char *thousand = large_string("", 1000);
+
+    CHECK(make_with("RUN ", longest, "\n") == 0);
+    CHECK(make_with("RUN ", longer, "\n") == -ERR_LIMIT);
+    CHECK(strncmp(err.msg, "line 2", 6) == 0 && strstr(err.msg, "131072") && err.hint);
+    CHECK(make_with("RUN [\"x\", \"", longest, "\"]\n") == 0);
+    CHECK(make_with("RUN [\"x\", \"", longer, "\"]\n") == -ERR_LIMIT);
+    CHECK(make_with("RUN <<EOF\n#!/bin/sh\n", longer, "\nEOF\n") == 0); /* a file */
+    CHECK(make_with("RUN <<EOF\n", longer, "\nEOF\n") == -ERR_LIMIT);
+    CHECK(make_with(with_env, "true", "\n") == 0);
+    CHECK(make_with(with_env, thousand, "\n") == -ERR_LIMIT);
+    CHECK(strstr(err.msg, "variables are too large"));
+    forget(0);
+}
+
+TEST(plan_has_not_too_many_copies_of_variables)
+{
+    _cleanup_strv_ char **env = large_command(1 << 20, true);
+    _cleanup_free_ char *variables = strv_join(env, "\nENV ");
+    struct buf steps = BUF_INIT(1 << 20);
+
+    for (int i = 0; i < 300; i++)
+        (void)!buf_append_str(&steps, "\nRUN x");
+    CHECK(make_with("ENV ", variables, "\nRUN x\n") == 0);
+    CHECK(make_with("ENV ", variables, buf_data(&steps)) == -ERR_LIMIT);
+    buf_done(&steps);
     forget(0);
 }
 

@@ -932,6 +932,123 @@ TEST(restart_removes_runs_and_orphans)
     bed_end(&b);
 }
 
+static json_t *document(struct bed *b, const char *id)
+{
+    json_t *doc = NULL;
+
+    if (exec_get_json(b->m, manager_find(b->m, "a", NULL), id, &doc, NULL) < 0)
+        abort();
+    return doc;
+}
+
+/* Live, ended, and after a restart: the same first part and the true size. */
+static bool shows_a_part(struct bed *b, const char *id, size_t words, size_t bytes)
+{
+    _cleanup_json_ json_t *doc = document(b, id);
+    const json_t *argv = json_object_get(doc, "argv"),
+                 *cut = json_object_get(doc, "argv_truncated");
+    _cleanup_free_ char *text = json_to_text(argv, false);
+    const char *last = json_string_value(json_array_get(argv, json_array_size(argv) - 1));
+
+    return strlen(text) <= (32 << 10) + 2 && strlen(text) > 32000 && last &&
+           strlen(last) % 2 == 0 && /* no half of an ä */
+           json_integer_value(json_object_get(cut, "words")) == (json_int_t)words &&
+           json_integer_value(json_object_get(cut, "bytes")) == (json_int_t)bytes;
+}
+
+TEST(documents_have_the_first_part_of_a_large_command)
+{
+    enum { UMLAUTS = 60000, WORDS = 10 };
+    struct exec_request req = request((const char *[]){"sleep", "60000", "\x01\n\"", NULL});
+    _cleanup_free_ char *word = xmalloc(2 * UMLAUTS + 1);
+    struct bed b;
+    struct watcher w = {0};
+    char id[EXEC_ID_LEN + 1];
+    size_t bytes = strlen("sleep60000") + 3 + WORDS * 2 * UMLAUTS;
+
+    for (int i = 0; i < UMLAUTS; i++)
+        memcpy(word + 2 * i, "\xc3\xa4", 2);
+    word[2 * UMLAUTS] = '\0';
+    for (int i = 0; i < WORDS; i++)
+        strv_add(&req.argv, word);
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(watch(&b, &w, manager_exec(b.m, "a", &req, &w.x, NULL)) == 0);
+    memcpy(id, w.x->id, sizeof(id));
+    CHECK(strv_len(w.x->req.argv) == 3 + WORDS && shows_a_part(&b, id, 3 + WORDS, bytes));
+    CHECK(is_up(&w) && strv_len(w.x->req.argv) == 4); /* the rest is released */
+    CHECK(shows_a_part(&b, id, 3 + WORDS, bytes));
+    watcher_done(&w);
+    restart(&b);
+    CHECK(shows_a_part(&b, id, 3 + WORDS, bytes));
+    CHECK(exec_kill(exec_find_live(manager_find(b.m, "a", NULL), id), NULL, NULL, NULL) == 0);
+    SPIN_WHILE(&b, manager_find(b.m, "a", NULL)->n_execs);
+    CHECK(shows_a_part(&b, id, 3 + WORDS, bytes));
+    bed_end(&b);
+}
+
+TEST(small_commands_are_shown_whole)
+{
+    struct exec_request req = request((const char *[]){"echo", NULL});
+    struct bed b;
+    struct watcher w = {0};
+    _cleanup_json_ json_t *doc = NULL;
+
+    for (int i = 0; i < 4000; i++)
+        strv_add(&req.argv, "word");
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(watch(&b, &w, manager_exec(b.m, "a", &req, &w.x, NULL)) == 0 && finish(&w));
+    doc = document(&b, w.x->id);
+    CHECK(json_array_size(json_object_get(doc, "argv")) == 4001);
+    CHECK(!json_object_get(doc, "argv_truncated"));
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+/* Their sandbox does not come up. The pages of the inputs are never touched before the end. */
+TEST(large_commands_that_wait_for_their_start_are_bounded)
+{
+    enum { FIT = 15, SIZE = 16 << 20 };
+    const struct fake_fault fault = {.code = ERR_SYSTEM, .times = 1};
+    struct exec *execs[FIT], *small;
+    struct exec_request req;
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}") && stop(&b, "a"));
+    fake_set_fault(b.engine, FAKE_START, &fault);
+    for (int i = 0; i <= FIT; i++) {
+        _cleanup_err_ struct err err = ERR_INIT;
+        struct exec *x = NULL;
+
+        req = request((const char *[]){"echo", "x", NULL});
+        req.input = xcalloc(1, SIZE);
+        req.input_len = SIZE;
+        CHECK(manager_exec(b.m, "a", &req, &x, &err) == (i < FIT ? 0 : -ERR_LIMIT));
+        CHECK(i < FIT || (strstr(err.msg, "256 MiB") && err.hint));
+        exec_request_done(&req);
+        if (i < FIT)
+            execs[i] = x;
+    }
+    req = request((const char *[]){"echo", "small", NULL});
+    CHECK(manager_exec(b.m, "a", &req, &small, NULL) == 0); /* always */
+    SPIN_WHILE(&b, small->state != EXEC_ENDED);
+    for (int i = 0; i < FIT; i++) {
+        CHECK(execs[i]->state == EXEC_ENDED);
+        exec_unref(execs[i]);
+    }
+    exec_unref(small);
+    req = request((const char *[]){"echo", "x", NULL});
+    req.input = xcalloc(1, SIZE);
+    req.input_len = SIZE;
+    CHECK(manager_exec(b.m, "a", &req, &small, NULL) == 0); /* there is room again */
+    SPIN_WHILE(&b, small->state != EXEC_ENDED);
+    exec_unref(small);
+    exec_request_done(&req);
+    bed_end(&b);
+}
+
 TEST(a_sandbox_that_cannot_be_reached_is_not_touched)
 {
     const struct fake_fault fault = {.code = ERR_TIMEOUT, .times = 1};

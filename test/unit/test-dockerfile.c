@@ -9,6 +9,7 @@
 #include "image/dockerfile/ignore.h"
 #include "image/dockerfile/json-list.h"
 #include "image/dockerfile/pattern.h"
+#include "large-command.h"
 #include "lib/base/buf.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -216,10 +217,64 @@ TEST(doubling_values_are_refused)
     df = parse(buf_data(&b));
     CHECK(df);
     CHECK(config_evaluate(df, &(struct config_inputs){0}, &c, NULL, &err) == -ERR_LIMIT);
-    CHECK(strstr(err.msg, "line 16, column 7"));
+    CHECK(strstr(err.msg, "line 15, column 7"));
     err_done(&err);
     dockerfile_free(df);
     buf_done(&b);
+}
+
+/* The result of a Dockerfile that sets these variables: enum err_code, negative. */
+static int evaluate_variables(char *const *variables, const char *rest)
+{
+    struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX);
+    struct dockerfile_config c = {0};
+    struct dockerfile *df;
+    int r = buf_append_str(&b, "FROM scratch AS s\n");
+
+    for (; *variables && r >= 0; variables++) {
+        _cleanup_free_ char *folded = large_folded(*variables);
+
+        r = buf_appendf(&b, "ENV %s\n", folded);
+    }
+    if (r < 0 || buf_append_str(&b, rest) < 0)
+        abort();
+    df = parse(buf_data(&b));
+    r = config_evaluate(df, &(struct config_inputs){0}, &c, NULL, NULL);
+    config_done(&c);
+    dockerfile_free(df);
+    buf_done(&b);
+    return r;
+}
+
+/* The scope has a few variables of its own: TARGETARCH, … are only in it after an ARG. */
+TEST(variables_may_be_as_large_as_linux_takes)
+{
+    _cleanup_free_ char *longest = large_string("A=", COMMAND_STRING_MAX - 1);
+    _cleanup_free_ char *longer = large_string("A=", COMMAND_STRING_MAX);
+    char *one[] = {longest, NULL}, *over[] = {longer, NULL};
+    /* FROM scratch sets a PATH. */
+    const size_t path = command_size((char *const[]){
+        (char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL});
+    _cleanup_strv_ char **all = large_command(COMMAND_MAX - path, true);
+    _cleanup_strv_ char **more = large_command(COMMAND_MAX - path + 1, true);
+
+    CHECK(evaluate_variables(one, "") == 0);
+    CHECK(evaluate_variables(over, "") == -ERR_LIMIT);
+    CHECK(evaluate_variables(all, "") == 0);
+    CHECK(evaluate_variables(more, "") == -ERR_LIMIT);
+}
+
+TEST(stages_cannot_multiply_variables)
+{
+    _cleanup_strv_ char **large = large_command(1 << 20, true);
+    char few[] = "FROM s AS s\nFROM s AS s\n";
+    struct buf many = BUF_INIT(1 << 20);
+
+    for (int i = 0; i < 40; i++)
+        (void)!buf_append_str(&many, "FROM s AS s\n");
+    CHECK(evaluate_variables(large, few) == 0);
+    CHECK(evaluate_variables(large, buf_data(&many)) == -ERR_LIMIT);
+    buf_done(&many);
 }
 
 TEST(deep_substitutions_are_refused)

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "large-command.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 #include "proto/guest.h"
@@ -168,7 +169,7 @@ TEST(spec_round_trip)
     struct guest_spec out = {0};
     size_t frames;
 
-    CHECK(guest_put_spec(&b, &in, NULL) == 0);
+    CHECK(guest_put_spec(&b, &in, GUEST_VERSION_MINOR, NULL) == 0);
     CHECK(read_spec(&b, &out, &frames) == 0 && frames == 1);
     CHECK(strv_len(out.argv) == 3 && strv_len(out.env) == 2);
     CHECK_STR(out.argv[2], "");
@@ -179,27 +180,17 @@ TEST(spec_round_trip)
     CHECK(!out.argv && !out.env && !out.cwd);
 }
 
-static char *filled(size_t len, const char *prefix)
-{
-    char *s = xmalloc(len + 1);
-
-    memset(s, 'x', len);
-    memcpy(s, prefix, strlen(prefix));
-    s[len] = '\0';
-    return s;
-}
-
 TEST(spec_in_several_frames)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(GUEST_SPEC_WIRE_MAX);
-    _cleanup_free_ char *arg = filled(80 << 10, ""), *value = filled(192 << 10, "BIG=");
+    _cleanup_free_ char *arg = large_string("", 80 << 10), *value = large_string("BIG=", 127 << 10);
     char *argv[] = {(char *)"echo", arg, NULL}, *env[] = {value, NULL};
     const struct guest_spec in = {.argv = argv, .env = env};
     struct guest_spec out = {0};
     size_t frames;
 
-    CHECK(guest_put_spec(&b, &in, NULL) == 0);
-    CHECK(read_spec(&b, &out, &frames) == 0 && frames == 5);
+    CHECK(guest_put_spec(&b, &in, GUEST_VERSION_MINOR, NULL) == 0);
+    CHECK(read_spec(&b, &out, &frames) == 0 && frames == 4);
     CHECK_STR(out.argv[1], arg);
     CHECK_STR(out.env[0], value);
     CHECK(!out.cwd && !out.rows);
@@ -218,7 +209,7 @@ TEST(secrets)
         secrets[i] = (struct guest_secret){(char *)"KEY", value, sizeof(value)};
     secrets[0] = (struct guest_secret){(char *)"a.pem", NULL, 0};
     in.n_secrets = 2;
-    CHECK(guest_put_spec(&b, &in, NULL) == 0);
+    CHECK(guest_put_spec(&b, &in, GUEST_VERSION_MINOR, NULL) == 0);
     CHECK(read_spec(&b, &out, &frames) == 0 && out.n_secrets == 2);
     CHECK_STR(out.secrets[0].name, "a.pem");
     CHECK_STR(out.secrets[1].name, "KEY");
@@ -229,41 +220,108 @@ TEST(secrets)
 
     buf_clear(&b);
     in.n_secrets = ARRAY_SIZE(secrets); /* one too many */
-    CHECK(guest_put_spec(&b, &in, NULL) == 0);
+    CHECK(guest_put_spec(&b, &in, GUEST_VERSION_MINOR, NULL) == 0);
     CHECK(read_spec(&b, &out, &frames) == -ERR_INVALID);
 }
 
-TEST(spec_too_large)
+TEST(the_largest_spec_and_one_byte_more)
 {
-    _cleanup_buf_ struct buf b = BUF_INIT(2 << 20), fields = BUF_INIT(2 << 20);
-    _cleanup_free_ char *arg = filled(GUEST_SPEC_MAX, "");
-    char *argv[] = {(char *)"echo", arg, NULL};
-    const struct guest_spec in = {.argv = argv};
-    struct guest_frame f = {.type = GUEST_SPEC, .length = GUEST_PAYLOAD_MAX, .data = arg};
-    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_buf_ struct buf b = BUF_INIT(GUEST_SPEC_WIRE_MAX + GUEST_HEAD_SIZE);
+    _cleanup_strv_ char **argv = large_command(COMMAND_MAX / 2, false);
+    _cleanup_strv_ char **env = large_command(COMMAND_MAX / 2, true);
+    _cleanup_strv_ char **more = large_command(COMMAND_MAX / 2 + 1, false);
+    char value[64 << 10] = "";
+    struct guest_secret secret = {(char *)"KEY", value, sizeof(value)};
+    struct guest_spec in = {.argv = more, .env = env}, out = {0};
+    size_t frames;
 
     CHECK(guest_put(&b, GUEST_STDIN_EOF, NULL, 0) == 0);
-    CHECK(guest_put_spec(&b, &in, &err) == -ERR_LIMIT && b.len == GUEST_HEAD_SIZE);
+    CHECK(guest_put_spec(&b, &in, GUEST_VERSION_MINOR, NULL) == -ERR_LIMIT);
+    CHECK(b.len == GUEST_HEAD_SIZE);
+    buf_clear(&b);
+    in = (struct guest_spec){.argv = argv, .env = env, .cwd = (char *)"/x", .secrets = &secret};
+    in.n_secrets = 1;
+    CHECK(guest_put_spec(&b, &in, GUEST_VERSION_MINOR, NULL) == 0);
+    CHECK(read_spec(&b, &out, &frames) == 0);
+    CHECK(strv_equal(out.argv, argv) && strv_equal(out.env, env) && out.n_secrets == 1);
+    guest_spec_done(&out);
+}
+
+TEST(the_guest_takes_no_more_bytes_than_a_spec_has)
+{
+    _cleanup_buf_ struct buf fields = BUF_INIT(2 * GUEST_SPEC_MAX);
+    _cleanup_free_ char *piece = large_string("", GUEST_PAYLOAD_MAX);
+    struct guest_frame f = {.type = GUEST_SPEC, .length = GUEST_PAYLOAD_MAX, .data = piece};
+
     for (int i = 0; i < GUEST_SPEC_MAX / GUEST_PAYLOAD_MAX; i++)
         CHECK(guest_collect_spec(&fields, &f, NULL) == 0);
     CHECK(guest_collect_spec(&fields, &f, NULL) == -ERR_LIMIT);
 }
 
-TEST(spec_of_too_many)
+/* Strings that our own side would not send, as a hostile peer might. */
+TEST(the_guest_refuses_strings_that_linux_would_not_take)
+{
+    _cleanup_buf_ struct buf fields = BUF_INIT(GUEST_SPEC_MAX);
+    _cleanup_free_ char *arg = large_string("", COMMAND_STRING_MAX);
+    struct guest_spec out = {0};
+
+    CHECK(buf_append(&fields, "\1\0\1\xff\xff", 5) == 0); /* 131071 bytes */
+    CHECK(buf_append(&fields, arg, COMMAND_STRING_MAX - 1) == 0);
+    CHECK(guest_get_spec(&fields, &out, NULL) == 0);
+    CHECK(strlen(out.argv[0]) == COMMAND_STRING_MAX - 1);
+    guest_spec_done(&out);
+    buf_clear(&fields);
+    CHECK(buf_append(&fields, "\1\0\2\0\0", 5) == 0);
+    CHECK(buf_append(&fields, arg, COMMAND_STRING_MAX) == 0);
+    CHECK(guest_get_spec(&fields, &out, NULL) == -ERR_LIMIT);
+}
+
+TEST(as_many_strings_as_fit_and_one_more)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(GUEST_SPEC_WIRE_MAX), fields = BUF_INIT(GUEST_SPEC_MAX);
-    char **argv = xcalloc(GUEST_SPEC_ITEMS_MAX + 2, sizeof(char *));
+    char **argv = xcalloc(COMMAND_STRINGS_MAX + 2, sizeof(char *));
     struct guest_spec in = {.argv = argv}, out = {0};
+    size_t frames;
 
-    for (int i = 0; i <= GUEST_SPEC_ITEMS_MAX; i++)
-        argv[i] = (char *)"x";
-    CHECK(guest_put_spec(&b, &in, NULL) == -ERR_LIMIT && b.len == 0);
-    argv[GUEST_SPEC_ITEMS_MAX] = NULL;
-    CHECK(guest_put_spec(&b, &in, NULL) == 0);
+    for (int i = 0; i <= COMMAND_STRINGS_MAX; i++)
+        argv[i] = (char *)(i ? "" : "x");
+    argv[COMMAND_STRINGS_MAX - 1] = NULL;
+    CHECK(guest_put_spec(&b, &in, GUEST_VERSION_MINOR, NULL) == 0);
+    CHECK(read_spec(&b, &out, &frames) == 0 && strv_len(out.argv) == COMMAND_STRINGS_MAX - 1);
+    guest_spec_done(&out);
+    argv[COMMAND_STRINGS_MAX - 1] = (char *)"";
+    CHECK(guest_put_spec(&b, &in, GUEST_VERSION_MINOR, NULL) == -ERR_LIMIT);
     for (int i = 0; i < GUEST_SPEC_ITEMS_MAX + GUEST_SECRETS_MAX + 9; i++)
         CHECK(buf_append(&fields, "\1\0\0\0\1x", 6) == 0);
     CHECK(guest_get_spec(&fields, &out, NULL) == -ERR_LIMIT);
     free(argv);
+}
+
+TEST(an_older_guest_gets_no_more_than_it_takes)
+{
+    enum { OLD = GUEST_MINOR_LARGE - 1 };
+    _cleanup_buf_ struct buf b = BUF_INIT(GUEST_SPEC_WIRE_MAX);
+    _cleanup_strv_ char **large = large_command(GUEST_OLD_SPEC_MAX, false);
+    _cleanup_strv_ char **larger = large_command(GUEST_OLD_SPEC_MAX + (100 << 10), false);
+    char **many = xcalloc(GUEST_OLD_ITEMS_MAX + 2, sizeof(char *));
+    struct guest_spec in = {.argv = large};
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    CHECK(guest_put_spec(&b, &in, OLD, NULL) == 0); /* each field takes 4 bytes less */
+    buf_clear(&b);
+    in.argv = larger;
+    CHECK(guest_put_spec(&b, &in, OLD, &err) == -ERR_UNSUPPORTED && b.len == 0);
+    CHECK(err.hint && strstr(err.hint, "Stop the sandbox"));
+    CHECK(guest_put_spec(&b, &in, GUEST_MINOR_LARGE, NULL) == 0);
+    buf_clear(&b);
+    for (int i = 0; i <= GUEST_OLD_ITEMS_MAX; i++)
+        many[i] = (char *)"x";
+    in.argv = many;
+    err_done(&err);
+    CHECK(guest_put_spec(&b, &in, OLD, &err) == -ERR_UNSUPPORTED);
+    many[GUEST_OLD_ITEMS_MAX] = NULL;
+    CHECK(guest_put_spec(&b, &in, OLD, NULL) == 0);
+    free(many);
 }
 
 struct bad {
@@ -339,7 +397,7 @@ TEST(failed_is_cut_to_size)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(10000);
     _cleanup_err_ struct err in = ERR_INIT, out = ERR_INIT;
-    _cleanup_free_ char *text = filled(5000, "");
+    _cleanup_free_ char *text = large_string("", 5000);
     struct guest_frame f;
 
     err_set(&in, ERR_DENIED, "%s", text);

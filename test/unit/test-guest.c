@@ -59,7 +59,8 @@ static bool run(const struct gbox *b, const struct guest_spec *spec, struct gend
     _cleanup_buf_ struct buf frames = BUF_INIT(GUEST_SPEC_WIRE_MAX);
     _cleanup_gconn_ struct gconn l = GCONN_INIT;
 
-    return gconn_open(&l, b, args) && guest_put_spec(&frames, spec, NULL) == 0 &&
+    return gconn_open(&l, b, args) &&
+           guest_put_spec(&frames, spec, GUEST_VERSION_MINOR, NULL) == 0 &&
            gconn_send(&l, &frames) && gconn_finish(&l, end);
 }
 
@@ -257,7 +258,8 @@ TEST(stdin_right_behind_the_spec)
     _cleanup_gconn_ struct gconn l = GCONN_INIT, empty = GCONN_INIT, early = GCONN_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT, ee = GEND_INIT, x = GEND_INIT;
 
-    CHECK(guest_put_spec(&frames, shell("cat; echo end", GUEST_SPEC_STDIN), NULL) == 0);
+    CHECK(guest_put_spec(&frames, shell("cat; echo end", GUEST_SPEC_STDIN), GUEST_VERSION_MINOR,
+                         NULL) == 0);
     CHECK(gconn_open(&l, &b, args) && gconn_send(&l, &frames) && gconn_stdin(&l, "abc", 3, true));
     CHECK(gconn_finish(&l, &e) && says(&e.out, "abcend\n") && e.acked == 3);
     CHECK(gconn_open(&empty, &b, args) && gconn_send(&empty, &frames));

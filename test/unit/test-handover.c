@@ -5,11 +5,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "large-command.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 #include "proto/supervisor.h"
 #include "tap.h"
+
+static int make(const void *input, size_t input_len, const struct handover_secret *secrets,
+                size_t n_secrets, int *ret)
+{
+    const struct handover_parts p = {
+        .input = input, .input_len = input_len, .secrets = secrets, .n_secrets = n_secrets};
+
+    return handover_make(&p, ret, NULL);
+}
 
 TEST(there_and_back)
 {
@@ -20,7 +30,7 @@ TEST(there_and_back)
     struct handover h = {0};
     int fd = -1;
 
-    CHECK(handover_make("hello\n", 6, in, 3, &fd, NULL) == 0);
+    CHECK(make("hello\n", 6, in, 3, &fd) == 0);
     CHECK(handover_read(fd, &h, NULL) == 0);
     CHECK(h.input_len == 6 && memcmp(h.input, "hello\n", 6) == 0);
     CHECK(h.n_secrets == 3);
@@ -43,11 +53,11 @@ TEST(an_empty_input_differs_from_a_missing_one)
     struct handover h = {0};
     int fd = -1;
 
-    CHECK(handover_make("", 0, NULL, 0, &fd, NULL) == 0);
+    CHECK(make("", 0, NULL, 0, &fd) == 0);
     CHECK(handover_read(fd, &h, NULL) == 0 && h.input && h.input_len == 0);
     handover_done(&h);
     close(fd);
-    CHECK(handover_make(NULL, 0, in, 1, &fd, NULL) == 0);
+    CHECK(make(NULL, 0, in, 1, &fd) == 0);
     CHECK(handover_read(fd, &h, NULL) == 0 && !h.input && h.n_secrets == 1);
     handover_done(&h);
     close(fd);
@@ -62,16 +72,96 @@ TEST(limits)
 
     for (size_t i = 0; i < ARRAY_SIZE(many); i++)
         many[i] = (struct handover_secret){.name = "K", .value = "v", .len = 1};
-    CHECK(handover_make(NULL, 0, many, ARRAY_SIZE(many), &fd, NULL) == -ERR_LIMIT);
+    CHECK(make(NULL, 0, many, ARRAY_SIZE(many), &fd) == -ERR_LIMIT);
     many[0] = (struct handover_secret){.name = "K", .value = big, .len = HANDOVER_SECRETS_SIZE};
-    CHECK(handover_make(NULL, 0, many, 1, &fd, NULL) == -ERR_LIMIT);
-    CHECK(handover_make(big, HANDOVER_INPUT_MAX + 1, NULL, 0, &fd, NULL) == -ERR_LIMIT);
+    CHECK(make(NULL, 0, many, 1, &fd) == -ERR_LIMIT);
+    CHECK(make(big, HANDOVER_INPUT_MAX + 1, NULL, 0, &fd) == -ERR_LIMIT);
     CHECK(fd == -1);
     many[0].len -= 2;
-    CHECK(handover_make(big, HANDOVER_INPUT_MAX, many, 1, &fd, NULL) == 0);
+    CHECK(make(big, HANDOVER_INPUT_MAX, many, 1, &fd) == 0);
     CHECK(handover_read(fd, &h, NULL) == 0 && h.input_len == HANDOVER_INPUT_MAX);
     handover_done(&h);
     close(fd);
+}
+
+static int make_command(char **argv, char **env, int *ret)
+{
+    const struct handover_parts p = {.argv = argv, .env = env};
+
+    return handover_make(&p, ret, NULL);
+}
+
+TEST(a_command_there_and_back)
+{
+    char *argv[] = {(char *)"sh", (char *)"", (char *)"-c", NULL}, *env[] = {(char *)"A=1", NULL};
+    const struct handover_secret secret = {.name = "KEY", .value = "v", .len = 1};
+    const struct handover_parts p = {.input = "in",
+                                     .input_len = 2,
+                                     .secrets = &secret,
+                                     .n_secrets = 1,
+                                     .argv = argv,
+                                     .env = env};
+    struct handover h = {0};
+    int fd = -1;
+
+    CHECK(handover_make(&p, &fd, NULL) == 0);
+    CHECK(handover_read(fd, &h, NULL) == 0);
+    CHECK(strv_equal(h.argv, argv) && strv_equal(h.env, env));
+    CHECK(h.n_argv == 3 && h.n_env == 1 && h.n_secrets == 1 && h.input_len == 2);
+    handover_done(&h);
+    CHECK(!h.argv && !h.env && !h.n_argv);
+    close(fd);
+    CHECK(make("", 0, NULL, 0, &fd) == 0 && handover_read(fd, &h, NULL) == 0);
+    CHECK(!h.argv && !h.env); /* none was given */
+    handover_done(&h);
+    close(fd);
+}
+
+TEST(the_largest_command_and_one_byte_more)
+{
+    _cleanup_strv_ char **argv = large_command(COMMAND_MAX / 2, false);
+    _cleanup_strv_ char **env = large_command(COMMAND_MAX / 2, true);
+    _cleanup_strv_ char **more = large_command(COMMAND_MAX / 2 + 1, false);
+    struct handover h = {0};
+    int fd = -1;
+
+    CHECK(make_command(more, env, &fd) == -ERR_LIMIT && fd == -1);
+    CHECK(make_command(argv, env, &fd) == 0);
+    CHECK(handover_read(fd, &h, NULL) == 0);
+    CHECK(strv_equal(h.argv, argv) && strv_equal(h.env, env));
+    handover_done(&h);
+    close(fd);
+}
+
+TEST(the_longest_argument_and_one_byte_more)
+{
+    _cleanup_free_ char *longest = large_string("", COMMAND_STRING_MAX - 1);
+    _cleanup_free_ char *longer = large_string("A=", COMMAND_STRING_MAX);
+    char *argv[] = {longest, NULL}, *over[] = {longer, NULL};
+    int fd = -1;
+
+    CHECK(make_command(over, NULL, &fd) == -ERR_LIMIT);
+    CHECK(make_command(NULL, over, &fd) == -ERR_LIMIT && fd == -1);
+    CHECK(make_command(argv, NULL, &fd) == 0);
+    close(fd);
+}
+
+TEST(as_many_arguments_as_fit_and_one_more)
+{
+    char **argv = xcalloc(COMMAND_STRINGS_MAX + 2, sizeof(char *));
+    struct handover h = {0};
+    int fd = -1;
+
+    for (int i = 0; i <= COMMAND_STRINGS_MAX; i++)
+        argv[i] = (char *)"";
+    CHECK(make_command(argv, NULL, &fd) == -ERR_LIMIT && fd == -1);
+    argv[COMMAND_STRINGS_MAX] = NULL;
+    CHECK(make_command(argv, NULL, &fd) == 0);
+    CHECK(handover_read(fd, &h, NULL) == 0 && h.n_argv == COMMAND_STRINGS_MAX);
+    CHECK(!h.argv[COMMAND_STRINGS_MAX]);
+    handover_done(&h);
+    close(fd);
+    free(argv);
 }
 
 static int refused(const void *data, size_t len)
@@ -89,7 +179,7 @@ static int refused(const void *data, size_t len)
 
 static int refused_field(uint16_t tag, const char *value, size_t len, int times)
 {
-    struct sup_writer w = {.buf = BUF_INIT(1 << 20)};
+    struct sup_writer w = {.buf = BUF_INIT(2 * SUP_COMMAND_MAX)};
     int r;
 
     for (int i = 0; i < times; i++)
@@ -134,12 +224,30 @@ TEST(bytes_that_are_refused)
     CHECK(refused("x", 1) == -ERR_INVALID);
     CHECK(refused_field(SUP_TAG_INPUT, "x", 1, 1) == 0);
     CHECK(refused_field(SUP_TAG_INPUT, "x", 1, 2) == -ERR_INVALID);
-    CHECK(refused_field(SUP_TAG_ARG, "x", 1, 1) == -ERR_INVALID);
+    CHECK(refused_field(SUP_TAG_CWD, "/", 1, 1) == -ERR_INVALID);
     CHECK(refused_field(SUP_TAG_SECRET, "K\0v", 3, HANDOVER_SECRETS_MAX) == 0);
     CHECK(refused_field(SUP_TAG_SECRET, "K\0v", 3, HANDOVER_SECRETS_MAX + 1) == -ERR_LIMIT);
     CHECK(refused_field(SUP_TAG_SECRET, "K", 1, 1) == -ERR_INVALID);
     CHECK(refused_field(SUP_TAG_SECRET, "\0v", 2, 1) == -ERR_INVALID);
     CHECK(refused_field(SUP_TAG_SECRET, "../k\0v", 6, 1) == -ERR_INVALID);
+}
+
+TEST(commands_that_are_refused)
+{
+    _cleanup_free_ char *longer = large_string("A=", COMMAND_STRING_MAX);
+    const uint16_t tags[] = {SUP_TAG_ARG, SUP_TAG_ENV};
+
+    CHECK(refused_field(SUP_TAG_ARG, "x", 1, 1) == 0);
+    CHECK(refused_field(SUP_TAG_ARG, "a\0b", 3, 1) == -ERR_INVALID);
+    CHECK(refused_field(SUP_TAG_ENV, "A", 1, 1) == -ERR_INVALID);
+    CHECK(refused_field(SUP_TAG_ENV, "=A", 2, 1) == -ERR_INVALID);
+    for (size_t i = 0; i < ARRAY_SIZE(tags); i++) {
+        CHECK(refused_field(tags[i], longer, COMMAND_STRING_MAX - 1, 1) == 0);
+        CHECK(refused_field(tags[i], longer, COMMAND_STRING_MAX, 1) == -ERR_LIMIT);
+        CHECK(refused_field(tags[i], longer, COMMAND_STRING_MAX - 1, 16) == -ERR_LIMIT);
+    }
+    CHECK(refused_field(SUP_TAG_ARG, "", 0, COMMAND_STRINGS_MAX) == 0);
+    CHECK(refused_field(SUP_TAG_ARG, "", 0, COMMAND_STRINGS_MAX + 1) == -ERR_LIMIT);
 }
 
 TEST(only_what_cannot_change_is_read)

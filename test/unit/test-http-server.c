@@ -366,7 +366,8 @@ static struct server *server_start(const struct http_server_config *custom)
     s->addr_len = sizeof(sa_family_t);
     config.on_request = on_request;
     config.want_stream = want_stream;
-    config.body_max = BODY_MAX;
+    if (!config.body_max)
+        config.body_max = BODY_MAX;
     if (!config.connections_max)
         config.connections_max = 64;
     /* an address of the kernel's choice in the abstract name space */
@@ -1337,4 +1338,142 @@ TEST(many_connections_at_once)
         close(fds[i]);
     }
     CHECK(s->requests == N * 20);
+}
+
+/* -- room for large bodies -- */
+
+enum { LARGE = 3 << 20, ROOM = 4 << 20 };
+static const struct http_server_config roomy = {.body_max = LARGE, .bodies_max = ROOM};
+
+/* Sends the head of a request with a body, and the first bytes of the body. */
+static int begin_large(struct server *s, const char *path, size_t length, size_t now)
+{
+    _cleanup_free_ char *body = xcalloc(1, now + 1);
+    char head[200];
+    int fd = dial(s), n = snprintf(head, sizeof(head),
+                                   "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                                   "Content-Length: %zu\r\n\r\n",
+                                   path, length);
+
+    memset(body, 'b', now);
+    if (!send_text(fd, head, (size_t)n) || !send_text(fd, body, now))
+        abort();
+    return fd;
+}
+
+static bool send_rest(int fd, size_t bytes)
+{
+    _cleanup_free_ char *body = xmalloc(bytes);
+
+    memset(body, 'b', bytes);
+    return send_text(fd, body, bytes);
+}
+
+/* The status of the answer; 0: none has come after a moment. */
+static int status_now(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    char line[16] = "";
+
+    if (poll(&p, 1, 100) <= 0 || recv(fd, line, sizeof(line) - 1, MSG_PEEK) <= 0)
+        return 0;
+    return (int)strtol(line + 9, NULL, 10);
+}
+
+static bool echoed(int fd, size_t bytes)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+
+    return read_all(fd, &b) && b.len > bytes && strncmp(buf_data(&b), "HTTP/1.1 200", 12) == 0 &&
+           strspn(buf_data(&b) + b.len - bytes, "b") == bytes;
+}
+
+TEST(large_bodies_take_turns)
+{
+    SERVER(&roomy);
+    _cleanup_close_ int a = begin_large(s, "/echo", LARGE, 1000);
+    _cleanup_close_ int b = -1, small = -1;
+
+    usleep(50000);
+    b = begin_large(s, "/echo", LARGE, 1000);
+    CHECK(status_now(b) == 0 && s->requests == 0);
+    small = begin_large(s, "/echo", 1 << 20, 1 << 20); /* needs no room */
+    CHECK(echoed(small, 1 << 20));
+    CHECK(send_rest(a, LARGE - 1000) && echoed(a, LARGE));
+    CHECK(send_rest(b, LARGE - 1000) && echoed(b, LARGE));
+}
+
+TEST(a_large_body_that_finds_no_room_is_refused)
+{
+    struct http_server_config config = roomy;
+
+    config.stall_timeout = 200 * USEC_PER_MSEC;
+    {
+        SERVER(&config);
+        _cleanup_close_ int holder = begin_large(s, "/never", LARGE, LARGE);
+        _cleanup_close_ int b = -1, c = -1;
+        struct pollfd p = {.events = POLLIN};
+
+        CHECK(wait_until(&s->requests, 1));
+        b = begin_large(s, "/echo", LARGE, 1000);
+        p.fd = b;
+        CHECK(poll(&p, 1, 5000) == 1 && status_now(b) == 429);
+        holder = fd_close(holder);
+        CHECK(wait_until(&s->gone, 1));
+        c = begin_large(s, "/echo", LARGE, LARGE);
+        CHECK(echoed(c, LARGE));
+    }
+}
+
+TEST(a_waiting_client_that_leaves_makes_way)
+{
+    SERVER(&roomy);
+    _cleanup_close_ int holder = begin_large(s, "/never", 2 << 20, 2 << 20);
+    _cleanup_close_ int first = -1, second = -1, third = -1;
+
+    CHECK(wait_until(&s->requests, 1));
+    first = begin_large(s, "/echo", LARGE, 1000);
+    usleep(50000);
+    second = begin_large(s, "/echo", 2 << 20, 1000); /* there is room, but it is not its turn */
+    usleep(50000);
+    third = begin_large(s, "/echo", LARGE, 1000);
+    CHECK(status_now(second) == 0 && s->requests == 1);
+    first = fd_close(first);
+    CHECK(send_rest(second, (2 << 20) - 1000) && echoed(second, 2 << 20));
+    CHECK(status_now(third) == 0);
+    holder = fd_close(holder);
+    CHECK(send_rest(third, LARGE - 1000) && echoed(third, LARGE));
+}
+
+TEST(a_chunked_body_needs_room_for_the_largest)
+{
+    SERVER(&roomy);
+    _cleanup_close_ int holder = begin_large(s, "/never", 2 << 20, 2 << 20), fd = -1;
+    const char request[] = REQ("POST /echo") "Connection: close\r\n"
+                                             "Transfer-Encoding: chunked\r\n\r\n"
+                                             "3\r\nbbb\r\n0\r\n\r\n";
+
+    CHECK(wait_until(&s->requests, 1));
+    fd = dial(s);
+    CHECK(send_text(fd, request, sizeof(request) - 1));
+    CHECK(status_now(fd) == 0 && s->requests == 1);
+    holder = fd_close(holder);
+    CHECK(echoed(fd, 3));
+}
+
+TEST(continue_is_sent_when_there_is_room)
+{
+    SERVER(&roomy);
+    _cleanup_close_ int holder = begin_large(s, "/never", 2 << 20, 2 << 20), fd = -1;
+    const char head[] = REQ("POST /echo") "Connection: close\r\nExpect: 100-continue\r\n"
+                                          "Content-Length: 3145728\r\n\r\n";
+    char line[25];
+
+    CHECK(wait_until(&s->requests, 1));
+    fd = dial(s);
+    CHECK(send_text(fd, head, sizeof(head) - 1));
+    CHECK(status_now(fd) == 0);
+    holder = fd_close(holder);
+    CHECK(recv(fd, line, sizeof(line), MSG_WAITALL) == 25 && strncmp(line + 9, "100", 3) == 0);
+    CHECK(send_rest(fd, LARGE) && echoed(fd, LARGE));
 }

@@ -60,6 +60,19 @@ TEST(json_depth_is_limited)
     CHECK(!refused("\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[\""));
 }
 
+TEST(json_values_are_limited)
+{
+    const char *texts[] = {"[1,2,3]", "{\"a\":1,\"b\":[]}", "[\"a,[\\\"{,\",{}]", "7"};
+    const size_t values[] = {4, 6, 4, 1};
+
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        size_t n = values[i];
+
+        CHECK(json_check_values("x", texts[i], strlen(texts[i]), n, NULL) == 0);
+        CHECK(json_check_values("x", texts[i], strlen(texts[i]), n - 1, NULL) == -ERR_LIMIT);
+    }
+}
+
 struct spec {
     const char *name;
     bool flag;

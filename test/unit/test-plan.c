@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "large-command.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -278,6 +279,49 @@ TEST(bad_plans_are_refused)
         if (r >= 0)
             printf("# fault %d was accepted\n", i);
         CHECK(r < 0);
+    }
+}
+
+TEST(the_largest_environment_and_one_byte_more)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(SUP_PLAN_MAX);
+    struct plan in, out;
+
+    fill(&in);
+    strv_free(in.env);
+    in.env = large_command(COMMAND_MAX + 1, true);
+    CHECK(plan_encode(&in, &b, NULL) == -ERR_LIMIT && !b.len);
+    strv_free(in.env);
+    in.env = large_command(COMMAND_MAX, true);
+    CHECK(plan_encode(&in, &b, NULL) == 0);
+    CHECK(plan_decode(buf_data(&b), b.len, &out, NULL) == 0 && strv_equal(in.env, out.env));
+    plan_done(&in);
+    plan_done(&out);
+}
+
+/* The shim checks for itself: these bytes come from a writer that does not. */
+TEST(a_shim_refuses_an_environment_that_linux_would_not_take)
+{
+    _cleanup_free_ char *longest = large_string("A=", COMMAND_STRING_MAX - 1);
+    _cleanup_free_ char *longer = large_string("A=", COMMAND_STRING_MAX);
+    const struct {
+        const char *variable;
+        int times, result;
+    } cases[] = {{longest, 1, 0}, {longer, 1, -ERR_INVALID}, {longest, 16, -ERR_LIMIT}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct sup_writer w = {.buf = BUF_INIT(SUP_PLAN_MAX)};
+        struct plan in, out = PLAN_INIT;
+
+        fill(&in);
+        CHECK(plan_encode(&in, &w.buf, NULL) == 0);
+        for (int k = 0; k < cases[i].times; k++)
+            sup_put_str(&w, PLAN_TAG_ENV, cases[i].variable);
+        CHECK(!w.overflow);
+        CHECK(plan_decode(buf_data(&w.buf), w.buf.len, &out, NULL) == cases[i].result);
+        plan_done(&in);
+        plan_done(&out);
+        sup_writer_done(&w);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "large-command.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
@@ -102,6 +103,41 @@ TEST(bad_environment_is_refused)
     fill(&p);
     strv_add(&p.env, "no equals sign");
     CHECK(relay_plan_write(&p, &fd, &err) == -ERR_INVALID);
+    relay_plan_done(&p);
+}
+
+TEST(the_largest_environment_and_one_byte_more)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct relay_plan p, back = RELAY_PLAN_INIT;
+    int fd = -1;
+
+    fill(&p);
+    strv_free(p.env);
+    p.env = large_command(COMMAND_MAX + 1, true);
+    CHECK(relay_plan_write(&p, &fd, &err) == -ERR_LIMIT && fd == -1);
+    strv_free(p.env);
+    p.env = large_command(COMMAND_MAX, true);
+    for (char **e = p.env; *e; e++) /* JSON has six bytes for each of these */
+        memset(*e + 6, '\1', strlen(*e + 6));
+    CHECK(relay_plan_write(&p, &fd, &err) == 0);
+    CHECK(relay_plan_read(fd, &back, &err) == 0 && strv_equal(back.env, p.env));
+    relay_plan_done(&back);
+    close(fd);
+    relay_plan_done(&p);
+}
+
+TEST(a_variable_that_linux_would_not_take_is_refused)
+{
+    struct relay_plan p;
+    int fd = -1;
+
+    fill(&p);
+    strv_push(&p.env, large_string("C=", COMMAND_STRING_MAX));
+    CHECK(relay_plan_write(&p, &fd, NULL) == -ERR_LIMIT && fd == -1);
+    p.env[2][COMMAND_STRING_MAX - 1] = '\0';
+    CHECK(relay_plan_write(&p, &fd, NULL) == 0);
+    close(fd);
     relay_plan_done(&p);
 }
 

@@ -1,5 +1,7 @@
 /* Specs: the defaults, the check of every field, the stored form and the hash. */
+#include "daemon/core/sandbox/command-check.h"
 #include "daemon/core/sandbox/spec.h"
+#include "large-command.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 #include "tap.h"
@@ -221,6 +223,78 @@ TEST(values_of_the_environment_are_not_echoed)
 
     CHECK(apply(&s, "{\"env\":{\"BAD KEY\":\"sek-987\"}}", &err) < 0);
     CHECK(!strstr(err.msg, "sek-987"));
+    sandbox_spec_done(&s);
+}
+
+static json_t *env_patch(char *const *env)
+{
+    json_t *o = json_object();
+
+    for (; *env; env++) {
+        _cleanup_free_ char *name = xstrndup(*env, strcspn(*env, "="));
+
+        json_object_set_new(o, name, json_string(*env + strlen(name) + 1));
+    }
+    return json_pack("{s:o}", "env", o);
+}
+
+static int apply_env(struct sandbox_spec *s, char *const *env, struct err *err)
+{
+    _cleanup_json_ json_t *patch = env_patch(env);
+    const char *engine = NULL;
+
+    return spec_apply(s, &engine, patch, NULL, err);
+}
+
+TEST(variables_may_be_as_large_as_linux_takes)
+{
+    _cleanup_free_ char *longest = large_string("BIG=", COMMAND_STRING_MAX - 1);
+    _cleanup_free_ char *longer = large_string("BIG=", COMMAND_STRING_MAX);
+    _cleanup_strv_ char **all = large_command(COMMAND_MAX, true);
+    _cleanup_strv_ char **half = large_command(COMMAND_MAX / 2, true);
+    char *more[] = {(char *)"MORE=", NULL};
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox_spec s;
+
+    spec_defaults(&s);
+    CHECK(apply_env(&s, (char *[]){longer, NULL}, &err) == -ERR_INVALID);
+    CHECK(strstr(err.msg, "'BIG'") && strstr(err.msg, "131072") && strstr(err.msg, "131071"));
+    CHECK(!strstr(err.msg, "xxx") && err.hint && !s.env);
+    CHECK(apply_env(&s, (char *[]){longest, NULL}, NULL) == 0);
+    sandbox_spec_done(&s);
+    spec_defaults(&s);
+    CHECK(apply_env(&s, all, NULL) == 0 && strv_equal(s.env, all));
+    err_done(&err);
+    CHECK(apply_env(&s, more, &err) == -ERR_INVALID && strv_equal(s.env, all));
+    CHECK(apply_env(&s, half, NULL) == 0); /* replaces as many of the same names */
+    sandbox_spec_done(&s);
+}
+
+/* As `up` and `exec` check it: with the variables that every command gets. */
+TEST(a_command_and_its_variables_count_together)
+{
+    char *const argv[] = {(char *)"true", NULL}, *const own[] = {(char *)"A=1", NULL};
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_strv_ char **standard = NULL, **words = NULL, **more = NULL;
+    struct sandbox_spec s;
+    size_t ours;
+
+    spec_defaults(&s);
+    s.env = strv_copy(own);
+    standard = spec_environment(s.user, s.env, NULL);
+    ours = command_size(standard);
+    words = large_command(COMMAND_MAX - ours, false);
+    more = large_command(COMMAND_MAX - ours + 1, false);
+    CHECK(command_check_total(&s, argv, NULL, NULL) == 0);
+    CHECK(command_check_total(&s, words, own, NULL) == 0); /* A is counted once */
+    CHECK(command_check_total(&s, more, own, &err) == -ERR_INVALID);
+    CHECK(strstr(err.msg, "2097152") && err.hint && strstr(err.hint, "standard input"));
+    err_done(&err);
+    sandbox_spec_done(&s);
+    spec_defaults(&s);
+    s.env = large_command(COMMAND_MAX, true);
+    CHECK(command_check_total(&s, NULL, NULL, &err) == -ERR_INVALID); /* nothing could run */
+    CHECK(strstr(err.msg, "field 'env'"));
     sandbox_spec_done(&s);
 }
 

@@ -7,11 +7,13 @@
 
 #include "daemon/engine/exec-request.h"
 #include "daemon/engine/supervisor-conn.h"
+#include "large-command.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
+#include "proto/handover.h"
 #include "proto/supervisor.h"
 #include "tap.h"
 
@@ -133,7 +135,7 @@ struct pair {
     int peer;
 };
 
-static void pair_init(struct pair *p)
+static void pair_init_minor(struct pair *p, uint32_t minor)
 {
     int fds[2];
 
@@ -142,7 +144,12 @@ static void pair_init(struct pair *p)
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
         abort();
     p->peer = fds[1];
-    p->s.conn = supervisor_conn_open(p->s.loop, fds[0], SUP_VERSION_MINOR, &events, &p->s);
+    p->s.conn = supervisor_conn_open(p->s.loop, fds[0], minor, &events, &p->s);
+}
+
+static void pair_init(struct pair *p)
+{
+    pair_init_minor(p, SUP_VERSION_MINOR);
 }
 
 static void pair_done(struct pair *p)
@@ -357,20 +364,101 @@ TEST(calls_on_a_dead_connection_fail_on_the_next_turn)
     pair_done(&p);
 }
 
-TEST(too_large_a_command_is_a_failed_start)
+/* One that does not fit into a message. */
+static struct exec_request large_request(size_t size)
 {
     struct exec_request r = request();
+
+    strv_free(r.argv);
+    r.argv = large_command(size, false);
+    strv_add(&r.env, "A=1");
+    r.cwd = xstrdup("/tmp");
+    return r;
+}
+
+TEST(a_command_that_fits_a_message_goes_in_it)
+{
+    struct exec_request r = large_request(190 << 10);
+    uint64_t seq = 0;
     struct pair p;
 
     pair_init(&p);
-    strv_push(&r.argv, xcalloc(SUP_MSG_MAX + 1, 1));
-    memset(r.argv[2], 'a', SUP_MSG_MAX);
     supervisor_conn_exec(p.s.conn, &r);
-    CHECK(p.s.start_failed == 0);
-    loop_run(p.s.loop);
-    CHECK(p.s.start_failed == 1 && p.s.code == ERR_LIMIT);
-    CHECK(p.s.ended == 1 && p.s.rec.cause == END_START_FAILED && p.s.rec.error == ERR_LIMIT);
+    CHECK(hear(&p, &seq) == SUP_EXEC);
     exec_request_done(&r);
+    pair_done(&p);
+}
+
+/* What the peer gets with the next message; the strings of *ret lie in it. */
+static int hear_handover(struct pair *p, struct handover *ret)
+{
+    static _Alignas(8) char packet[SUP_MSG_MAX];
+    _cleanup_close_ int fd = -1;
+    struct sup_reader rd;
+    size_t n_fds = 1;
+    ssize_t n = fd_recv(p->peer, packet, sizeof(packet), &fd, &n_fds, MSG_DONTWAIT);
+
+    if (n <= 0 || sup_read(&rd, packet, (size_t)n, NULL) < 0 || handover_read(fd, ret, NULL) < 0)
+        return -1;
+    return rd.head.type;
+}
+
+TEST(a_larger_command_goes_in_a_handover)
+{
+    struct exec_request r = large_request(COMMAND_MAX - 100);
+    struct handover h = {0};
+    struct pair p;
+
+    pair_init(&p);
+    supervisor_conn_exec(p.s.conn, &r);
+    CHECK(hear_handover(&p, &h) == SUP_EXEC_LARGE);
+    CHECK(strv_equal(h.argv, r.argv) && strv_equal(h.env, r.env));
+    handover_done(&h);
+    exec_request_done(&r);
+    pair_done(&p);
+}
+
+/* Nothing is sent. The failure is reported on the next turn of the loop, which ends it. */
+static void refuse_command(struct pair *p, const struct exec_request *r)
+{
+    uint64_t seq = 0;
+
+    supervisor_conn_exec(p->s.conn, r);
+    CHECK(hear(p, &seq) == -1 && p->s.start_failed == 0);
+    loop_run(p->s.loop);
+    CHECK(p->s.start_failed == 1 && p->s.ended == 1 && p->s.rec.cause == END_START_FAILED);
+    CHECK(hear(p, &seq) == -1 && !p->s.closed);
+}
+
+TEST(too_large_a_command_is_a_failed_start)
+{
+    struct exec_request r = large_request(COMMAND_MAX);
+    struct pair p;
+
+    pair_init(&p);
+    refuse_command(&p, &r); /* its variable is over the limit */
+    CHECK(p.s.code == ERR_LIMIT && p.s.rec.error == ERR_LIMIT);
+    exec_request_done(&r);
+    pair_done(&p);
+}
+
+TEST(an_older_supervisor_gets_no_large_command)
+{
+    struct exec_request large = large_request(200 << 10), small = request();
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t seq = 0;
+    struct pair p;
+
+    pair_init_minor(&p, 4);
+    CHECK(supervisor_conn_check_exec(p.s.conn, &small, NULL) == 0);
+    CHECK(supervisor_conn_check_exec(p.s.conn, &large, &err) == -ERR_UNSUPPORTED);
+    CHECK(strstr(err.msg, "192 KiB") && err.hint && strstr(err.hint, "Stop the sandbox"));
+    refuse_command(&p, &large);
+    CHECK(p.s.code == ERR_UNSUPPORTED && p.s.rec.error == ERR_UNSUPPORTED);
+    supervisor_conn_exec(p.s.conn, &small);
+    CHECK(hear(&p, &seq) == SUP_EXEC);
+    exec_request_done(&large);
+    exec_request_done(&small);
     pair_done(&p);
 }
 

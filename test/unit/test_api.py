@@ -465,10 +465,44 @@ def test_bad_exec_documents(d):
                        ({"argv": [""]}, "argv[0]"), ({"argv": ["x"], "workdir": "y"}, "workdir"),
                        ({"argv": ["x"], "user": "0x0"}, "user"), ({"argv": ["x"], "env": {"A=B": ""}}, "env"),
                        ({"argv": ["x"], "rows": 70000}, "rows"), ({"argv": ["x"], "on_disconnect": "maybe"}, "maybe"),
-                       ({"argv": ["x"], "timeout_ms": -1}, "timeout_ms"), ({"argv": ["x"], "tyt": True}, "tty"),
-                       ({"argv": ["x" * 100_000]}, "argv")]:
+                       ({"argv": ["x"], "timeout_ms": -1}, "timeout_ms"), ({"argv": ["x"], "tyt": True}, "tty")]:
         expect(d.call("POST", "/v1/sandboxes/b/execs", body), 400, "invalid", word)
     assert expect(d.call("GET", "/v1/sandboxes/b/execs"), 200)["execs"] == []
+
+
+def test_commands_as_large_as_linux_takes(d):
+    """test_large_commands.py runs them for real."""
+    expect(d.call("PUT", "/v1/sandboxes/l", {}), 201)
+    full = "x" * 131071
+    words = [full] * 15  # 1,966,200 of 2,097,152
+    out, _, last = d.upgrade("/v1/sandboxes/l/execs", {"argv": ["echo"] + words}).finish()
+    assert out == " ".join(words).encode() + b"\n" and last[0] == END, last
+    x = expect(d.call("GET", "/v1/sandboxes/l/execs/last"), 200)["exec"]
+    assert x["argv_truncated"] == {"words": 16, "bytes": 4 + 15 * 131071} and len(x["argv"]) == 2, len(x["argv"])
+    for body, *words_of_error in [({"argv": ["x", full + "x"]}, "argv[1]", "131072", "131071"),
+                                  ({"argv": ["x"], "env": {"A": full}}, "'A'", "131073"),
+                                  ({"argv": ["echo"] + words + [full]}, "too large", "2097152")]:
+        reply = d.call("POST", "/v1/sandboxes/l/execs", body)
+        for word in words_of_error:
+            expect(reply, 400, "invalid", word)
+        expect(d.call("POST", "/v1/sandboxes/l/sessions", {**body, "payload": 1}), 400, "invalid")
+        expect(d.call("POST", "/v1/run", {"exec": body}, "Connection: Upgrade\r\nUpgrade: ripcord-exec/1\r\n"), 400, "invalid")
+    assert len(expect(d.call("GET", "/v1/sandboxes/l/execs"), 200)["execs"]) == 1
+    env = {f"V{i}": full[:131060] for i in range(15)}
+    expect(d.call("PUT", "/v1/sandboxes/m", {"env": {**env, "W": full[:131060]}}), 400, "invalid", "field 'env'")
+    expect(d.call("PUT", "/v1/sandboxes/m", {"env": {"W": full}}), 400, "invalid", "'W'")
+    names = [s["name"] for s in expect(d.call("GET", "/v1/sandboxes"), 200)["sandboxes"]]
+    assert "m" not in names and not [n for n in names if n.startswith("run-")], names
+    assert expect(d.call("PUT", "/v1/sandboxes/l", {"env": env}), 200)["sandbox"]["spec"]["env"] == env
+    listed = {s["name"]: s["spec"] for s in expect(d.call("GET", "/v1/sandboxes"), 200)["sandboxes"]}
+    assert "env" not in listed["l"], "a list of many would be too long"
+    expect(d.call("POST", "/v1/sandboxes/l/execs", {"argv": ["echo", full]}), 400, "invalid", "too large")
+    expect(d.call("DELETE", "/v1/sandboxes/l"), 200)
+
+
+def test_requests_that_are_too_large(d):
+    expect(d.call("POST", "/v1/sandboxes/l/execs", {"argv": ["x" * (16 << 20)]}), 413, "limit")
+    expect(d.call("POST", "/v1/sandboxes/l/execs", b'{"argv":[' + b"1," * 600000 + b"1]}"), 413, "limit", "JSON values")
 
 
 def test_output_by_offset_follow_and_attach(d):

@@ -60,6 +60,7 @@ GUARDS = [
     Guard("body size", "test-http-server.c#expect_continue_is_refused_over_the_limit"),
     Guard("json keys", "test-json.c#json_refuses_what_is_ambiguous"),
     Guard("json depth", "test-json.c#json_depth_is_limited"),
+    Guard("json values", "test-json.c#json_values_are_limited"),
     Guard("known fields", "test-json.c#json_read_refuses_unknown_fields_and_suggests"),
     # E5 traversal
     Guard("encoded slash", "test-http.c#target_split"),

@@ -29,5 +29,6 @@ void api_free(struct api *a);
 void api_on_request(void *arg, struct http_req *req);
 /* For http_server_config.want_stream. */
 bool api_wants_stream(void *arg, const struct http_head *head, const char *path);
+void api_tick(struct api *a); /* from time to time */
 /* The number of requests without an answer. Streams that follow an exec do not count. */
 unsigned api_open_calls(const struct api *a);

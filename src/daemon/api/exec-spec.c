@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "daemon/core/sandbox/command-check.h"
 #include "daemon/core/sandbox/spec.h"
 #include "lib/base/base64.h"
 #include "lib/base/cleanup.h"
@@ -11,9 +12,6 @@
 #include "proto/spec-limits.h"
 
 enum {
-    EXEC_ARGV_MAX = 4096,
-    EXEC_ARGV_BYTES_MAX =
-        80 << 10, /* argv and environment must fit one message to the supervisor */
     EXEC_SECRETS_MAX = 32,
     EXEC_SECRETS_BYTES_MAX = 64 << 10, /* names and values together */
 };
@@ -56,25 +54,19 @@ static int exec_spec_read_doc(const json_t *doc, const char *where, struct exec_
 static int exec_spec_read_argv(const json_t *array, char ***ret, struct err *err)
 {
     _cleanup_strv_ char **v = NULL;
-    size_t bytes = 0;
     int r;
 
     if (!array || json_array_size(array) == 0)
         return err_set(err, ERR_INVALID,
                        "fields 'argv' and 'shell': one of them must name the command");
-    if (json_array_size(array) > EXEC_ARGV_MAX)
-        return err_set(err, ERR_INVALID, "field 'argv': too many words (%zu, at most %d)",
-                       json_array_size(array), EXEC_ARGV_MAX);
     r = json_read_strv(array, "argv", &v, err);
     if (r < 0)
         return r;
-    for (char **p = v; *p; p++)
-        bytes += strlen(*p) + 1;
-    if (bytes > EXEC_ARGV_BYTES_MAX)
-        return err_set(err, ERR_INVALID, "field 'argv': too long (%zu bytes, at most %d KiB)",
-                       bytes, EXEC_ARGV_BYTES_MAX >> 10);
     if (!v || !v[0] || !*v[0])
         return err_set(err, ERR_INVALID, "field 'argv[0]': must not be empty");
+    r = command_check_argv(v, err);
+    if (r < 0)
+        return r;
     *ret = TAKE_PTR(v);
     return 0;
 }

@@ -20,14 +20,14 @@ static bool exec_text_is_utf8(const char *data, size_t len)
 
 void exec_text_put(json_t *o, const char *data, size_t len)
 {
-    _cleanup_buf_ struct buf b = BUF_INIT(SIZE_MAX / 2);
+    _cleanup_free_ char *text = NULL;
 
     if (exec_text_is_utf8(data, len)) {
         json_object_set_new(o, "text", json_stringn_nocheck(data, len));
         return;
     }
-    if (base64_encode(&b, data, len) >= 0)
-        json_object_set_new(o, "base64", json_stringn_nocheck(buf_data(&b), b.len));
+    text = base64_encode(data, len);
+    json_object_set_new(o, "base64", json_string(text));
 }
 
 /* The length of a character by its first byte; 0: not a first byte. */

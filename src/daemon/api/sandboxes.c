@@ -8,9 +8,12 @@
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/packages/packages-proxy.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/command-size.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 #include "proto/spec-limits.h"
+
+enum { LISTED_ENV_MAX = 64 << 10 };
 
 static void sandboxes_set_state(json_t *o, const struct sandbox *sb)
 {
@@ -59,6 +62,16 @@ static int sandboxes_by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+/* Without a large environment: a list of many such sandboxes would take gigabytes. */
+static json_t *sandboxes_list_item(const struct sandbox *sb)
+{
+    json_t *o = sandbox_to_json(sb);
+
+    if (command_size(sb->spec.env) > LISTED_ENV_MAX)
+        json_object_del(json_object_get(o, "spec"), "env");
+    return o;
+}
+
 void handle_sandbox_list(struct api_call *c)
 {
     struct sandbox **all = NULL, *sb;
@@ -73,7 +86,7 @@ void handle_sandbox_list(struct api_call *c)
     if (n)
         qsort(all, n, sizeof(*all), sandboxes_by_name);
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, sandbox_to_json(all[i]));
+        json_array_append_new(list, sandboxes_list_item(all[i]));
     free(all);
     call_reply(c, 200, json_pack("{s:o}", "sandboxes", list));
 }

@@ -10,7 +10,8 @@ static void exec_message_put_nonzero(struct sup_writer *w, uint16_t tag, uint64_
         sup_put_u64(w, tag, v);
 }
 
-void exec_message_put(struct sup_writer *w, const struct exec_request *req)
+/* All fields except the command's strings. */
+static void exec_message_put_rest(struct sup_writer *w, const struct exec_request *req)
 {
     uint64_t flags = 0;
 
@@ -18,10 +19,6 @@ void exec_message_put(struct sup_writer *w, const struct exec_request *req)
     flags |= req->tty ? SUP_EXEC_TTY : 0;
     flags |= req->attach ? SUP_EXEC_ATTACH : 0;
     sup_put_str(w, SUP_TAG_EXEC, req->id);
-    for (char **a = req->argv; a && *a; a++)
-        sup_put_str(w, SUP_TAG_ARG, *a);
-    for (char **v = req->env; v && *v; v++)
-        sup_put_str(w, SUP_TAG_ENV, *v);
     sup_put_str(w, SUP_TAG_CWD, req->cwd);
     sup_put_str(w, SUP_TAG_USER, req->user);
     sup_put_u64(w, SUP_TAG_FLAGS, flags);
@@ -31,18 +28,25 @@ void exec_message_put(struct sup_writer *w, const struct exec_request *req)
     exec_message_put_nonzero(w, SUP_TAG_COLS, req->cols);
 }
 
-enum sup_msg_type exec_message_type(const struct exec_request *req)
+static void exec_message_put_command(struct sup_writer *w, const struct exec_request *req)
 {
-    return req->input || req->n_secrets ? SUP_EXEC_FED : SUP_EXEC;
+    for (char **a = req->argv; a && *a; a++)
+        sup_put_str(w, SUP_TAG_ARG, *a);
+    for (char **v = req->env; v && *v; v++)
+        sup_put_str(w, SUP_TAG_ENV, *v);
 }
 
-int exec_message_handover(const struct exec_request *req, int *ret_fd, struct err *err)
+static int exec_message_make_handover(const struct exec_request *req, bool large, int *ret_fd,
+                                      struct err *err)
 {
     struct handover_secret secrets[HANDOVER_SECRETS_MAX];
+    const struct handover_parts parts = {.input = req->input,
+                                         .input_len = req->input_len,
+                                         .secrets = secrets,
+                                         .n_secrets = req->n_secrets,
+                                         .argv = large ? req->argv : NULL,
+                                         .env = large ? req->env : NULL};
 
-    *ret_fd = -1;
-    if (exec_message_type(req) == SUP_EXEC)
-        return 0;
     if (req->n_secrets > ARRAY_SIZE(secrets))
         return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", req->n_secrets,
                        HANDOVER_SECRETS_MAX);
@@ -53,5 +57,38 @@ int exec_message_handover(const struct exec_request *req, int *ret_fd, struct er
             (struct handover_secret){s->name,     s->value, s->len, s->target, s->has_owner,
                                      s->has_mode, s->uid,   s->gid, s->mode};
     }
-    return handover_make(req->input, req->input_len, secrets, req->n_secrets, ret_fd, err);
+    return handover_make(&parts, ret_fd, err);
+}
+
+/* Only a message that is made shows whether it is too large. Most are small. */
+int exec_message_make(struct sup_writer *w, uint64_t seq, const struct exec_request *req,
+                      int *ret_fd, struct err *err)
+{
+    enum sup_msg_type type = req->input || req->n_secrets ? SUP_EXEC_FED : SUP_EXEC;
+
+    *ret_fd = -1;
+    sup_begin(w, type, seq);
+    exec_message_put_rest(w, req);
+    exec_message_put_command(w, req);
+    if (w->overflow) {
+        type = SUP_EXEC_LARGE;
+        sup_writer_done(w);
+        sup_begin(w, type, seq);
+        exec_message_put_rest(w, req);
+    }
+    return type == SUP_EXEC ? 0
+                            : exec_message_make_handover(req, type == SUP_EXEC_LARGE, ret_fd, err);
+}
+
+bool exec_message_is_large(const struct exec_request *req)
+{
+    struct sup_writer w;
+    bool large;
+
+    sup_begin(&w, SUP_EXEC, 0);
+    exec_message_put_rest(&w, req);
+    exec_message_put_command(&w, req);
+    large = w.overflow;
+    sup_writer_done(&w);
+    return large;
 }

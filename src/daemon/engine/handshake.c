@@ -96,13 +96,13 @@ static int handshake_send_hello(int fd, const struct deadline *by, struct err *e
 static int handshake_send_first(int fd, const struct exec_request *first, const struct deadline *by)
 {
     _cleanup_close_ int handover = -1;
-    struct sup_writer w = {0};
-    int r = exec_message_handover(first, &handover, NULL);
+    struct sup_writer w;
+    int r = exec_message_make(&w, 0, first, &handover, NULL);
 
-    if (r < 0)
+    if (r < 0) {
+        sup_writer_done(&w);
         return r;
-    sup_begin(&w, exec_message_type(first), 0);
-    exec_message_put(&w, first);
+    }
     return handshake_send_message(fd, &w, handover, by, NULL);
 }
 

@@ -9,13 +9,15 @@
 #include <stdint.h>
 
 #include "daemon/engine/sandbox-spec.h"
+#include "lib/base/command-size.h"
 #include "lib/base/err.h"
 #include "lib/base/usage.h"
 
 struct exec_request;
 
-/* The longest sandbox_request.spec_text that is read back. */
-enum { SPEC_TEXT_MAX = 1 << 20 };
+/* The longest sandbox_request.spec_text that is read back. JSON writes some bytes of a variable as
+ * six. */
+enum { SPEC_TEXT_MAX = 6 * COMMAND_MAX + (1 << 20) };
 
 /* Strings are owned: sandbox_request_done(). */
 struct sandbox_request {

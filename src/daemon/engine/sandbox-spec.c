@@ -87,17 +87,6 @@ bool spec_user_is_root(const char *user)
     return STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
 }
 
-static void sandbox_spec_add_pairs(char ***env, char *const *pairs)
-{
-    for (char *const *v = pairs; v && *v; v++) {
-        const char *eq = strchr(*v, '=');
-        _cleanup_free_ char *key = eq ? xstrndup(*v, (size_t)(eq - *v)) : NULL;
-
-        if (key)
-            strv_env_set(env, key, eq + 1);
-    }
-}
-
 /*
  * Debian marks its Python as externally managed, and pip then installs nothing, not even into the
  * user's home. That protects a system that people maintain with apt. A sandbox has its own file
@@ -106,23 +95,25 @@ static void sandbox_spec_add_pairs(char ***env, char *const *pairs)
  */
 char **spec_environment(const char *user, char *const *own, char *const *more)
 {
+    static char *const standard[] = {
+        (char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        (char *)"LANG=C.UTF-8",
+        (char *)"PIP_BREAK_SYSTEM_PACKAGES=1",
+        (char *)"PIP_ROOT_USER_ACTION=ignore",
+        NULL,
+    };
     const char *home = spec_user_is_root(user) ? "/root" : "/home/agent", *old;
-    _cleanup_free_ char *path = NULL;
-    char **env = NULL;
+    _cleanup_free_ char **base = strv_env_merge((char *const *const[]){standard, more}, 2);
+    _cleanup_free_ char **all = NULL;
+    _cleanup_strv_ char **who = NULL;
 
-    strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    strv_add(&env, "LANG=C.UTF-8");
-    strv_add(&env, "PIP_BREAK_SYSTEM_PACKAGES=1");
-    strv_add(&env, "PIP_ROOT_USER_ACTION=ignore");
-    sandbox_spec_add_pairs(&env, more);
     /* `pip install`, `uv tool` and pipx put the programs of packages into this folder. */
-    old = strv_env_get(env, "PATH");
-    path = xasprintf("%s/.local/bin:%s", home, old);
+    old = strv_env_get(base, "PATH");
     if (*old) /* an empty part of PATH is the current folder */
-        strv_env_set(&env, "PATH", path);
-    strv_env_set(&env, "HOME", home);
-    strv_env_set(&env, "USER", user);
-    strv_env_set(&env, "LOGNAME", user);
-    sandbox_spec_add_pairs(&env, own);
-    return env;
+        strv_push(&who, xasprintf("PATH=%s/.local/bin:%s", home, old));
+    strv_push(&who, xasprintf("HOME=%s", home));
+    strv_push(&who, xasprintf("USER=%s", user));
+    strv_push(&who, xasprintf("LOGNAME=%s", user));
+    all = strv_env_merge((char *const *const[]){base, who, own}, 3);
+    return strv_copy(all);
 }

@@ -4,7 +4,6 @@
 #include "daemon/engine/exec-message.h"
 #include "daemon/engine/supervisor-conn-internal.h"
 #include "lib/base/fd.h"
-#include "lib/base/log.h"
 
 #include <string.h>
 
@@ -28,15 +27,22 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
     struct sup_writer w;
     int fd;
 
-    /* Without its handover the message is sent all the same, as EXEC_FED: the supervisor refuses
-     * it, and the refusal is reported as usual. */
-    if (exec_message_handover(req, &fd, &err) < 0)
-        log_debug("exec %s: %s", req->id, err.msg);
-    supervisor_conn_begin(l, &w, exec_message_type(req), NULL);
-    exec_message_put(&w, req);
     /* No deadline: a start must not be reported as failed and then happen later. */
-    q = supervisor_conn_request(l, &w, fd, 0);
+    if (exec_message_make(&w, supervisor_conn_next_seq(l), req, &fd, &err) >= 0)
+        q = supervisor_conn_request(l, &w, fd, 0);
+    else
+        q = supervisor_conn_unmade(l, &w, &err);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
+}
+
+int supervisor_conn_check_exec(const struct supervisor_conn *l, const struct exec_request *req,
+                               struct err *err)
+{
+    uint32_t minor = supervisor_conn_minor(l);
+
+    if (sup_check_known(SUP_EXEC_LARGE, minor, NULL) >= 0 || !exec_message_is_large(req))
+        return 0;
+    return sup_check_known(SUP_EXEC_LARGE, minor, err);
 }
 
 static void supervisor_calls_put_offsets(struct sup_writer *w, uint64_t stdout_ack,

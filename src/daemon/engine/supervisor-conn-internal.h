@@ -25,6 +25,7 @@ struct supervisor_request {
 /* The minor version of the supervisor. */
 uint32_t supervisor_conn_minor(const struct supervisor_conn *l);
 
+uint64_t supervisor_conn_next_seq(struct supervisor_conn *l);
 /* Starts a message with the next seq; `exec` may be NULL. */
 void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w, enum sup_msg_type type,
                            const char *exec);
@@ -35,3 +36,6 @@ void supervisor_conn_notify(struct supervisor_conn *l, struct sup_writer *w);
  * callback. A failure to send reaches that callback on the next turn. timeout 0: none. */
 struct supervisor_request *supervisor_conn_request(struct supervisor_conn *l, struct sup_writer *w,
                                                    int fd, uint64_t timeout);
+/* The same for a message that could not be made: nothing is sent, and the callback gets `why`. */
+struct supervisor_request *supervisor_conn_unmade(struct supervisor_conn *l, struct sup_writer *w,
+                                                  const struct err *why);

@@ -531,8 +531,8 @@ void supervisor_conn_notify(struct supervisor_conn *l, struct sup_writer *w)
         supervisor_conn_break(l, "the supervisor does not read");
 }
 
-struct supervisor_request *supervisor_conn_request(struct supervisor_conn *l, struct sup_writer *w,
-                                                   int fd, uint64_t timeout)
+static struct supervisor_request *supervisor_conn_add_request(struct supervisor_conn *l,
+                                                              uint64_t timeout)
 {
     struct supervisor_request *q = xnew0(struct supervisor_request);
 
@@ -540,16 +540,40 @@ struct supervisor_request *supervisor_conn_request(struct supervisor_conn *l, st
     q->by = timeout ? deadline_in(timeout) : (struct deadline){DEADLINE_NEVER};
     q->next = l->requests;
     l->requests = q;
+    return q;
+}
+
+struct supervisor_request *supervisor_conn_unmade(struct supervisor_conn *l, struct sup_writer *w,
+                                                  const struct err *why)
+{
+    struct supervisor_request *q = supervisor_conn_add_request(l, 0);
+
+    err_copy(&q->err, why);
+    sup_writer_done(w);
+    supervisor_conn_timer_arm(l);
+    return q;
+}
+
+struct supervisor_request *supervisor_conn_request(struct supervisor_conn *l, struct sup_writer *w,
+                                                   int fd, uint64_t timeout)
+{
+    struct supervisor_request *q = supervisor_conn_add_request(l, timeout);
+
     supervisor_conn_send(l, w, fd, SUPERVISOR_CONN_QUEUE_SOFT, &q->err);
     supervisor_conn_timer_arm(l);
     return q;
+}
+
+uint64_t supervisor_conn_next_seq(struct supervisor_conn *l)
+{
+    return ++l->last_seq;
 }
 
 void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w, enum sup_msg_type type,
                            const char *exec)
 {
     *w = (struct sup_writer){0};
-    sup_begin(w, type, ++l->last_seq);
+    sup_begin(w, type, supervisor_conn_next_seq(l));
     sup_put_str(w, SUP_TAG_EXEC, exec);
 }
 

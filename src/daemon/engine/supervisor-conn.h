@@ -48,6 +48,9 @@ typedef void (*supervisor_stats_fn)(void *arg, const struct err *err,
                                     char **stats /* "name=value", borrowed */);
 
 void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *req);
+/* -ERR_UNSUPPORTED if the supervisor is too old for a command of this size. */
+int supervisor_conn_check_exec(const struct supervisor_conn *l, const struct exec_request *req,
+                               struct err *err);
 /* fd: the master of the terminal, or -1. */
 void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
                             uint64_t stderr_ack, supervisor_result_fn done, void *arg);

@@ -91,7 +91,7 @@ static const struct config_key keys[] = {
     {"http.remote",            KEY_BOOL,     AT(http_remote), "no", "allow an http.listen address that other machines can reach; the traffic is not encrypted"},
     {"http.hosts",             KEY_LIST,     AT(http_hosts), "", "host names accepted at http.listen besides its address and localhost: name or name:port"},
     {"http.connections",       KEY_COUNT,    AT(connections), "1024", "maximum number of open connections"},
-    {"http.body_max",          KEY_SIZE,     AT(body_max), "1M", "maximum size of a request body"},
+    {"http.body_max",          KEY_SIZE,     AT(body_max), "16M", "maximum size of a request body; the largest command takes 12M when JSON escapes each of its bytes"},
     {"log.level",              KEY_STRING,   AT(log_level), "info", "error, warn, info or debug"},
     {"log.json",               KEY_BOOL,     AT(log_json), "no", "log as JSON lines"},
 };

@@ -38,7 +38,10 @@
 #define SHUTDOWN_POLL (20 * USEC_PER_MSEC)
 #define SHUTDOWN_GRACE (5 * USEC_PER_SEC)
 
-enum { ENGINES_MAX = 3 };
+enum {
+    ENGINES_MAX = 3,
+    BODIES_MAX = 64 << 20, /* of all large requests that are being received */
+};
 
 struct daemon {
     struct options options;
@@ -138,6 +141,7 @@ static void daemon_on_tick(void *arg)
     manager_tick(d->manager);
     packages_proxy_tick(d->packages);
     tcp_tick(d->tcp);
+    api_tick(d->api);
 }
 
 /* ---- set-up, bottom up ---- */
@@ -324,6 +328,7 @@ static int daemon_open_server(struct daemon *d, struct err *err)
         .want_stream = api_wants_stream,
         .admit = auth_unix,
         .body_max = d->config.body_max,
+        .bodies_max = BODIES_MAX,
         .connections_max = d->config.connections,
     };
     _cleanup_close_ int fd = -1;

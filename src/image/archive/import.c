@@ -209,7 +209,7 @@ static int import_saved_one(struct import *im, const struct saved_image *image, 
     struct import_incoming in = {.names = names};
     int r;
 
-    r = tar_index_read(&im->index, image->config, IMAGES_BLOB_MAX, &config, &in.config_len, err);
+    r = tar_index_read(&im->index, image->config, IMAGES_CONFIG_MAX, &config, &in.config_len, err);
     if (r < 0)
         return r;
     r = import_check_config_name(image->config, config, in.config_len, err);

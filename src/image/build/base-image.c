@@ -24,7 +24,7 @@ static int base_image_read_config(const struct images *s, const char *id, json_t
     size_t len;
     int r;
 
-    r = file_read(s->dir, path, IMAGES_BLOB_MAX, &text, &len, err);
+    r = file_read(s->dir, path, IMAGES_CONFIG_MAX, &text, &len, err);
     if (r < 0)
         return r;
     return json_parse("the image's configuration", text, len, ret, err);

@@ -8,6 +8,7 @@
 #include "image/build/copy.h"
 #include "image/build/filter.h"
 #include "image/build/history.h"
+#include "image/build/run-command.h"
 #include "image/oci/digest.h"
 #include "image/oci/reference.h"
 #include "lib/base/buf.h"
@@ -17,6 +18,7 @@
 
 struct planner {
     struct build_plan *plan;
+    size_t variables; /* run_command_count() */
     const struct dockerfile *df;
     char *const *agents;
     build_image_fn image;
@@ -398,47 +400,15 @@ static int build_plan_run_flags(const struct plan_instruction *t, struct err *er
     return build_plan_mounts(t, err);
 }
 
-static char **build_plan_shell_of(const struct dockerfile_config *c)
-{
-    static char *const standard[] = {(char *)"/bin/sh", (char *)"-c", NULL};
-
-    return strv_copy(c->shell ? c->shell : standard);
-}
-
-static char *build_plan_without_tabs(const struct dockerfile_heredoc *h)
-{
-    _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX);
-    bool begins = h->chomp;
-
-    for (const char *p = h->content; *p; p++) {
-        if (begins && *p == '\t')
-            continue;
-        begins = h->chomp && *p == '\n';
-        (void)!buf_append_c(&b, *p);
-    }
-    return buf_steal(&b);
-}
-
-/* A command followed by its heredocs, for the shell to parse. */
-static char *build_plan_with_heredocs(const struct dockerfile_instruction *in)
-{
-    _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
-    int r = buf_append_str(&b, in->words[0].text);
-
-    for (size_t i = 0; r >= 0 && i < in->n_heredocs; i++)
-        r = buf_appendf(&b, "\n%s%s", in->heredocs[i].content, in->heredocs[i].name);
-    return buf_steal(&b);
-}
-
 /* RUN <<EOF is a script: for the interpreter in its "#!" line, or else for the shell. */
 static void build_plan_script(const struct plan_instruction *t)
 {
     const struct dockerfile_heredoc *h = &t->in->heredocs[0];
-    _cleanup_free_ char *content = build_plan_without_tabs(h);
+    _cleanup_free_ char *content = run_command_heredoc(h);
     struct build_plan_step *s = t->step;
 
     if (strncmp(content, "#!", 2) != 0) {
-        s->argv = build_plan_shell_of(t->c);
+        s->argv = run_command_shell(t->c);
         strv_push(&s->argv, TAKE_PTR(content));
         return;
     }
@@ -446,15 +416,21 @@ static void build_plan_script(const struct plan_instruction *t)
     strv_push(&s->argv, xasprintf(BUILD_SCRIPT_DIR "/%s", h->name));
 }
 
-static int build_plan_run(const struct plan_instruction *t, struct err *err)
+static int build_plan_run_env(const struct plan_instruction *t, struct err *err)
 {
-    struct build_plan_step *s = t->step;
-    int r = build_plan_run_flags(t, err);
+    int r = run_command_count(&t->p->variables, t->c->scope, err);
 
     if (r < 0)
         return r;
-    s->env = strv_copy(t->c->scope);
-    build_plan_set_agent_env(s);
+    t->step->env = strv_copy(t->c->scope);
+    build_plan_set_agent_env(t->step);
+    return 0;
+}
+
+static int build_plan_run_command(const struct plan_instruction *t, struct err *err)
+{
+    struct build_plan_step *s = t->step;
+
     if (t->in->json) {
         for (size_t i = 0; i < t->in->n_words; i++)
             strv_add(&s->argv, t->in->words[i].text);
@@ -465,9 +441,22 @@ static int build_plan_run(const struct plan_instruction *t, struct err *err)
         build_plan_script(t);
         return 0;
     }
-    s->argv = build_plan_shell_of(t->c);
-    strv_push(&s->argv, build_plan_with_heredocs(t->in));
+    s->argv = run_command_shell(t->c);
+    strv_push(&s->argv, run_command_text(t->in));
     return 0;
+}
+
+static int build_plan_run(const struct plan_instruction *t, struct err *err)
+{
+    int r = build_plan_run_flags(t, err);
+
+    if (r < 0)
+        return r;
+    r = build_plan_run_env(t, err);
+    if (r < 0)
+        return r;
+    r = build_plan_run_command(t, err);
+    return r < 0 ? r : run_command_check(t->step->argv, t->step->env, err);
 }
 
 /* ---- COPY and ADD ---- */
@@ -476,7 +465,7 @@ static int build_plan_file(const struct plan_instruction *t, const struct docker
                            struct err *err)
 {
     struct build_plan_step *s = t->step;
-    _cleanup_free_ char *content = build_plan_without_tabs(h), *expanded = NULL;
+    _cleanup_free_ char *content = run_command_heredoc(h), *expanded = NULL;
     int r;
 
     if (h->expand) {
@@ -783,7 +772,7 @@ int build_plan_make(const struct dockerfile *df, const struct config_inputs *inp
     static const struct config_visitor visitor = {build_plan_on_image, build_plan_on_stage,
                                                   build_plan_on_step};
     struct build_plan plan = {.n_stages = df->n_stages};
-    struct planner p = {&plan, df, agents, image, arg};
+    struct planner p = {.plan = &plan, .df = df, .agents = agents, .image = image, .arg = arg};
     int r;
 
     plan.stages = xcalloc(df->n_stages, sizeof(*plan.stages));

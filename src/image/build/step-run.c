@@ -6,10 +6,25 @@
 #include "image/build/mount-placeholders.h"
 #include "image/build/mounts.h"
 #include "image/store/accounts.h"
+#include "lib/base/base64.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
+
+/* In base64, so that a line can have the largest command: JSON writes some bytes as six, and cannot
+ * have bytes that are not UTF-8. */
+static json_t *step_run_strings(char *const *v)
+{
+    json_t *list = json_array();
+
+    for (; v && *v; v++) {
+        _cleanup_free_ char *text = base64_encode(*v, strlen(*v));
+
+        json_array_append_new(list, json_string(text));
+    }
+    return list;
+}
 
 /* The "run" question to the daemon: layers bottom first, paths below the store's folder. */
 static json_t *step_run_json(const struct builder *b, const struct builder_state *st,
@@ -23,8 +38,8 @@ static json_t *step_run_json(const struct builder *b, const struct builder_state
     json_object_set_new(doc, "layers", json_from_strv(st->layers));
     json_object_set_new(doc, "none", json_string(none));
     json_object_set_new(doc, "to", json_string(to));
-    json_object_set_new(doc, "argv", json_from_strv(s->argv));
-    json_object_set_new(doc, "env", json_from_strv(s->env));
+    json_object_set_new(doc, "argv", step_run_strings(s->argv));
+    json_object_set_new(doc, "env", step_run_strings(s->env));
     json_object_set_new(doc, "user", json_string(user));
     json_object_set_new(doc, "workdir", json_string(s->workdir));
     json_object_set_new(doc, "network", json_string(step_network(b, s)));

@@ -7,13 +7,16 @@
 #include "image/dockerfile/expand.h"
 #include "image/dockerfile/ports.h"
 #include "lib/base/buf.h"
+#include "lib/base/command-size.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
 enum {
-    CONFIG_BYTES_MAX = 256 << 10, /* of all variables of a stage; each stage has a copy */
-    CONFIG_COUNT_MAX = 4096,      /* of variables, labels, ports, volumes */
+    CONFIG_VARIABLES_MAX = 16384, /* each ENV and ARG searches all of them */
+    CONFIG_COPIES_MAX = 64 << 20, /* bytes of the variables that stages take from earlier ones */
+    CONFIG_LABELS_MAX = 4096,
+    CONFIG_LABEL_BYTES_MAX = 256 << 10,
 };
 
 void config_done(struct dockerfile_config *c)
@@ -58,11 +61,17 @@ static char **dockerfile_config_scope_of(const struct dockerfile_config *base)
     return scope;
 }
 
-void config_begin(struct dockerfile_config *ret, const struct dockerfile_config *base)
+int config_begin(struct dockerfile_config *ret, const struct dockerfile_config *base,
+                 size_t *copied, struct err *err)
 {
     *ret = (struct dockerfile_config){0};
     if (!base)
-        return;
+        return 0;
+    *copied += command_size(base->env) + command_size(base->scope);
+    if (*copied > CONFIG_COPIES_MAX)
+        return err_set(err, ERR_LIMIT,
+                       "the variables are too large (the limit is %d MiB for all stages together)",
+                       CONFIG_COPIES_MAX >> 20);
     ret->env = dockerfile_config_copy_or_null(base->env);
     ret->labels = dockerfile_config_copy_or_null(base->labels);
     ret->cmd = dockerfile_config_copy_or_null(base->cmd);
@@ -77,6 +86,7 @@ void config_begin(struct dockerfile_config *ret, const struct dockerfile_config 
     ret->author = dockerfile_config_dup_or_null(base->author);
     ret->health = base->health;
     ret->health.test = dockerfile_config_copy_or_null(base->health.test);
+    return 0;
 }
 
 /* ---- variables ---- */
@@ -106,20 +116,38 @@ int config_expand(const struct dockerfile_config *c, char escape, const char *wo
     return dockerfile_config_expand_in(c->scope, escape, word, ret, err);
 }
 
-/* The limit is needed because a Dockerfile can double a value with every line. */
-static int dockerfile_config_check_total(char *const *v, struct err *err)
+/* No command could run with more. A Dockerfile can double a value with every line. */
+static int dockerfile_config_check_variables(char *const *v, struct err *err)
+{
+    char *const *over = command_oversized(v);
+
+    if (over)
+        return err_set(err, ERR_LIMIT,
+                       "variable '%.*s' is too long (%zu bytes as NAME=VALUE, Linux takes at most "
+                       "%d)",
+                       (int)MIN(strcspn(*over, "="), (size_t)100), *over, strlen(*over),
+                       COMMAND_STRING_MAX - 1);
+    if (strv_len(v) > CONFIG_VARIABLES_MAX)
+        return err_set(err, ERR_LIMIT, "too many variables (the limit is %d)",
+                       CONFIG_VARIABLES_MAX);
+    if (command_size(v) > COMMAND_MAX)
+        return err_set(err, ERR_LIMIT,
+                       "the variables are too large (%zu bytes with a NUL and a pointer for each, "
+                       "Linux takes at most %d)",
+                       command_size(v), COMMAND_MAX);
+    return 0;
+}
+
+static int dockerfile_config_check_labels(char *const *v, struct err *err)
 {
     size_t total = 0, n = 0;
 
     for (; v && v[n]; n++)
         total += strlen(v[n]);
-    if (n > CONFIG_COUNT_MAX)
-        return err_set(err, ERR_LIMIT, "too many variables (the limit is %d)", CONFIG_COUNT_MAX);
-    return total <= CONFIG_BYTES_MAX
-               ? 0
-               : err_set(err, ERR_LIMIT,
-                         "the variables are too long (the limit is %d bytes in total)",
-                         CONFIG_BYTES_MAX);
+    if (n <= CONFIG_LABELS_MAX && total <= CONFIG_LABEL_BYTES_MAX)
+        return 0;
+    return err_set(err, ERR_LIMIT, "the labels are too large (the limits are %d, and %d KiB)",
+                   CONFIG_LABELS_MAX, CONFIG_LABEL_BYTES_MAX >> 10);
 }
 
 /* ---- global scope ---- */
@@ -193,7 +221,7 @@ static int dockerfile_config_add_global(const struct dockerfile *df,
         return r;
     if (value)
         strv_env_set(globals, name, value);
-    return dockerfile_config_check_total(*globals, err);
+    return dockerfile_config_check_variables(*globals, err);
 }
 
 int config_globals(const struct dockerfile *df, const struct config_inputs *inputs, char ***ret,
@@ -275,8 +303,9 @@ static int dockerfile_config_apply_pairs(const struct config_step *s, struct err
             strv_env_set(&c->scope, words[i], words[i + 1]);
         }
     }
-    return dockerfile_config_check_total(s->in->kind == DOCKERFILE_LABEL ? c->labels : c->scope,
-                                         err);
+    if (s->in->kind == DOCKERFILE_LABEL)
+        return dockerfile_config_check_labels(c->labels, err);
+    return dockerfile_config_check_variables(c->scope, err);
 }
 
 static int dockerfile_config_apply_arg(const struct config_step *s, struct err *err)
@@ -294,7 +323,7 @@ static int dockerfile_config_apply_arg(const struct config_step *s, struct err *
         if (value)
             strv_env_set(&s->c->scope, name, value);
     }
-    return dockerfile_config_check_total(s->c->scope, err);
+    return dockerfile_config_check_variables(s->c->scope, err);
 }
 
 /* The exec form as written, or the shell form after the shell. from: index of the first word. */

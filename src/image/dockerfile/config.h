@@ -47,8 +47,10 @@ int config_globals(const struct dockerfile *df, const struct config_inputs *inpu
 int config_base(const struct dockerfile *df, size_t stage, char *const *globals, char **ret,
                 size_t *ret_at, struct err *err);
 /* The configuration before the first instruction of a stage. base: that of the stage on which it is
- * built, or NULL. */
-void config_begin(struct dockerfile_config *ret, const struct dockerfile_config *base);
+ * built, or NULL. *copied counts the bytes that all stages have taken from others: -ERR_LIMIT if
+ * these are too many, and *ret is empty. */
+int config_begin(struct dockerfile_config *ret, const struct dockerfile_config *base,
+                 size_t *copied, struct err *err);
 /* Applies one instruction. COPY, ADD and RUN change nothing, but their variables are checked. */
 int config_apply(struct dockerfile_config *c, const struct dockerfile *df,
                  const struct dockerfile_instruction *in, const struct config_inputs *inputs,

@@ -21,6 +21,7 @@ struct stages_evaluation {
     long *bases;                    /* owned: the stage that each is built on, or a BASE_ */
     bool *needed;                   /* owned */
     char **images; /* owned: the base image of each stage with BASE_IMAGE; else NULL */
+    size_t copied; /* config_begin() */
     size_t *ret_at;
     const struct config_visitor *visitor;
     void *arg;
@@ -250,15 +251,17 @@ static int dockerfile_stages_begin_image(struct stages_evaluation *ev, size_t i,
 static int dockerfile_stages_begin_stage(struct stages_evaluation *ev, size_t i, struct err *err)
 {
     long base = ev->bases[i];
+    int r;
 
     *ev->ret_at = ev->df->stages[i].from->at;
     if (ev->visitor->stage) {
-        int r = ev->visitor->stage(ev->arg, i, base < 0 ? -1 : base, ev->images[i], err);
-
+        r = ev->visitor->stage(ev->arg, i, base < 0 ? -1 : base, ev->images[i], err);
         if (r < 0)
             return r;
     }
-    config_begin(&ev->made[i], base >= 0 ? &ev->made[base] : NULL);
+    r = config_begin(&ev->made[i], base >= 0 ? &ev->made[base] : NULL, &ev->copied, err);
+    if (r < 0)
+        return r;
     if (base == BASE_IMAGE)
         return dockerfile_stages_begin_image(ev, i, err);
     if (base >= 0)

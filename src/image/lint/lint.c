@@ -195,6 +195,7 @@ struct lint_state {
     struct config_inputs inputs;
     struct dockerfile_config *ends; /* owned: each stage's configuration at its end */
     char **globals;                 /* owned */
+    size_t copied;                  /* config_begin() */
     bool reported;                  /* an error of evaluation was reported: one is enough */
 };
 
@@ -249,7 +250,8 @@ static void lint_walk_stage(struct lint_state *st, size_t i)
     w->base = base ? base : "";
     w->base_is_stage = on >= 0;
     w->in = stage->from;
-    config_begin(&st->ends[i], on >= 0 ? &st->ends[on] : NULL);
+    if (config_begin(&st->ends[i], on >= 0 ? &st->ends[on] : NULL, &st->copied, &err) < 0)
+        lint_report_error(st, stage->from->at, &err);
     w->at = &st->ends[i];
     rules_from(w);
     for (size_t k = stage->first; k < stage->last; k++)

@@ -6,7 +6,10 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-enum { NAME_IN_ARCHIVE_MAX = 4096, ENV_MAX = 512, WORDS_MAX = 1024 };
+enum {
+    NAME_IN_ARCHIVE_MAX = 4096,
+    CONFIG_VALUES_MAX = 2 * COMMAND_STRINGS_MAX, /* more would only be large in memory */
+};
 
 /* These documents can have fields that we do not know: only the needed ones are read. */
 static int manifest_text_of(const json_t *o, const char *key, const char **ret, struct err *err)
@@ -319,10 +322,13 @@ static int manifest_fill_record(const json_t *doc, const char *platform, json_t 
         const char *key, *as;
         size_t max; /* entries of a list; 0: a text */
     } fields[] = {
-        {doc, "architecture", "architecture", 0}, {doc, "created", "created", 0},
-        {config, "Env", "env", ENV_MAX},          {config, "User", "user", 0},
-        {config, "WorkingDir", "workdir", 0},     {config, "Entrypoint", "entrypoint", WORDS_MAX},
-        {config, "Cmd", "cmd", WORDS_MAX},
+        {doc, "architecture", "architecture", 0},
+        {doc, "created", "created", 0},
+        {config, "Env", "env", COMMAND_STRINGS_MAX},
+        {config, "User", "user", 0},
+        {config, "WorkingDir", "workdir", 0},
+        {config, "Entrypoint", "entrypoint", COMMAND_STRINGS_MAX},
+        {config, "Cmd", "cmd", COMMAND_STRINGS_MAX},
     };
     int r;
 
@@ -361,6 +367,9 @@ int image_config_parse_for(const char *text, size_t len, const char *platform, j
     _cleanup_json_ json_t *doc = NULL, *record = json_object();
     int r;
 
+    r = json_check_values("image configuration", text, len, CONFIG_VALUES_MAX, err);
+    if (r < 0)
+        return r;
     r = json_parse("image configuration", text, len, &doc, err);
     if (r < 0)
         return r;

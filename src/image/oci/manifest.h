@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "image/oci/digest.h"
+#include "lib/base/command-size.h"
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
@@ -22,8 +23,10 @@
 enum {
     MANIFEST_IMAGES_MAX = 64,
     MANIFEST_TAGS_MAX = 64,
-    IMAGES_BLOB_MAX = 4 << 20, /* a configuration or manifest */
-    IMAGES_LAYERS_MAX = 100,   /* the limit of one overlay mount: proto/plan.h */
+    IMAGES_BLOB_MAX = 4 << 20, /* a manifest or index */
+    /* A configuration: its variables, of which JSON writes some bytes as six, and the rest. */
+    IMAGES_CONFIG_MAX = 6 * COMMAND_MAX + IMAGES_BLOB_MAX,
+    IMAGES_LAYERS_MAX = 100, /* the limit of one overlay mount: proto/plan.h */
 };
 
 /*

@@ -336,7 +336,7 @@ int images_read_blob(const struct images *s, const char *digest, char **ret, siz
     _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(digest)), *text = NULL;
     char found[DIGEST_MAX];
     size_t len;
-    int r = file_read(s->dir, path, IMAGES_BLOB_MAX, &text, &len, err);
+    int r = file_read(s->dir, path, IMAGES_CONFIG_MAX, &text, &len, err);
 
     if (r < 0)
         return r;

@@ -32,7 +32,7 @@
 #include "lib/base/json.h"
 
 enum {
-    IMAGES_RECORD_MAX = 1 << 20, /* bytes of one record */
+    IMAGES_RECORD_MAX = IMAGES_CONFIG_MAX + (1 << 20), /* bytes of one record */
     IMAGES_REFS_MAX = 8 << 20,
     IMAGES_HOST_MAX = 64,
 };

@@ -148,10 +148,11 @@ static int pull_get_config(struct pull *p, const struct oci_manifest *m, struct 
     _cleanup_free_ char *path = xasprintf("blobs/%s", m->config.digest);
     int r;
 
-    if (m->config.size > IMAGES_BLOB_MAX)
+    if (m->config.size > IMAGES_CONFIG_MAX)
         return err_set(err, ERR_LIMIT, "the image's configuration is over %d bytes",
-                       IMAGES_BLOB_MAX);
-    r = repository_get(p->repository, path, NULL, IMAGES_BLOB_MAX, &p->config, &p->config_len, err);
+                       IMAGES_CONFIG_MAX);
+    r = repository_get(p->repository, path, NULL, IMAGES_CONFIG_MAX, &p->config, &p->config_len,
+                       err);
     if (r < 0)
         return r;
     return pull_check_bytes(&m->config, p->config, p->config_len, err);

@@ -60,7 +60,7 @@ static int push_read_document(struct push *p, const char *path, char **ret, size
 
     if (r < 0)
         return r;
-    if (r == 0 || !STREQ(p->e->path, path) || p->e->size > IMAGES_BLOB_MAX)
+    if (r == 0 || !STREQ(p->e->path, path) || p->e->size > IMAGES_CONFIG_MAX)
         return err_set(err, ERR_SYSTEM, "the packed image: '%s' is missing or too large", path);
     text = xmalloc(p->e->size + 1);
     while ((n = tar_read(&p->tar, text + len, p->e->size - len, err)) > 0)

@@ -2,6 +2,8 @@
 
 #include <stdint.h>
 
+#include "lib/base/xalloc.h"
+
 static int base64_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -49,23 +51,23 @@ int base64_decode(struct buf *b, const char *text, size_t len, struct err *err)
     return 0;
 }
 
-int base64_encode(struct buf *b, const void *data, size_t len)
+char *base64_encode(const void *data, size_t len)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *ret = xmalloc((len + 2) / 3 * 4 + 1), *out = ret;
     const unsigned char *p = data;
-    char *out = buf_reserve(b, (len + 2) / 3 * 4);
 
-    if (!out)
-        return -1;
-    for (size_t i = 0; i < len; i += 3, out += 4) {
-        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < len ? (uint32_t)p[i + 1] << 8 : 0) |
-                     (i + 2 < len ? p[i + 2] : 0);
+    for (size_t i = 0; i < len; i += 3) {
+        size_t have = MIN(len - i, (size_t)3);
+        uint32_t v = (uint32_t)p[i] << 16;
 
-        out[0] = digits[v >> 18];
-        out[1] = digits[v >> 12 & 63];
-        out[2] = i + 1 < len ? digits[v >> 6 & 63] : '=';
-        out[3] = i + 2 < len ? digits[v & 63] : '=';
+        v |= have > 1 ? (uint32_t)p[i + 1] << 8 : 0;
+        v |= have > 2 ? p[i + 2] : 0;
+        *out++ = digits[v >> 18];
+        *out++ = digits[v >> 12 & 63];
+        *out++ = have > 1 ? digits[v >> 6 & 63] : '=';
+        *out++ = have > 2 ? digits[v & 63] : '=';
     }
-    buf_commit(b, (len + 2) / 3 * 4);
-    return 0;
+    *out = '\0';
+    return ret;
 }

@@ -37,6 +37,26 @@ static bool json_too_deep(const char *text, size_t len)
     return false;
 }
 
+int json_check_values(const char *what, const char *text, size_t len, size_t max, struct err *err)
+{
+    bool in_string = false;
+    size_t n = 1;
+
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+
+        if (in_string && c == '\\')
+            i++;
+        else if (c == '"')
+            in_string = !in_string;
+        else if (!in_string)
+            n += c == ',' || c == ':' || c == '[' || c == '{';
+    }
+    if (n <= max || !GUARD("json values"))
+        return 0;
+    return err_set(err, ERR_LIMIT, "%s: too many JSON values (at most %zu)", what, max);
+}
+
 static int json_parse_with(size_t flags, const char *what, const char *text, size_t len,
                            json_t **ret, struct err *err)
 {

@@ -24,6 +24,10 @@ int json_parse(const char *what, const char *text, size_t len, json_t **ret, str
 int json_parse_output(const char *what, const char *text, size_t len, json_t **ret,
                       struct err *err);
 
+/* Before json_parse() of a large text: -ERR_LIMIT if it has more names and values than that. Each
+ * can take a hundred times the memory of its text. */
+int json_check_values(const char *what, const char *text, size_t len, size_t max, struct err *err);
+
 /*
  * Each program calls one of these before its first document; they hold for the whole process. With
  * both, out of memory ends the process: otherwise a field could be missing silently. The second

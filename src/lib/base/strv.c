@@ -1,6 +1,7 @@
 #include "lib/base/strv.h"
 
 #include <stdint.h>
+#include <string.h>
 
 #include "lib/base/buf.h"
 #include "lib/base/xalloc.h"
@@ -107,6 +108,80 @@ const char *strv_env_get(char *const *env, const char *key)
         if (strv_env_key_len(*env) == klen && memcmp(*env, key, klen) == 0 && (*env)[klen] == '=')
             return *env + klen + 1;
     return NULL;
+}
+
+/* ---- merging environments ---- */
+
+struct env_entry {
+    char *text;
+    size_t at; /* in the sequence of all arrays */
+};
+
+static int strv_compare_keys(const char *a, const char *b)
+{
+    while (*a == *b && *a != '=') {
+        a++;
+        b++;
+    }
+    return (*a == '=' ? 0 : (unsigned char)*a) - (*b == '=' ? 0 : (unsigned char)*b);
+}
+
+static int strv_by_key(const void *a, const void *b)
+{
+    const struct env_entry *x = a, *y = b;
+    int r = strv_compare_keys(x->text, y->text);
+
+    return r ? r : (x->at > y->at) - (x->at < y->at);
+}
+
+static size_t strv_collect_entries(char *const *const *layers, size_t n, struct env_entry *ret)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (char *const *v = layers[i]; v && *v; v++)
+            if (strchr(*v, '=')) {
+                ret[count] = (struct env_entry){*v, count};
+                count++;
+            }
+    return count;
+}
+
+char **strv_env_merge(char *const *const *layers, size_t n)
+{
+    size_t max = 0, count, out = 0;
+    _cleanup_free_ struct env_entry *e = NULL;
+    char **env;
+
+    for (size_t i = 0; i < n; i++)
+        max += strv_len(layers[i]);
+    e = xcalloc(max + 1, sizeof(*e));
+    env = xcalloc(max + 1, sizeof(*env));
+    count = strv_collect_entries(layers, n, e);
+    qsort(e, count, sizeof(*e), strv_by_key);
+    for (size_t i = 0, first; i < count; i++) {
+        first = e[i].at;
+        while (i + 1 < count && strv_compare_keys(e[i].text, e[i + 1].text) == 0)
+            i++;
+        env[first] = e[i].text;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (env[i])
+            env[out++] = env[i];
+    env[out] = NULL;
+    return env;
+}
+
+/* ---- arrays that grow ---- */
+
+void strv_list_push(struct strv_list *l, char *s)
+{
+    if (l->n + 2 > l->room) {
+        l->room = MAX(l->room * 2, (size_t)16);
+        l->v = xreallocarray(l->v, l->room, sizeof(*l->v));
+    }
+    l->v[l->n++] = s;
+    l->v[l->n] = NULL;
 }
 
 /* Edit distance with adjacent transpositions counted once (optimal string alignment). */

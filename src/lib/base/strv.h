@@ -22,6 +22,21 @@ char *strv_join(char *const *v, const char *sep);
 void strv_env_set(char ***env, const char *key, const char *value);
 const char *strv_env_get(char *const *env, const char *key);
 
+/*
+ * The environment that several arrays make together: in the order of first appearance, with the
+ * value that came last. Entries without '=' are left out. The array is new (free() it), the strings
+ * are borrowed. Each array may be NULL. The time does not depend on the choice of names.
+ */
+char **strv_env_merge(char *const *const *layers, size_t n);
+
+/* An array that grows. strv_push() counts the array each time, which is too slow for thousands of
+ * strings. `v` is NULL or ends with a NULL; the strings are the caller's matter. */
+struct strv_list {
+    char **v;
+    size_t n, room;
+};
+void strv_list_push(struct strv_list *l, char *s);
+
 /* The candidate nearest to `word` by edit distance, or NULL when no candidate is near enough. */
 const char *strv_nearest(const char *word, const char *const *candidates, size_t n);
 

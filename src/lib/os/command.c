@@ -5,8 +5,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "lib/base/command-size.h"
+#include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
@@ -40,6 +43,31 @@ static int command_try_run(const char *path, char **argv, char **env)
     if (errno == ENOEXEC)
         command_run_by_shell(path, argv, env);
     return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+}
+
+/* E2BIG: the daemon has refused what is over the usual bounds, so the image's variables are too
+ * large, or the stack limit here is lower than usual. */
+static int command_explain_size(const char *name, struct err *err)
+{
+    char limit[FORMAT_MAX] = "unlimited";
+    struct rlimit stack;
+
+    if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY)
+        format_size(stack.rlim_cur, limit);
+    err_set(err, ERR_LIMIT,
+            "command '%.200s' cannot be run: its arguments and environment are too large for Linux "
+            "(at most 128 KiB in one, and in all a quarter of the stack limit, which is %s)",
+            name, limit);
+    return err_hint(err, COMMAND_SIZE_HINT);
+}
+
+int command_explain(const char *name, int errnum, struct err *err)
+{
+    if (errnum == 0)
+        return err_set(err, ERR_NOT_FOUND, "command '%.200s' not found", name);
+    if (errnum == E2BIG)
+        return command_explain_size(name, err);
+    return err_set(err, ERR_DENIED, "command '%.200s' cannot be run: %s", name, strerror(errnum));
 }
 
 int command_exec(char **argv, char **env)

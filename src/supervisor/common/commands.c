@@ -326,8 +326,8 @@ void command_run(struct supervisor_peer *p, struct sup_reader *r, int fd)
     _cleanup_err_ struct err err = ERR_INIT;
     int n;
 
-    if (r->head.type == SUP_EXEC || r->head.type == SUP_EXEC_FED) {
-        exec_start(p, r, r->head.type == SUP_EXEC_FED ? came : -1);
+    if (sup_starts_exec(r->head.type)) {
+        exec_start(p, r, came);
         return;
     }
     n = commands_run(&q, r, &err);

@@ -41,10 +41,9 @@ size_t execs_live(const struct supervisor *s)
 
 void exec_spec_done(struct exec_spec *spec)
 {
-    strv_free(spec->argv);
-    strv_free(spec->env);
-    free(spec->cwd);
-    free(spec->user);
+    free(spec->args.v);
+    free(spec->vars.v);
+    free(spec->message);
     *spec = (struct exec_spec){0};
 }
 
@@ -81,20 +80,18 @@ static int supervisor_exec_take_field(struct supervised_exec *x, const struct su
         memcpy(x->id, v->data, v->length + 1);
         break;
     case SUP_TAG_ARG:
-        strv_add(&x->spec.argv, v->data);
+        strv_list_push(&x->spec.args, (char *)v->data);
         break;
     case SUP_TAG_ENV:
         if (parse_env(v->data, err) < 0)
             return err_wrap(err, "env");
-        strv_add(&x->spec.env, v->data);
+        strv_list_push(&x->spec.vars, (char *)v->data);
         break;
     case SUP_TAG_CWD:
-        free(x->spec.cwd);
-        x->spec.cwd = xstrdup(v->data);
+        x->spec.cwd = v->data;
         break;
     case SUP_TAG_USER:
-        free(x->spec.user);
-        x->spec.user = xstrdup(v->data);
+        x->spec.user = v->data;
         break;
     case SUP_TAG_FLAGS:
         x->spec.flags = v->u64;
@@ -207,18 +204,47 @@ static void supervisor_exec_mark_alone(struct supervisor *s, struct supervised_e
     }
 }
 
-static int supervisor_exec_read_request(struct supervised_exec *x, struct sup_reader *r,
-                                        struct err *err)
+/* The packet lies in the loop's buffer: it is copied once, and not string by string. */
+static int supervisor_exec_read_fields(struct supervised_exec *x, const struct sup_reader *packet,
+                                       struct err *err)
 {
+    size_t size = (size_t)(packet->end - packet->p);
+    struct sup_reader r = {.head = packet->head};
     struct sup_value v;
     int n;
 
-    while ((n = sup_next(r, &v, err)) > 0) {
+    x->spec.message = xmemdup(packet->p, size);
+    r.p = x->spec.message;
+    r.end = r.p + size;
+    while ((n = sup_next(&r, &v, err)) > 0) {
         n = supervisor_exec_take_field(x, &v, err);
         if (n < 0)
             return n;
     }
+    x->spec.argv = x->spec.args.v;
+    x->spec.env = x->spec.vars.v;
     return n;
+}
+
+/* fd: the handover, or -1. */
+static int supervisor_exec_read_request(struct supervised_exec *x, const struct sup_reader *packet,
+                                        int fd, struct err *err)
+{
+    bool large = packet->head.type == SUP_EXEC_LARGE;
+    int r = supervisor_exec_read_fields(x, packet, err);
+
+    if (r < 0 || packet->head.type == SUP_EXEC)
+        return r;
+    r = handover_read(fd, &x->handover, err);
+    if (r < 0)
+        return r;
+    if (large ? x->spec.argv || x->spec.env : x->handover.argv != NULL)
+        return err_set(err, ERR_INVALID, "the command is not where its message has it");
+    if (large) {
+        x->spec.argv = x->handover.argv;
+        x->spec.env = x->handover.env;
+    }
+    return 0;
 }
 
 /* Refuses an exec without making a record: one without an id of its own cannot have a record, and
@@ -264,9 +290,7 @@ void exec_start(struct supervisor_peer *p, struct sup_reader *reader, int fd)
     struct supervisor *s = p->sup;
     int r;
 
-    r = supervisor_exec_read_request(x, reader, &err);
-    if (r >= 0 && reader->head.type == SUP_EXEC_FED)
-        r = handover_read(fd, &x->handover, &err);
+    r = supervisor_exec_read_request(x, reader, fd, &err);
     if (supervisor_exec_refuse(x, &err))
         return;
     x->input_whole =

@@ -3,6 +3,7 @@
  * batches; in return no handler can meet a source that another handler has just closed.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -91,13 +92,15 @@ static void supervisor_loop_sweep(struct supervisor *s)
     }
 }
 
-/* Waits for one event. After a second without one, the program's pages are released too. */
+/* Waits for one event. After a second without one, free memory and the program's pages are given
+ * back. */
 static int supervisor_loop_wait_event(struct supervisor *s, struct epoll_event *ev)
 {
     int n = epoll_wait(s->epoll, ev, 1, execs_live(s) ? -1 : IDLE_MS);
 
     if (n != 0)
         return n;
+    malloc_trim(0);
     memory_release();
     return epoll_wait(s->epoll, ev, 1, -1);
 }

@@ -319,7 +319,7 @@ static bool peers_next_is_early(int fd)
     struct sup_msg head;
 
     return recv(fd, &head, sizeof(head), MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof(head) &&
-           (head.type == SUP_HELLO || head.type == SUP_EXEC || head.type == SUP_EXEC_FED);
+           (head.type == SUP_HELLO || sup_starts_exec(head.type));
 }
 
 int peer_early(struct supervisor *s, int fd, struct err *err)

@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 
 #include "lib/base/err.h"
+#include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/journal/journal.h"
 #include "lib/journal/record.h"
@@ -89,10 +90,13 @@ enum supervised_exec_state {
     EXEC_OVER, /* the record is written; a daemonised child may still hold a pipe or the cgroup */
 };
 
-/* The daemon's request; freed once the command has started. */
+/* The daemon's request; freed once the command has started. The strings lie in `message`, or in the
+ * handover of EXEC_LARGE, and cannot be written to. */
 struct exec_spec {
-    char **argv, **env;
-    char *cwd, *user; /* NULL: the sandbox's */
+    char *message;               /* owned: a copy of the fields */
+    struct strv_list args, vars; /* of the message */
+    char **argv, **env;          /* NULL: empty */
+    const char *cwd, *user;      /* NULL: the sandbox's */
     uint64_t flags;
     uint16_t rows, cols;
 };

@@ -117,15 +117,15 @@ int relay_exec_stdin_close(struct supervised_exec *base, struct err *err _unused
 
 /* ---- frames ---- */
 
-static void relay_exec_set_user(char ***env, const char *user)
+static void relay_exec_set_user(struct strv_list *env, const char *user)
 {
     static const char *const keys[] = {"USER", "LOGNAME"};
     bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
 
-    strv_env_set(env, "HOME", root ? "/root" : "/home/agent");
+    strv_list_push(env, xasprintf("HOME=%s", root ? "/root" : "/home/agent"));
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
         if (user[0] < '0' || user[0] > '9')
-            strv_env_set(env, keys[i], user);
+            strv_list_push(env, xasprintf("%s=%s", keys[i], user));
 }
 
 static bool relay_exec_names_user(const char *variable)
@@ -144,21 +144,19 @@ static char **relay_exec_make_env(const struct relay_exec *x)
 {
     const struct relay *r = x->stream.relay;
     bool other = !STREQ(x->user, r->plan.user);
-    char **env = NULL;
+    struct strv_list of_sandbox = {0};
+    _cleanup_free_ char **env = NULL;
+    char **copy;
 
     for (char **e = r->plan.env; e && *e; e++)
         if (!other || !relay_exec_names_user(*e))
-            strv_add(&env, *e);
+            strv_list_push(&of_sandbox, xstrdup(*e));
     if (other)
-        relay_exec_set_user(&env, x->user);
-    for (char **e = x->exec.spec.env; e && *e; e++) {
-        char *eq = strchr(*e, '=');
-
-        *eq = '\0'; /* the string is ours, and parse_env() has checked that it has a '=' */
-        strv_env_set(&env, *e, eq + 1);
-        *eq = '=';
-    }
-    return env;
+        relay_exec_set_user(&of_sandbox, x->user);
+    env = strv_env_merge((char *const *const[]){of_sandbox.v, x->exec.spec.env}, 2);
+    copy = strv_copy(env);
+    strv_free(of_sandbox.v);
+    return copy;
 }
 
 static void relay_exec_add_secrets(struct guest_spec *spec, const struct handover *h)
@@ -179,7 +177,7 @@ static void relay_exec_on_greeted(struct guest_stream *l)
     struct guest_spec spec = {.flags = GUEST_SPEC_ENV_CLEAR, /* without the engine's HOSTNAME, … */
                               .argv = asked->argv,
                               .env = env,
-                              .cwd = asked->cwd ? asked->cwd : l->relay->plan.workdir,
+                              .cwd = (char *)(asked->cwd ? asked->cwd : l->relay->plan.workdir),
                               .rows = asked->rows,
                               .cols = asked->cols};
     int r;
@@ -192,7 +190,7 @@ static void relay_exec_on_greeted(struct guest_stream *l)
     if (asked->flags & SUP_EXEC_TTY)
         spec.flags |= GUEST_SPEC_TTY;
     relay_exec_add_secrets(&spec, &x->exec.handover);
-    r = guest_put_spec(&l->out, &spec, &err);
+    r = guest_put_spec(&l->out, &spec, l->guest_minor, &err);
     free(spec.secrets); /* the strings belong to the handover */
     if (r < 0)
         exec_fail_start(&x->exec, &err);

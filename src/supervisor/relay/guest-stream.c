@@ -20,7 +20,8 @@
 enum {
     GUEST_STREAM_READS = 4, /* per turn: one busy stream must not starve the others */
     GUEST_STREAM_IN_MAX = GUEST_STREAM_CHUNK + GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX,
-    GUEST_STREAM_OUT_MAX = GUEST_SPEC_WIRE_MAX + (256 << 10),
+    GUEST_STREAM_OUT_KEPT = 256 << 10,
+    GUEST_STREAM_OUT_MAX = GUEST_SPEC_WIRE_MAX + GUEST_STREAM_OUT_KEPT,
 };
 
 struct opening {
@@ -127,6 +128,8 @@ void guest_stream_flush(struct guest_stream *l)
         else
             buf_consume(&l->out, (size_t)n);
     }
+    if (!l->out.len && l->out.cap > GUEST_STREAM_OUT_KEPT)
+        buf_done(&l->out); /* it held the spec of a large command */
     guest_stream_set_events(l);
     if (!l->out.len && l->ops->drained)
         l->ops->drained(l);

@@ -59,7 +59,7 @@ struct exec_entry {
     int master;       /* of its terminal, or -1 */
     int mark;         /* as in struct supervised_exec */
     struct user user;
-    char **env;
+    char **env; /* the array is ours, the strings are not */
 };
 
 /* ---- reporting to the shim ---- */
@@ -211,28 +211,24 @@ static int exec_child_open_null(int *ret, struct err *err)
 }
 
 /* HOME, USER and LOGNAME describe the user, unless the caller sets them. A user other than the
- * sandbox's does not inherit the sandbox's values. */
+ * sandbox's does not inherit the sandbox's values. The command's process inherits this memory, so
+ * nothing is freed. */
 static void exec_child_build_env(struct exec_entry *e)
 {
     bool other = e->spec->user && !STREQ(e->spec->user, e->shim->plan.user);
+    char *const *of_sandbox = e->shim->plan.env;
     const char *const who[][2] = {
         {"HOME", e->user.home}, {"USER", e->user.name}, {"LOGNAME", e->user.name}};
+    struct strv_list added = {0};
 
-    e->env = strv_copy(e->shim->plan.env);
     for (size_t i = 0; i < ARRAY_SIZE(who); i++)
-        if (*who[i][1] && (other || !strv_env_get(e->env, who[i][0])))
-            strv_env_set(&e->env, who[i][0], who[i][1]);
-    if (!strv_env_get(e->env, "PATH"))
-        strv_env_set(&e->env, "PATH", PATH_DEFAULT);
+        if (*who[i][1] && (other || !strv_env_get(of_sandbox, who[i][0])))
+            strv_list_push(&added, xasprintf("%s=%s", who[i][0], who[i][1]));
+    if (!strv_env_get(of_sandbox, "PATH"))
+        strv_list_push(&added, (char *)"PATH=" PATH_DEFAULT);
     if (e->handover->n_secrets)
-        strv_env_set(&e->env, HANDOVER_SECRETS_ENV, SECRETS_DIR);
-    for (char **p = e->spec->env; p && *p; p++) {
-        char *eq = strchr(*p, '=');
-
-        *eq = '\0'; /* the string is ours, and parse_env() has checked that it has a '=' */
-        strv_env_set(&e->env, *p, eq + 1);
-        *eq = '=';
-    }
+        strv_list_push(&added, (char *)HANDOVER_SECRETS_ENV "=" SECRETS_DIR);
+    e->env = strv_env_merge((char *const *const[]){of_sandbox, added.v, e->spec->env}, 3);
 }
 
 /* ---- in the child ---- */
@@ -278,10 +274,7 @@ _noreturn_ static void exec_child_run(struct exec_entry *e)
     if (exec_child_arrange_stdio(e, &err) < 0 || exec_child_confine(plan, &err) < 0)
         exec_child_fail(e->status, &err);
     r = command_exec(e->spec->argv, e->env);
-    if (r == 0)
-        err_set(&err, ERR_NOT_FOUND, "command '%s' not found", e->spec->argv[0]);
-    else
-        err_set(&err, ERR_DENIED, "command '%s' cannot be run: %s", e->spec->argv[0], strerror(r));
+    command_explain(e->spec->argv[0], r, &err);
     exec_child_fail(e->status, &err);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
+#include "daemon/core/exec/exec-large.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "lib/base/cleanup.h"
 
@@ -15,7 +16,8 @@ json_t *exec_to_json(const struct exec *x)
 
     json_object_set_new(o, "id", json_string(x->id));
     json_object_set_new(o, "sandbox", json_string(x->sandbox_name));
-    json_object_set_new(o, "argv", json_from_strv(x->req.argv));
+    json_object_set_new(o, "argv", json_from_strv(exec_large_argv(x)));
+    exec_large_to_json(o, x->argv_words, x->argv_bytes);
     json_object_set_new(o, "state", json_string(exec_state_name(x->state)));
     json_object_set_new(o, "started_at", json_from_time(x->started_at));
     json_object_set_new(o, "ended_at", json_from_time(x->ended_at));
@@ -41,10 +43,13 @@ static json_t *exec_json_from_row(const struct sandbox *sb, const struct store_e
 {
     _cleanup_json_ json_t *options = exec_json_parse_or_null(row->options);
     json_t *o = json_object();
+    size_t words = 0, bytes = 0;
 
+    exec_large_from_options(options, &words, &bytes);
     json_object_set_new(o, "id", json_string(row->id));
     json_object_set_new(o, "sandbox", json_string(sb->name));
     json_object_set_new(o, "argv", exec_json_parse_or_null(row->argv));
+    exec_large_to_json(o, words, bytes);
     json_object_set_new(o, "state", json_string(row->state));
     json_object_set_new(o, "started_at", json_from_time(row->started_at));
     json_object_set_new(o, "ended_at", json_from_time(row->ended_at));

@@ -12,6 +12,7 @@
 #include "daemon/core/events/events.h"
 #include "daemon/core/exec/end-record-json.h"
 #include "daemon/core/exec/exec-internal.h"
+#include "daemon/core/exec/exec-large.h"
 #include "daemon/core/exec/exec-save.h"
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/sandbox/lease.h"
@@ -42,6 +43,7 @@ void exec_unref(struct exec *x)
 {
     if (!x || --x->refs)
         return;
+    strv_free(x->argv_shown);
     exec_request_done(&x->req);
     err_done(&x->start_err);
     exec_input_done(x);
@@ -72,6 +74,9 @@ int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, st
     if (sb->n_execs >= EXEC_LIVE_MAX)
         return err_set(err, ERR_LIMIT, "sandbox '%s': too many live execs (limit %d)", sb->name,
                        EXEC_LIVE_MAX);
+    r = exec_large_check(sb->m, req, err);
+    if (r < 0)
+        return r;
     r = random_hex(req->id, err);
     if (r < 0)
         return r;
@@ -79,6 +84,7 @@ int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, st
     memcpy(x->id, req->id, sizeof(x->id));
     x->req = *req;
     *req = (struct exec_request){0};
+    exec_large_begin(x);
     x->started_at = time_wall();
     x->detached = !x->req.attach;
     x->attached = x->req.attach;
@@ -174,7 +180,7 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
 static void exec_store_add(struct exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *argv = json_from_strv(x->req.argv), *options = json_object();
+    _cleanup_json_ json_t *argv = json_from_strv(exec_large_argv(x)), *options = json_object();
     _cleanup_free_ char *argv_text = json_to_text(argv, false), *options_text = NULL;
     struct store_exec row = {
         .id = x->id,
@@ -189,6 +195,7 @@ static void exec_store_add(struct exec *x)
     json_object_set_new(options, "detached", json_boolean(x->detached));
     if (x->req.session)
         json_object_set_new(options, "session", json_true());
+    exec_large_to_options(x, options);
     row.options = options_text = json_to_text(options, true);
     if (store_exec_add(x->m->store, &row, &err) < 0)
         manager_warn(x->m, "exec %s of sandbox %s cannot be saved: %s", x->id, x->sandbox_name,
@@ -317,6 +324,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     exec_input_done(x);
     loop_timer_free(TAKE_PTR(x->grace));
     exec_request_wipe(&x->req);
+    exec_large_release(x);
     exec_drop_from_sandbox(x);
     exec_hold_for_readers(x, sb);
     exec_notify(x, EXEC_EVENT_ENDED);
@@ -473,6 +481,7 @@ void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
         return;
     }
     exec_request_wipe(&x->req);
+    exec_large_release(x);
     x->state = EXEC_RUNNING;
     x->pid = pid;
     exec_input_open(x, stdin_fd);
@@ -512,7 +521,7 @@ void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *
 
 void exec_adopt(struct sandbox *sb, const struct store_exec *row)
 {
-    _cleanup_json_ json_t *argv = NULL;
+    _cleanup_json_ json_t *argv = NULL, *options = NULL;
     struct exec *x = exec_alloc(sb);
 
     snprintf(x->id, sizeof(x->id), "%s", row->id);
@@ -523,8 +532,11 @@ void exec_adopt(struct sandbox *sb, const struct store_exec *row)
     x->started_at = row->started_at;
     x->stored = true;
     x->detached = true;
-    x->req.tty = strstr(row->options, "\"tty\":true") != NULL;
-    x->req.session = strstr(row->options, "\"session\":true") != NULL;
+    if (json_parse("stored options", row->options, strlen(row->options), &options, NULL) >= 0) {
+        x->req.tty = json_is_true(json_object_get(options, "tty"));
+        x->req.session = json_is_true(json_object_get(options, "session"));
+        exec_large_from_options(options, &x->argv_words, &x->argv_bytes);
+    }
     if (json_parse("stored argv", row->argv, strlen(row->argv), &argv, NULL) >= 0)
         json_read_strv(argv, "argv", &x->req.argv, NULL);
 }

@@ -53,9 +53,12 @@ struct exec {
     uint64_t seq;
     enum exec_state state;
     struct exec_request req; /* argv and flags stay; the rest is wiped when it has been sent */
-    bool detached;           /* the client does not follow it */
-    bool cancelled;          /* killed before it was sent; it will not be sent */
-    bool sent;               /* with the start of its sandbox, before exec_launch() */
+    char **argv_shown;       /* the first part of a long argv, until it replaces it; or NULL */
+    size_t argv_words, argv_bytes; /* of the whole argv if it is cut; else 0 */
+    size_t held;                   /* the exec's share of manager.unstarted */
+    bool detached;                 /* the client does not follow it */
+    bool cancelled;                /* killed before it was sent; it will not be sent */
+    bool sent;                     /* with the start of its sandbox, before exec_launch() */
     bool waiting; /* sent, but not started because its sandbox went down: to be sent again */
     unsigned char refusals; /* how often it was sent in vain */
     bool stored, attached;  /* attached: the supervisor sends us OUTPUT */

@@ -14,6 +14,7 @@
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/images/build.h"
 #include "daemon/core/reconcile/reconcile.h"
+#include "daemon/core/sandbox/command-check.h"
 #include "daemon/core/sandbox/copy-dial.h"
 #include "daemon/core/sandbox/lease.h"
 #include "daemon/core/sandbox/manager-internal.h"
@@ -411,9 +412,10 @@ void manager_tick(struct manager *m)
 /* ---- operations ---- */
 
 /* Checks, before anything is queued, that the document is valid, that its engine exists, and
- * that the engine can carry it out. An engine that is closed checks it later. */
+ * that the engine can carry it out. An engine that is closed checks it later. first: the command
+ * that the sandbox is made for, or NULL. */
 static int manager_check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
-                              struct err *err)
+                              const struct exec_request *first, struct err *err)
 {
     _cleanup_(sandbox_spec_done) struct sandbox_spec scratch = {0};
     bool fresh = !sb || sb->state == SANDBOX_ABSENT;
@@ -423,6 +425,9 @@ static int manager_check_spec(struct manager *m, const struct sandbox *sb, const
 
     sandbox_spec_copy(&scratch, fresh ? &m->config.defaults : &sb->spec);
     r = spec_apply(&scratch, &name, patch, m->config.mount_roots, err);
+    if (r < 0)
+        return r;
+    r = command_check_total(&scratch, first ? first->argv : NULL, first ? first->env : NULL, err);
     if (r < 0 || !fresh)
         return r;
     e = manager_engine(m, name, err);
@@ -449,7 +454,7 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
     if (r < 0)
         return r;
     sb = map_get(&m->sandboxes, name);
-    r = manager_check_spec(m, sb, spec, err);
+    r = manager_check_spec(m, sb, spec, NULL, err);
     if (r < 0)
         return r;
     r = sb ? disk_floor_check(m, err) : manager_check_room(m, err);
@@ -584,10 +589,16 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
     r = sb->ops ? 0 : sandbox_check_awake(sb, err);
     if (r < 0)
         return r;
+    r = command_check_total(&sb->spec, req->argv, req->env, err);
+    if (r < 0)
+        return r;
     r = disk_floor_check(m, err);
     if (r < 0)
         return r;
     r = req->session && !req->concurrent ? session_check_free(sb, err) : 0;
+    if (r < 0)
+        return r;
+    r = sb->conn && !sb->ops ? supervisor_conn_check_exec(sb->conn, req, err) : 0;
     if (r < 0)
         return r;
     r = exec_new(sb, req, ret, err);
@@ -609,7 +620,7 @@ int manager_run(struct manager *m, const json_t *spec, struct exec_request *req,
     struct op *op;
     int r;
 
-    r = manager_check_spec(m, NULL, spec, err);
+    r = manager_check_spec(m, NULL, spec, req, err);
     if (r < 0)
         return r;
     r = manager_check_room(m, err);

@@ -1,5 +1,6 @@
 #include "daemon/core/sandbox/spec-lists.h"
 
+#include "daemon/core/sandbox/command-check.h"
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/engine/caches.h"
 #include "lib/base/cleanup.h"
@@ -8,8 +9,6 @@
 #include "lib/base/xalloc.h"
 
 enum {
-    SPEC_ENV_MAX = 256,
-    SPEC_ENV_BYTES_MAX = 96 << 10, /* an exec message of the shim holds 192 KiB, argv included */
     SPEC_LABELS_MAX = 64,
     SPEC_LABEL_MAX = 1024,
     SPEC_MOUNTS_MAX = 32,
@@ -26,6 +25,9 @@ static int spec_env_entry(const char *key, const char *value, char **ret, struct
         return r;
     if (strchr(key, '='))
         return err_set(err, ERR_INVALID, "invalid variable name '%s'", key);
+    r = command_check_variable(entry, err);
+    if (r < 0)
+        return r;
     *ret = TAKE_PTR(entry);
     return 0;
 }
@@ -44,33 +46,25 @@ static int spec_label_entry(const char *key, const char *value, char **ret, stru
     return 0;
 }
 
-typedef int (*entry_fn)(const char *key, const char *value, char **ret, struct err *err);
+static int spec_check_labels(char *const *v, struct err *err)
+{
+    size_t n = strv_len(v);
+
+    if (n <= SPEC_LABELS_MAX)
+        return 0;
+    return err_set(err, ERR_INVALID, "field 'labels' has %zu entries, at most %d are allowed", n,
+                   SPEC_LABELS_MAX);
+}
 
 /* One kind of K=V list. */
 struct pair_list {
     const char *field;
-    size_t max;
-    entry_fn make;
+    int (*make)(const char *key, const char *value, char **ret, struct err *err);
+    int (*check)(char *const *v, struct err *err);
 };
 
-static const struct pair_list env_list = {"env", SPEC_ENV_MAX, spec_env_entry};
-static const struct pair_list label_list = {"labels", SPEC_LABELS_MAX, spec_label_entry};
-
-static int spec_check_pairs(const struct pair_list *l, char *const *v, struct err *err)
-{
-    size_t n = strv_len(v), bytes = 0;
-
-    if (n > l->max)
-        return err_set(err, ERR_INVALID, "field '%s' has %zu entries, at most %zu are allowed",
-                       l->field, n, l->max);
-    for (; v && *v; v++)
-        bytes += strlen(*v) + 1;
-    if (bytes > SPEC_ENV_BYTES_MAX)
-        return err_set(err, ERR_INVALID,
-                       "field '%s' has %zu bytes in total, at most %d are allowed", l->field, bytes,
-                       SPEC_ENV_BYTES_MAX);
-    return 0;
-}
+static const struct pair_list env_list = {"env", spec_env_entry, command_check_env};
+static const struct pair_list label_list = {"labels", spec_label_entry, spec_check_labels};
 
 static int spec_read_pairs(const struct pair_list *l, const json_t *obj, char ***ret,
                            struct err *err)
@@ -88,7 +82,7 @@ static int spec_read_pairs(const struct pair_list *l, const json_t *obj, char **
             return err_wrap(err, "field '%s'", l->field);
         n++;
     }
-    r = spec_check_pairs(l, v, err);
+    r = l->check(v, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(v);
@@ -108,18 +102,16 @@ int spec_labels_read(const json_t *obj, char ***ret, struct err *err)
 static int spec_merge_pairs(const struct pair_list *l, char ***list, const json_t *obj,
                             struct err *err)
 {
-    _cleanup_strv_ char **added = NULL;
+    _cleanup_strv_ char **added = NULL, **before = NULL;
+    _cleanup_free_ char **all = NULL;
     int r = spec_read_pairs(l, obj, &added, err);
 
     if (r < 0)
         return r;
-    for (char **a = added; *a; a++) {
-        char *value = strchr(*a, '=');
-
-        *value++ = '\0';
-        strv_env_set(list, *a, value);
-    }
-    return spec_check_pairs(l, *list, err);
+    all = strv_env_merge((char *const *const[]){*list, added}, 2);
+    before = *list;
+    *list = strv_copy(all);
+    return l->check(*list, err);
 }
 
 int spec_apply_env(struct sandbox_spec *spec, const json_t *obj, struct err *err)

@@ -244,6 +244,16 @@ static int body_put_cache_folders(struct tar_writer *w, const struct body_volume
     return 0;
 }
 
+int body_guest(const void *guest, size_t len, struct buf *ret, struct err *err)
+{
+    struct tar_writer w;
+    int r;
+
+    tar_writer_init(&w, body_to_buf, ret);
+    r = body_put_guest(&w, guest, len, err);
+    return r < 0 ? r : tar_finish(&w, err);
+}
+
 int body_archive(const struct body_parts *p, const void *guest, size_t len, struct buf *ret,
                  struct err *err)
 {

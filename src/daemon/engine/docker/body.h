@@ -35,6 +35,8 @@ struct body_parts {
 /* The body of POST /containers/create. NULL: a value is not valid UTF-8. */
 json_t *body_container(const struct body_parts *p);
 
-/* The tar archive for "/": ripcord-guest, and the folders of the sandbox's user. */
+/* The tar archive for "/" with ripcord-guest alone. */
+int body_guest(const void *guest, size_t len, struct buf *ret, struct err *err);
+/* The one for a new container: ripcord-guest, and the folders of the sandbox's user. */
 int body_archive(const struct body_parts *p, const void *guest, size_t len, struct buf *ret,
                  struct err *err);

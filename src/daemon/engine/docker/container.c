@@ -14,6 +14,7 @@
 #include "daemon/engine/caches.h"
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/body.h"
+#include "daemon/engine/docker/guest-program.h"
 #include "daemon/engine/docker/layers.h"
 #include "daemon/engine/docker/recreate.h"
 #include "lib/base/cleanup.h"
@@ -23,7 +24,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/pidfd.h"
 
-enum { VOLUMES_MAX = 32, GUEST_MAX = 16 << 20, POLL_MS = 25 };
+enum { VOLUMES_MAX = 32, POLL_MS = 25 };
 
 /* Podman lowers its own hard limit to this value and cannot give a container more. */
 #define NPROC_MAX 32768
@@ -447,29 +448,6 @@ static int container_ensure_parts(struct container_making *m, const struct deadl
 
 /* ---- creating ---- */
 
-static int container_put_archive(const struct container_making *m, const struct body_parts *p,
-                                 const char *container, const struct deadline *by, struct err *err)
-{
-    _cleanup_free_ char *program = xasprintf("%s/ripcord-guest", m->d->libexec_dir), *guest = NULL;
-    _cleanup_free_ char *path = docker_path("/containers/%s/archive?path=/", container);
-    _cleanup_buf_ struct buf tar = BUF_INIT(GUEST_MAX + MIB(1));
-    struct deadline one = docker_by(m->d, by);
-    struct docker_source source;
-    size_t len = 0;
-    int r;
-
-    r = file_read(AT_FDCWD, program, GUEST_MAX, &guest, &len, err);
-    if (r < 0)
-        return err_hint(
-            err, "Install ripcord again: ripcord-guest must be in the same folder as ripcordd.");
-    r = body_archive(p, guest, len, &tar, err);
-    if (r < 0)
-        return r;
-    source = (struct docker_source){.data = buf_data(&tar), .len = tar.len, .fd = -1};
-    r = docker_upload(docker_client(m->d), "PUT", path, &source, &one, NULL, err);
-    return r < 0 ? err_wrap(err, "copy ripcord-guest into the container") : 0;
-}
-
 static int container_post_create(const struct container_making *m, const struct body_parts *p,
                                  const struct deadline *by, char **ret, struct err *err)
 {
@@ -557,7 +535,7 @@ static int container_make(const struct container_making *m, const struct deadlin
     r = container_post_create(m, &p, by, &container, err);
     if (r < 0)
         return r;
-    r = container_put_archive(m, &p, container, by, err);
+    r = guest_program_install(d, &p, container, by, err);
     if (r < 0) {
         container_undo(m, container);
         return r;

@@ -12,6 +12,7 @@
 
 #include "daemon/engine/caches.h"
 #include "daemon/engine/docker/backend.h"
+#include "daemon/engine/docker/guest-program.h"
 #include "daemon/engine/docker/layers.h"
 #include "daemon/engine/docker/recreate.h"
 #include "daemon/engine/handshake.h"
@@ -287,10 +288,13 @@ static int docker_launch_find_container(struct docker_launch *l, const struct de
         if (r < 0)
             return r;
     }
-    if (!json_is_true(json_object_get(json_object_get(l->doc, "State"), "Running")))
-        return 0;
-    /* It belongs to a run that has lost its relay. */
-    return docker_launch_end_container(l->d, l->container, by, err);
+    if (json_is_true(json_object_get(json_object_get(l->doc, "State"), "Running"))) {
+        /* It belongs to a run that has lost its relay. */
+        r = docker_launch_end_container(l->d, l->container, by, err);
+        if (r < 0)
+            return r;
+    }
+    return guest_program_renew(l->d, l->req->id, l->container, by, err);
 }
 
 /* Somebody has removed the container's network: it is connected to the present one. */

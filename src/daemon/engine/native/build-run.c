@@ -20,6 +20,9 @@
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/sandbox-request.h"
 #include "image/store/images.h"
+#include "lib/base/base64.h"
+#include "lib/base/buf.h"
+#include "lib/base/command-size.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
@@ -204,6 +207,29 @@ static int build_run_read_network(const char *name, enum spec_network *ret, stru
     return err_set(err, ERR_INVALID, "unknown network '%.64s' for a build step", name);
 }
 
+/* The strings are in base64 (image/build/step-run.c). */
+static int build_run_read_strings(const json_t *list, const char *what, char ***ret,
+                                  struct err *err)
+{
+    _cleanup_buf_ struct buf bytes = BUF_INIT(COMMAND_STRING_MAX - 1);
+    struct strv_list l = {0};
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach (list, i, v) {
+        buf_clear(&bytes);
+        if (!json_is_string(v) ||
+            base64_decode(&bytes, json_string_value(v), json_string_length(v), NULL) < 0 ||
+            memchr(buf_data(&bytes), 0, bytes.len)) {
+            strv_free(l.v);
+            return err_set(err, ERR_INVALID, "%s: string %zu of the step is not valid", what, i);
+        }
+        strv_list_push(&l, xstrdup(buf_data(&bytes)));
+    }
+    *ret = l.v;
+    return 0;
+}
+
 static int build_run_read_ask(struct build_run *x, const struct build_request *req,
                               const json_t *doc, struct err *err)
 {
@@ -223,12 +249,14 @@ static int build_run_read_ask(struct build_run *x, const struct build_request *r
     r = build_run_read_layers(x, layers, none, err);
     if (r < 0)
         return r;
-    r = json_read_strv(argv, "argv", &x->first.argv, err);
+    r = build_run_read_strings(argv, "argv", &x->first.argv, err);
     if (r < 0)
         return r;
-    r = json_read_strv(env, "env", &x->first.env, err);
+    r = build_run_read_strings(env, "env", &x->first.env, err);
     if (r < 0)
         return r;
+    if (command_size(x->first.argv) + command_size(x->first.env) > COMMAND_MAX)
+        return err_set(err, ERR_LIMIT, "the command and its variables are too large for Linux");
     r = build_run_add_mounts(x, mounts, err);
     if (r < 0)
         return r;
@@ -534,7 +562,9 @@ static int build_run_start(struct build_run *x, struct err *err)
         return r;
     x->conn = sandbox.supervisor_fd;
     strv_free(sandbox.warnings);
-    return sandbox.first_sent ? 0 : err_set(err, ERR_LIMIT, "the command is too long");
+    return sandbox.first_sent
+               ? 0
+               : err_set(err, ERR_SYSTEM, "the command could not be sent to the step's supervisor");
 }
 
 static int build_run_finish(const struct build_run *x, const struct deadline *by, struct err *err)

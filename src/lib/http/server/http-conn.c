@@ -102,6 +102,7 @@ static void http_conn_close(struct http_conn *c)
     if (c->next)
         c->next->prev = c->prev;
     s->n_conns--;
+    room_leave(c);
     http_conn_drop_output(c);
     uv_close((uv_handle_t *)&c->poll, http_conn_on_closed);
     uv_close((uv_handle_t *)&c->timer, http_conn_on_closed);
@@ -113,6 +114,8 @@ void conn_gone(struct http_conn *c)
     struct http_req *r = TAKE_PTR(c->req);
     bool handled = c->state >= CONN_BUSY && c->state <= CONN_RAW;
 
+    if (r)
+        room_give_back(r);
     http_conn_close(c);
     if (!r)
         return;
@@ -168,9 +171,9 @@ static bool http_conn_wants_bytes(const struct http_conn *c)
         return c->in.len == 0;
     if (c->state == CONN_RAW)
         return c->raw_reading && c->in.len == 0;
-    if (c->state == CONN_HEAD)
+    if (c->state == CONN_HEAD || c->state == CONN_BODY)
         return !c->more || c->in.len == 0;
-    return c->state == CONN_BODY || c->state == CONN_LINGER;
+    return c->state == CONN_LINGER;
 }
 
 static int http_conn_wanted_events(const struct http_conn *c)
@@ -200,6 +203,8 @@ static enum conn_wait http_conn_wanted_wait(const struct http_conn *c)
         return WAIT_LINGER;
     if (c->out_bytes && c->state != CONN_RAW)
         return WAIT_WRITE;
+    if (c->state == CONN_QUEUED)
+        return WAIT_ROOM;
     if (c->state == CONN_BODY || http_conn_streams_body(c))
         return WAIT_BODY;
     if (c->state == CONN_HEAD)
@@ -216,6 +221,7 @@ static uint64_t http_conn_wait_usec(const struct http_conn *c)
         return config->head_timeout ? config->head_timeout : HEAD_TIMEOUT;
     case WAIT_IDLE:
         return config->idle_timeout ? config->idle_timeout : IDLE_TIMEOUT;
+    case WAIT_ROOM:
     case WAIT_BODY:
         return config->stall_timeout ? config->stall_timeout : BODY_TIMEOUT;
     case WAIT_WRITE:
@@ -250,7 +256,8 @@ static bool http_conn_has_deferred_work(const struct http_conn *c)
         return c->in.len > 0 || (!c->req->head.chunked && c->body_left == 0);
     if (c->in.len == 0)
         return false;
-    return (c->state == CONN_HEAD && c->more) || (c->state == CONN_RAW && c->raw_reading);
+    return ((c->state == CONN_HEAD || c->state == CONN_BODY) && c->more) ||
+           (c->state == CONN_RAW && c->raw_reading);
 }
 
 void conn_update(struct http_conn *c)
@@ -290,6 +297,16 @@ static void http_conn_refuse_late(struct http_conn *c, const char *what)
     conn_refuse_body(c, 408, &err);
 }
 
+static void http_conn_refuse_crowd(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    err_set(&err, ERR_LIMIT, "too many large requests are being received");
+    err_hint(&err, "Try again when other requests have ended.");
+    room_leave(c);
+    conn_refuse_body(c, 429, &err);
+}
+
 static void http_conn_on_timer(uv_timer_t *h)
 {
     struct http_conn *c = h->data;
@@ -300,6 +317,9 @@ static void http_conn_on_timer(uv_timer_t *h)
             http_conn_refuse_late(c, "the request head");
         else
             http_conn_close(c);
+        break;
+    case WAIT_ROOM:
+        http_conn_refuse_crowd(c);
         break;
     case WAIT_BODY:
         http_conn_refuse_late(c, "the request body");
@@ -594,7 +614,7 @@ static void http_conn_run_deferred(struct http_conn *c)
     }
     if (c->in.len == 0)
         return;
-    if (c->state == CONN_HEAD && c->more) {
+    if ((c->state == CONN_HEAD || c->state == CONN_BODY) && c->more) {
         conn_input(c);
     } else if (c->state == CONN_RAW && c->raw_reading && !c->broken) {
         /* Bytes after the head of an upgrade request are raw. */

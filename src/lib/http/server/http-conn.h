@@ -1,7 +1,8 @@
 /*
  * Inside of the HTTP server: the structs that its files share. http-server.c accepts connections,
- * http-conn.c moves bytes, counts time and closes, http-request.c parses requests, http-response.c
- * writes responses. Only these files include this header.
+ * http-conn.c moves bytes, counts time and closes, http-request.c parses requests, http-room.c
+ * limits the memory of their bodies, http-response.c writes responses. Only these files include
+ * this header.
  */
 #pragma once
 
@@ -15,14 +16,16 @@
 #include "lib/loop/loop.h"
 
 enum {
-    CONN_READ_SIZE = 64 << 10, /* one recv() */
-    CONN_OUT_MAX = 32 << 20,   /* unsent output; a writer that exceeds it loses the connection */
-    CONN_LINGER_MAX = 1 << 20, /* bytes of a refused request that are read and dropped */
+    CONN_READ_SIZE = 64 << 10,  /* one recv() */
+    CONN_OUT_MAX = 32 << 20,    /* unsent output; a writer that exceeds it loses the connection */
+    CONN_LINGER_MAX = 64 << 20, /* bytes of a refused request that are read and dropped */
+    ROOM_SMALL = 1 << 20,       /* bodies up to this size need no room */
 };
 
 /* A handler holds the request in the states from BUSY to RAW. */
 enum conn_state {
     CONN_HEAD,   /* between requests or inside a head */
+    CONN_QUEUED, /* waits for room for its body */
     CONN_BODY,   /* inside a request's body */
     CONN_BUSY,   /* the handler has the request and has not answered */
     CONN_STREAM, /* a streamed response is being sent */
@@ -32,7 +35,7 @@ enum conn_state {
     CONN_CLOSED, /* handles are closing */
 };
 
-enum conn_wait { WAIT_NONE, WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_WRITE, WAIT_LINGER };
+enum conn_wait { WAIT_NONE, WAIT_HEAD, WAIT_IDLE, WAIT_ROOM, WAIT_BODY, WAIT_WRITE, WAIT_LINGER };
 
 struct http_server {
     struct loop *loop;
@@ -43,6 +46,8 @@ struct http_server {
     int listen_fd, reserve_fd;
     struct loop_watch *listen_watch;
     struct loop_timer *listen_retry;
+    size_t room_used;                         /* of config.bodies_max */
+    struct http_conn *room_first, *room_last; /* those that wait for room */
     char scratch[CONN_READ_SIZE]; /* bytes of one recv(); consumed before the callback ends */
 };
 
@@ -67,7 +72,7 @@ struct http_conn {
     bool broken;      /* sending failed: output is dropped; closed on the next turn */
     bool close_after; /* no further request on this connection */
     bool served;      /* has had a request */
-    bool more;        /* c->in may hold the next request already */
+    bool more;        /* c->in may hold the next request already, or the first of a body */
     bool raw_reading;
     bool raw_ended;    /* no more writes: our side is shut down when all bytes are sent */
     bool write_shut;   /* our side is shut down */
@@ -77,8 +82,10 @@ struct http_conn {
     bool deferred;
 
     struct buf in;
-    size_t scanned;   /* position of http_head_find() in `in` */
-    size_t discarded; /* while lingering */
+    struct http_conn *room_next; /* in the queue for room */
+    size_t room_wanted;          /* 0: not in the queue */
+    size_t scanned;              /* position of http_head_find() in `in` */
+    size_t discarded;            /* while lingering */
     struct http_chunked chunked;
     uint64_t body_left;
     struct http_req *req;
@@ -94,6 +101,7 @@ struct http_req {
     struct http_head head;
     char *path, *query; /* in target_mem */
     struct buf body;
+    size_t room; /* reserved for the body */
     void *user;
     http_gone_fn on_gone;
     http_drain_fn on_drain;
@@ -115,9 +123,18 @@ void conn_update(struct http_conn *c); /* sets events, timer and deferred work f
                                           it after every change */
 void server_unref(struct http_server *s);
 
+/* http-room.c */
+/* Whether a body of this size may be read now. Else the connection is in the queue, and
+ * conn_begin_body() is called when there is room. */
+bool room_take(struct http_conn *c, size_t bytes);
+void room_leave(struct http_conn *c); /* leaves the queue; fine if it is not in it */
+/* The body is gone, or its connection. */
+void room_give_back(struct http_req *r);
+
 /* http-request.c */
-void conn_input(struct http_conn *c); /* c->in holds new bytes, in CONN_HEAD or CONN_BODY */
-void conn_body(struct http_conn *c);  /* passes on the received part of a streamed body */
+void conn_begin_body(struct http_conn *c); /* the body may come */
+void conn_input(struct http_conn *c);      /* c->in holds new bytes, in CONN_HEAD or CONN_BODY */
+void conn_body(struct http_conn *c);       /* passes on the received part of a streamed body */
 /* Answers a request whose streamed body failed, and calls on_gone of its handler. */
 void conn_refuse_body(struct http_conn *c, int status, const struct err *err);
 void req_free(struct http_req *r);

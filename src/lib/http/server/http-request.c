@@ -16,7 +16,7 @@ void req_free(struct http_req *r)
 {
     if (!r)
         return;
-    buf_wipe(&r->body); /* bodies carry credentials, and so do heads */
+    http_req_drop_body(r);
     if (r->head_mem)
         explicit_bzero(r->head_mem, r->head_len);
     free(r->head_mem);
@@ -59,6 +59,13 @@ const char *http_req_body(const struct http_req *r, size_t *len)
     if (len)
         *len = r->body.len;
     return buf_data(&r->body);
+}
+
+/* Bodies carry credentials, and so do heads. */
+void http_req_drop_body(struct http_req *r)
+{
+    buf_wipe(&r->body);
+    room_give_back(r);
 }
 
 void http_req_set_user(struct http_req *r, void *user)
@@ -122,6 +129,16 @@ static void http_request_send_continue(struct http_conn *c)
         conn_write(c, &go_on, 1);
 }
 
+/* A declared length is allocated at once. The kernel gives memory only for the bytes that come, and
+ * no outgrown copies of the body stay behind. */
+void conn_begin_body(struct http_conn *c)
+{
+    if (!c->req->head.chunked)
+        (void)!buf_reserve(&c->req->body, (size_t)c->body_left);
+    c->state = CONN_BODY;
+    http_request_send_continue(c);
+}
+
 static void http_request_start_body(struct http_conn *c)
 {
     const struct http_server_config *config = &c->server->config;
@@ -144,8 +161,10 @@ static void http_request_start_body(struct http_conn *c)
         http_request_dispatch(c);
         return;
     }
-    c->state = CONN_BODY;
-    http_request_send_continue(c);
+    if (room_take(c, h->chunked ? config->body_max : (size_t)h->length))
+        conn_begin_body(c);
+    else
+        c->state = CONN_QUEUED;
 }
 
 static void http_request_take_head(struct http_conn *c)

@@ -41,7 +41,9 @@ struct http_server_config {
     /* Whether a new connection is closed without an answer. NULL: never. */
     bool (*turn_away)(void *arg, int fd);
     void *turn_away_arg;
-    size_t body_max; /* a larger body gets 413 before anything is allocated */
+    size_t body_max;   /* a larger body gets 413 before anything is allocated */
+    size_t bodies_max; /* bytes of all bodies over 1 MiB together; further ones wait for up to the
+                          body stall, then get 429. 0: no limit */
     unsigned connections_max;
     bool any_peer;   /* do not check credentials: TCP, or a socket that other users may use */
     bool raw_target; /* do not split the target: http_req_path() is NULL, the handler parses
@@ -70,6 +72,7 @@ enum { HTTP_ID_SIZE = 65 };
 void http_req_set_id(struct http_req *r, const char *id);
 const char *http_req_id(const struct http_req *r); /* "" without one */
 const char *http_req_body(const struct http_req *r, size_t *len);
+void http_req_drop_body(struct http_req *r); /* frees it early, for the next large request */
 void http_req_set_user(struct http_req *r, void *user);
 void *http_req_user(const struct http_req *r);
 /* Called once if the peer goes away before the response is finished. The req must not be used after
