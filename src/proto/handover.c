@@ -1,6 +1,6 @@
 /*
  * See handover.h. The arrays of a command get a mapping of their own and not memory of malloc():
- * glibc would keep megabytes of it after a single large command, in each idle supervisor.
+ * glibc would keep megabytes of that after a single large command, in each idle supervisor.
  */
 #include "proto/handover.h"
 

@@ -1,6 +1,6 @@
 /*
  * The handover: what the daemon gives a supervisor beside the message that starts a command. It is
- * a sealed memfd with fields of supervisor.h, so that the command gets all of it even if the daemon
+ * a sealed memfd with fields of supervisor.h, so that the command gets everything even if the daemon
  * dies.
  *
  * With EXEC_FED it has the input and the secrets, which are never written to disk: INPUT at most

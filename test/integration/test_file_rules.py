@@ -88,7 +88,7 @@ class Rules(FilesCase):
             self.refused("/home/agent/f", one("x"), 400, "invalid", f"'{[*options][0]}'", **options)
         for option in ("owner=1000", "mode=644", "atomic=1", "parents=1"):
             reply = self.root.http("GET", f"/v1/sandboxes/a/files?path=/home/agent/f&{option}")
-            self.assert_refused(reply, 400, "invalid", "PUT")
+            self.assert_refused(reply, 400, "invalid", f"'{option.partition('=')[0]}'")
         self.assertEqual(self.shell("a", "cat f"), "1")
 
     def test_another_user(self):

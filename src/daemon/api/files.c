@@ -150,9 +150,6 @@ static int files_read_query(const struct api_call *call, bool into, struct files
         (r = files_read_flag(call, "atomic", SUP_COPY_ATOMIC, &copy->flags, err)) < 0 ||
         (r = files_read_flag(call, "parents", SUP_COPY_PARENTS, &copy->flags, err)) < 0)
         return r;
-    if (!into && (ret->owner || copy->flags))
-        return err_set(err, ERR_INVALID,
-                       "query parameters 'owner', 'mode', 'atomic' and 'parents' are for PUT");
     copy->path = ret->path;
     copy->user = ret->user;
     copy->owner = ret->owner;

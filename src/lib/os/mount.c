@@ -43,7 +43,8 @@ int mount_clone(int dirfd, const char *path, unsigned flags, int *ret, struct er
     return 0;
 }
 
-/* The kernel's EINVAL means that the file system does not support id maps. */
+/* The kernel's EINVAL means that the file system does not support id maps. For most file systems,
+ * the caller knows what to do. */
 static int os_mount_no_id_map(int mount_fd, struct err *err)
 {
     struct statfs fs;
@@ -52,8 +53,7 @@ static int os_mount_no_id_map(int mount_fd, struct err *err)
     if (fstatfs(mount_fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
         return err_hint(err, "Use a folder on ext4, xfs or btrfs: tmpfs supports id-mapped mounts "
                              "only since Linux 6.3.");
-    return err_hint(err, "Use a folder on a file system that supports id-mapped mounts, such as "
-                         "ext4, xfs or btrfs.");
+    return -ERR_SYSTEM;
 }
 
 int mount_set(int mount_fd, unsigned flags, int userns_fd, struct err *err)

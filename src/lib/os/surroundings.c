@@ -216,8 +216,8 @@ static void surroundings_option(struct surroundings_text *t, const char *option)
     surroundings_item(t, "Start the container with ", " ", option);
 }
 
-/* Options that need a privileged container. On cgroup v1 there is no namespace of hierarchies, so no
- * engine lets a container write to them. */
+/* Options that need a privileged container. On cgroup v1 there is no namespace of hierarchies, so
+ * no engine lets a container write to them. */
 static bool surroundings_wants_all(const struct surroundings *s, unsigned needs)
 {
     return needs & NEED_DEVICES || (needs & NEED_CGROUPS && !s->cgroup2);

@@ -1,9 +1,9 @@
 /*
  * A /proc for the sandbox that is mounted from outside. In a user namespace the kernel mounts a new
- * /proc only where one is wholly visible already. In a container parts of /proc are covered. A process
- * with rights over the container's own mounts is not bound by that, but it must be in the sandbox's
- * pid namespace, because a /proc shows that of the process that makes it. So a helper of the shim
- * joins the pid namespace and nothing else.
+ * /proc only where one is wholly visible already. In a container parts of /proc are covered. A
+ * process with rights over the container's own mounts is not bound by that, but it must be in the
+ * sandbox's pid namespace, because a /proc shows that of the process that makes it. So a helper of
+ * the shim joins the pid namespace and nothing else.
  */
 #pragma once
 

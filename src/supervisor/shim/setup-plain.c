@@ -125,7 +125,8 @@ static int setup_plain_copy_folder(int from, int to, int depth, struct err *err)
 
 /* ---- the copies of a sandbox ---- */
 
-/* Files of an overlay's upper layer are only a part of a root: a copy beside them would hide them. */
+/* Files of an overlay's upper layer are only a part of a root: a copy beside them would hide
+ * them. */
 static int setup_plain_check_unused(int at, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;

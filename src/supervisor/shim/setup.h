@@ -27,8 +27,8 @@ int setup_host_trees(const struct plan *plan, const struct layers *layers, int s
 int setup_dev_nodes(const struct plan *plan, int *ret, struct err *err);
 /* nodes: that tmpfs; -1: the host's devices are bound. */
 int setup_dev(const struct plan *plan, int nodes, int root_fd, struct err *err);
-/* proc: a detached /proc, or -1: one is mounted. *ret_files: a tmpfs for our small files. It is attached where a later mount covers it, so that
- * its files can be bound elsewhere. */
+/* proc: a detached /proc, or -1: one is mounted. *ret_files: a tmpfs for our small files. It is
+ * attached where a later mount covers it, so that its files can be bound elsewhere. */
 int setup_proc(const struct plan *plan, int proc, int root_fd, int *ret_files, struct err *err);
 /* Binds file `name` of that tmpfs over root_fd/path. */
 int setup_bind_file(int files, const char *name, bool read_only, int root_fd, const char *path,

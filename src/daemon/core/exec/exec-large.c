@@ -49,7 +49,7 @@ static size_t exec_large_fit(const char *word, size_t room, size_t *ret_json)
     return n;
 }
 
-/* NULL: all of it fits. */
+/* NULL: the whole command fits. */
 static char **exec_large_cut(char *const *argv)
 {
     struct strv_list l = {0};

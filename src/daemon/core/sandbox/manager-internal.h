@@ -31,9 +31,9 @@ struct manager {
     struct map sandboxes; /* by name */
     struct recovery *recovery;
     struct reconcile *reconcile;
-    bool retaining;  /* a job of daemon/core/exec/output-retention.c is running */
-    bool trimming;   /* a trim of daemon/core/caches/mount-caches.c is running */
-    bool trim_again; /* and a build has ended since it began */
+    bool retaining;   /* a job of daemon/core/exec/output-retention.c is running */
+    bool trimming;    /* a trim of daemon/core/caches/mount-caches.c is running */
+    bool trim_again;  /* and a build has ended since it began */
     size_t unstarted; /* bytes of large requests (daemon/core/exec/exec-large.h) */
     struct exec_linger *lingering;
     struct exec_save saves;
