@@ -1,7 +1,6 @@
 /*
  * The handover: what the daemon gives a supervisor beside the message that starts a command. It is
- * a sealed memfd with fields of supervisor.h, so that the command gets everything even if the daemon
- * dies.
+ * a sealed memfd with fields of supervisor.h, so that nothing is missing if the daemon dies.
  *
  * With EXEC_FED it has the input and the secrets, which are never written to disk: INPUT at most
  * once, one SECRET per secret, and SECRET_PLACE after a secret that has a target of its own. With
