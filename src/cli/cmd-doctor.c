@@ -54,14 +54,22 @@ static json_t *make_request(void)
     return path ? json_pack("{s:o}", "folder", path) : json_object();
 }
 
-/* The report of a machine on which no daemon can run. */
+/* The report of a machine on which no daemon can run. The last line of the daemon's log is its error,
+ * with the hint behind two dashes. */
 static json_t *report_no_daemon(const struct err *err)
 {
-    json_t *text = json_string(err->msg);
+    _cleanup_free_ char *msg = xstrdup(err->msg);
+    char *line = strrchr(msg, '\n'), *fix = strstr(line ? line : msg, " -- ");
+    json_t *text;
 
+    if (fix) {
+        *fix = '\0';
+        fix += strlen(" -- ");
+    }
+    text = json_string(msg);
     return json_pack("{s:b, s:[{s:s, s:s, s:o, s:s?}]}", "ok", 0, "checks", "name", "daemon",
                      "status", "fail", "detail", text ? text : json_string("(not valid UTF-8)"),
-                     "fix", err->hint);
+                     "fix", fix ? fix : err->hint);
 }
 
 static int ask(struct cli *cli, json_t **ret, struct err *err)

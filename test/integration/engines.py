@@ -122,6 +122,7 @@ class Engine:
         if reason:
             raise unittest.SkipTest(reason)
         self.place = Path(tempfile.mkdtemp(prefix=f"{self.name}-"))
+        self.place.chmod(0o711)  # containers with a user namespace reach their files through it
         self.socket = self.place / "api.sock"
         try:
             self.make_network()
@@ -346,7 +347,7 @@ class Docker(Engine):
         return ["dockerd", "-H", self.host, "--containerd", self.place / "containerd.sock",
                 "--data-root", self.place / "data", "--exec-root", self.place / "exec",
                 "--pidfile", self.place / "docker.pid", "--config-file", self.place / "daemon.json",
-                "--bridge", "none", "--cgroup-parent", f"/{self.name}", *self.flags]
+                "--bridge", "none", "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{self.name}", *self.flags]
 
 
 CONTAINERS_CONF = """

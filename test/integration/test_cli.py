@@ -130,7 +130,7 @@ class Machine(TestCase):
     def test_doctor_says_why_no_daemon_runs(self):
         (self.root.path / "ripcord.yaml").write_text("nonsense_key: 1\n")
         r = self.assert_exit(self.root.run("doctor"), 7)
-        self.assertRegex(r.text, "(?s)^fail  daemon: .*nonsense_key.*fix: See the log")
+        self.assertRegex(r.text, "(?s)^fail  daemon: .*nonsense_key.*fix: Run 'ripcordd --help-config'")
         checks = self.root.run("doctor", "--json").json()["checks"]
         self.assertEqual([(c["name"], c["status"]) for c in checks], [("daemon", "fail")])
 

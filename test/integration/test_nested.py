@@ -32,6 +32,8 @@ VOLUME = f"-v {STATE}"
 SECCOMP, APPARMOR, PATHS, UNMASK = ("--security-opt seccomp=unconfined", "--security-opt apparmor=unconfined",
                                     "--security-opt systempaths=unconfined", "--security-opt 'unmask=/proc/*'")
 LIMITS = ("memory limit", "cpu limit", "pids limit", "pause")
+FEATURES = ("id ranges", "network open", *LIMITS)
+DATA = "-v ripcord:/var/lib/ripcord"
 CAP_SYS_RESOURCE = 24
 NUMBERS = itertools.count()
 
@@ -95,13 +97,10 @@ class Report:
         return [n for n in names if self.lines[n]["status"] == "ok"]
 
 
-def confined(text):
-    """An option for machines with AppArmor: Docker and Podman give containers a profile there."""
-    return f"{text} {APPARMOR}" if Path("/sys/module/apparmor/parameters/enabled").exists() and has_apparmor() else text
-
-
 def has_apparmor():
-    return Path("/sys/module/apparmor/parameters/enabled").read_text(encoding="ascii").strip() == "Y"
+    """Docker and Podman then give each container a profile that forbids mounts."""
+    path = Path("/sys/module/apparmor/parameters/enabled")
+    return path.exists() and path.read_text(encoding="ascii").strip() == "Y"
 
 
 def may_be_privileged():
@@ -109,11 +108,10 @@ def may_be_privileged():
     return bool(int(effective, 16) >> CAP_SYS_RESOURCE & 1)
 
 
-@needs("own kernel objects")
-@only_on("native")
-@full_run_only
-class Nested(TestCase):
+class Nested:
+    """What InDocker and InPodman have in common."""
     kind = None
+    lines = {}  # of docs/platforms.md: options -> features that work
 
     def setUp(self):
         if Config.sanitized:
@@ -135,19 +133,19 @@ class Nested(TestCase):
 
     def starts(self, options, has=(), lacks=()):
         """A sandbox starts, and these features work or are missing, each with a fix."""
-        report = self.look(confined(options), INSIDE)
+        report = self.look(f"{options} {APPARMOR}" if has_apparmor() else options, INSIDE)
         self.assertEqual(report.start["status"], "ok", report.start)
         self.assertEqual(report.ok(*has, *lacks), list(has), {n: report.lines[n] for n in (*has, *lacks)})
         for name in lacks:
             self.assertTrue(report.lines[name]["fix"], report.lines[name])
             self.assertNotIn("as root", report.lines[name]["fix"])
-        self.assertIn("\ninside: 0 0 alone\nkilled 0", report.error, report.error)
+        self.assertIn("\ninside: 0 0 alone\nkilled 0 0", report.error, report.error)
 
     def refused(self, options, words, fix):
         """None starts; the instruction is exactly this, and with it one does."""
         report = self.look(options)
         self.assertEqual(report.start["status"], "fail", report.start)
-        self.assertIn(words, report.start["detail"])
+        self.assertRegex(report.start["detail"], f"{words}|the AppArmor profile" if has_apparmor() else words)
         given = re.fullmatch(r"Start the container with (.*)\.", report.start["fix"])
         self.assertTrue(given, report.start)
         self.assertEqual(given[1], fix)
@@ -155,32 +153,56 @@ class Nested(TestCase):
         self.starts(f"{options} {fix.replace('-v ripcord:', f'-v {name}:')}".replace(APPARMOR, ""))
 
 
+    def test_lines_of_the_page(self):
+        """Each line that people copy; which features work is in this table."""
+        text = (HERE / "docs" / "platforms.md").read_text(encoding="utf-8")
+        found = re.findall(rf"(?m)^\$ {self.kind} run (.*) IMAGE$", text)
+        self.assertEqual(sorted(found), sorted(self.lines))
+        for options in self.lines:
+            if not options.startswith("--privileged"):
+                self.line(options)
+
+    @unittest.skipUnless(may_be_privileged(), "root has no CAP_SYS_RESOURCE here")
+    def test_privileged(self):
+        """All works, and the cgroup of the container stays what it is."""
+        self.line(f"--privileged {DATA}")
+
+    def line(self, options):
+        has = self.lines[options]
+        name = f"nested-{os.getpid()}-{next(NUMBERS)}"
+        self.starts(options.replace("-v ripcord:", f"-v {name}:"), has, [n for n in FEATURES if n not in has])
+
+
 # Only its own processes, nothing of /proc that reveals keys or the kernel, and a timeout that leaves no process.
 INSIDE = """
 $R run -- sh -c 'echo inside: $(cat /proc/keys /proc/kallsyms 2>/dev/null | wc -l) $(cat /proc/sysrq-trigger 2>/dev/null | wc -l) \
   $(ls /proc | grep -c "^[0-9]" | sed "s/^[1-6]$/alone/")'
 $R run --timeout 500ms -- sh -c 'sleep 4321 & sleep 4321' 2>/dev/null
-echo killed $(ps ax -o comm= | grep -c sleep)
+echo killed $(ps ax -o comm= | grep -c sleep) $(cat /sys/fs/cgroup/cgroup.type 2>/dev/null | grep -c threaded)
 """
 
 
-class InDocker(Nested):
+@needs("own kernel objects")
+@only_on("native")
+@full_run_only
+class InDocker(Nested, TestCase):
     kind = "docker"
+    lines = {
+        f"{SECCOMP} {PATHS} {DATA}": (),
+        f"--security-opt seccomp=contrib/containers/seccomp.json {PATHS} {DATA}": (),
+        f"--cap-add SYS_ADMIN {SECCOMP} {DATA}": ("id ranges",),
+        f"--cap-add SYS_ADMIN --cap-add NET_ADMIN {SECCOMP} {PATHS} {DATA}": ("id ranges", "network open"),
+        f"--privileged {DATA}": FEATURES,
+    }
 
     def test_default(self):
-        self.refused("", "a seccomp profile forbids new namespaces", confined_fix(SECCOMP, PATHS))
+        self.refused("", "a seccomp profile forbids new namespaces", options_of_fix(SECCOMP, PATHS))
 
     def test_without_seccomp(self):
-        self.refused(SECCOMP, "parts of /proc are covered", confined_fix(PATHS))
+        self.refused(SECCOMP, "parts of /proc are covered", options_of_fix(PATHS))
 
     def test_without_seccomp_and_masks(self):
         self.starts(f"{SECCOMP} {PATHS}", lacks=("state folder", "id ranges", "network open", *LIMITS))
-
-    def test_with_a_volume(self):
-        self.starts(f"{SECCOMP} {PATHS} {VOLUME}", has=("kept sandbox", "network packages"), lacks=("id ranges", "network open", *LIMITS))
-
-    def test_with_our_profile(self):
-        self.starts(f"--security-opt seccomp=contrib/containers/seccomp.json {PATHS} {VOLUME}", has=("kept sandbox",))
 
     def test_as_a_user(self):
         self.starts(f"{SECCOMP} {PATHS} --user 1000 -e HOME=/home/agent", lacks=("state folder", "id ranges", *LIMITS))
@@ -190,32 +212,30 @@ class InDocker(Nested):
 
     def test_sys_admin(self):
         self.refused("--cap-add SYS_ADMIN", "the file system cannot map the ids of a sandbox",
-                     confined_fix(SECCOMP, f"-v ripcord:{STATE}"))
-
-    def test_sys_admin_without_seccomp(self):
-        self.starts(f"--cap-add SYS_ADMIN {SECCOMP} {VOLUME}", has=("kept sandbox", "id ranges"), lacks=("network open", *LIMITS))
-
-    def test_net_admin(self):
-        self.starts(f"--cap-add SYS_ADMIN --cap-add NET_ADMIN {SECCOMP} {PATHS} {VOLUME}", has=("id ranges", "network open"), lacks=LIMITS)
+                     options_of_fix(SECCOMP, f"-v ripcord:{STATE}"))
 
     def test_in_the_words_of_a_pod(self):
         """A pod has no seccomp profile by default, and a covered /proc."""
         hosts = self.root.path / "hosts"
         hosts.write_text("# Kubernetes-managed hosts file.\n127.0.0.1 localhost\n", encoding="ascii")
-        report = self.look(confined(f"{SECCOMP} -v {hosts}:/etc/hosts:ro"))
+        report = self.look(f"{SECCOMP} {APPARMOR if has_apparmor() else ''} -v {hosts}:/etc/hosts:ro")
         self.assertEqual(report.start["fix"], "Set in the pod: capabilities: {add: [SYS_ADMIN]}, an emptyDir volume at '/var/lib/ripcord'.")
         self.starts(f"{SECCOMP} -v {hosts}:/etc/hosts:ro --cap-add SYS_ADMIN {VOLUME}", has=("id ranges",))
 
-    @unittest.skipUnless(may_be_privileged(), "root has no CAP_SYS_RESOURCE here")
-    def test_privileged(self):
-        self.starts(f"--privileged {VOLUME}", has=("kept sandbox", "id ranges", "network open", *LIMITS))
 
-
-class InPodman(Nested):
+@needs("own kernel objects")
+@only_on("native")
+@full_run_only
+class InPodman(Nested, TestCase):
     kind = "podman"
+    lines = {
+        f"{UNMASK} {DATA}": (),
+        f"--cap-add SYS_ADMIN {DATA}": ("id ranges",),
+        f"--privileged {DATA}": FEATURES,
+    }
 
     def test_default(self):
-        self.refused("", "parts of /proc are covered", confined_fix(UNMASK))
+        self.refused("", "parts of /proc are covered", options_of_fix(UNMASK))
 
     def test_unmasked(self):
         self.starts(UNMASK, lacks=("state folder", "id ranges", *LIMITS))
@@ -226,13 +246,6 @@ class InPodman(Nested):
     def test_user_namespace(self):
         """A rootless Podman, and a pod with `hostUsers: false`."""
         self.starts(f"{UNMASK} {VOLUME} --uidmap 0:100000:65536 --gidmap 0:100000:65536", has=("kept sandbox",), lacks=("id ranges", *LIMITS))
-
-    def test_sys_admin(self):
-        self.starts(f"--cap-add SYS_ADMIN {VOLUME}", has=("kept sandbox", "id ranges"), lacks=LIMITS)
-
-    @unittest.skipUnless(may_be_privileged(), "root has no CAP_SYS_RESOURCE here")
-    def test_privileged(self):
-        self.starts(f"--privileged {VOLUME}", has=("kept sandbox", "id ranges", "network open", *LIMITS))
 
 
 @needs("rootless", "host image")
@@ -320,9 +333,22 @@ class WithoutPtrace(TestCase):
         self.assertEqual([lines[n] for n in ("start", "kept sandbox", "id ranges", "network open")], ["ok"] * 4)
 
 
-def confined_fix(*options):
+@needs("own kernel objects")
+class WithoutProgramsInMemory(TestCase):
+    def test_doctor_names_the_sysctl(self):
+        """It belongs to the pid namespace."""
+        if os.geteuid() != 0 or not Path("/proc/sys/vm/memfd_noexec").exists():
+            self.skipTest("needs root and vm.memfd_noexec (Linux 6.3)")
+        self.root.argv = lambda *args: ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c",
+                                        'echo 2 >/proc/sys/vm/memfd_noexec; "$@"', "sh", str(Config.bin / "ripcord"), *map(str, args)]
+        report = self.assert_exit(self.root.run("doctor", "--json"), 7).json()
+        self.assertIn("sysctl -w vm.memfd_noexec=1", report["checks"][0]["fix"])
+        self.assert_exit(self.root.run("run", "--", "true"), 125)
+
+
+def options_of_fix(*options):
     """What doctor names: in this order, with AppArmor's option behind that of seccomp."""
     found = list(options)
-    if confined("") and found:
+    if has_apparmor():
         found.insert(1 if found[0] == SECCOMP else 0, APPARMOR)
     return " ".join(found)

@@ -59,12 +59,16 @@ TEST(apparmor)
 {
     const struct surroundings profile = {.apparmor = "docker-default",
                                          .container = CONTAINER_DOCKER};
+    const struct surroundings podman = {
+        .apparmor = "containers-default", .container = CONTAINER_PODMAN, .seccomp = true};
     const struct surroundings ubuntu = {.userns_locked = true};
     const struct surroundings inside = {.userns_locked = true, .apparmor = "unprivileged_userns"};
 
     CHECK(explains(&profile, START_STEP_OTHER, EACCES,
                    "the AppArmor profile 'docker-default' forbids",
                    "--security-opt apparmor=unconfined"));
+    CHECK(explains(&podman, START_STEP_NAMESPACES, EACCES, "AppArmor profile 'containers-default'",
+                   "with --security-opt apparmor=unconfined."));
     CHECK(explains(&ubuntu, START_STEP_NAMESPACES, EACCES,
                    "AppArmor forbids new namespaces to programs without a profile",
                    "apparmor_parser -r /etc/apparmor.d/ripcord"));
@@ -87,6 +91,8 @@ TEST(sysctls_and_limits)
     CHECK(explains(&plain, START_STEP_NAMESPACES, EAGAIN, "the limit of processes is reached",
                    "raise"));
     CHECK(explains(&plain, START_STEP_NAMESPACES, ENOSYS, "the kernel is too old", "5.19"));
+    CHECK(explains(&plain, START_STEP_NAMESPACES, EOPNOTSUPP, "the cgroup of the sandbox",
+                   "cgroup.type"));
     CHECK(explains(&plain, START_STEP_OTHER, ENOSPC, "a limit of the kernel is reached",
                    "fs.mount-max"));
     CHECK(explains(&plain, START_STEP_OTHER, EOPNOTSUPP, "lacks a feature", "ext4"));

@@ -240,7 +240,7 @@ static void surroundings_options(const struct surroundings *s, unsigned needs,
         surroundings_option(t, "--cap-add NET_ADMIN");
     if (needs & NEED_NAMESPACES && s->seccomp)
         surroundings_option(t, "--security-opt seccomp=unconfined");
-    if (needs & (NEED_NAMESPACES | NEED_PROC | NEED_NETWORK) && *s->apparmor)
+    if (needs & (NEED_NAMESPACES | NEED_PROFILE | NEED_PROC | NEED_NETWORK) && *s->apparmor)
         surroundings_option(t, "--security-opt apparmor=unconfined");
     if (needs & (NEED_PROC | NEED_NETWORK) && s->masked_proc)
         surroundings_option(t, podman ? "--security-opt 'unmask=/proc/*'"
@@ -274,7 +274,7 @@ static void surroundings_pod(const struct surroundings *s, unsigned needs, const
         surroundings_field(t, "capabilities: {add: [SYS_ADMIN]}");
     if (needs & (NEED_NAMESPACES | NEED_PROC | NEED_IDS) && s->seccomp)
         surroundings_field(t, "seccompProfile: {type: Unconfined}");
-    if (needs & (NEED_NAMESPACES | NEED_PROC | NEED_IDS) && *s->apparmor)
+    if (needs & (NEED_NAMESPACES | NEED_PROFILE | NEED_PROC | NEED_IDS) && *s->apparmor)
         surroundings_field(t, "appArmorProfile: {type: Unconfined}");
     if (needs & NEED_UPPER && state_dir) {
         snprintf(volume, sizeof(volume), "an emptyDir volume at '%s'", state_dir);
@@ -284,26 +284,28 @@ static void surroundings_pod(const struct surroundings *s, unsigned needs, const
         surroundings_add(t, ".");
 }
 
+/* The kernel's own profile of namespaces that programs without a profile make (Ubuntu). */
+#define UNPRIVILEGED_PROFILE "unprivileged_userns"
+
 /* On a machine: what forbids namespaces there. */
 static void surroundings_machine(const struct surroundings *s, struct surroundings_text *t)
 {
+    bool own = *s->apparmor && !STREQ(s->apparmor, UNPRIVILEGED_PROFILE);
+
     if (*s->no_namespaces)
         surroundings_add(t, "Run 'sysctl -w %s=15000'.", s->no_namespaces);
     else if (s->userns_off)
         surroundings_add(t, "Run 'sysctl -w kernel.unprivileged_userns_clone=1'.");
-    else if (s->userns_locked && !*s->apparmor)
-        surroundings_add(t, "Load the AppArmor profile that comes with ripcord: "
-                            "'apparmor_parser -r /etc/apparmor.d/ripcord'.");
-    else if (*s->apparmor)
-        surroundings_add(t,
-                         "Add 'userns,' and 'mount,' to the AppArmor profile '%s', or load the "
-                         "profile that comes with ripcord: "
-                         "'apparmor_parser -r /etc/apparmor.d/ripcord'.",
+    else if (own)
+        surroundings_add(t, "Allow userns, mount and capability in the AppArmor profile '%s'.",
                          s->apparmor);
+    else if (*s->apparmor || s->userns_locked)
+        surroundings_add(t, "Load the AppArmor profile that comes with ripcord: copy "
+                            "share/ripcord/apparmor to /etc/apparmor.d/ripcord, and run "
+                            "'apparmor_parser -r /etc/apparmor.d/ripcord'.");
     else if (s->seccomp)
-        surroundings_add(t, "Remove SystemCallFilter=, RestrictNamespaces= and "
-                            "MemoryDenyWriteExecute= from the unit, or the seccomp filter of the "
-                            "program that starts the daemon.");
+        surroundings_add(t, "Remove SystemCallFilter= and RestrictNamespaces= from the unit, or "
+                            "the seccomp filter of the program that starts the daemon.");
 }
 
 void surroundings_fix(const struct surroundings *s, unsigned needs, const char *state_dir,
@@ -319,7 +321,7 @@ void surroundings_fix(const struct surroundings *s, unsigned needs, const char *
         surroundings_options(s, needs, state_dir, &t);
     else if (s->container == CONTAINER_KUBERNETES)
         surroundings_pod(s, needs, state_dir, &t);
-    else if (needs & (NEED_NAMESPACES | NEED_PROC))
+    else if (needs & (NEED_NAMESPACES | NEED_PROFILE | NEED_PROC))
         surroundings_machine(s, &t);
     else if (needs & NEED_UPPER)
         surroundings_add(&t, "Choose a state folder on ext4, xfs, btrfs or tmpfs: --root DIR.");

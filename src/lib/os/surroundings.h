@@ -38,13 +38,14 @@ bool surroundings_proc_is_masked(void);
 
 /* What a start was refused; bits. */
 enum surroundings_need {
-    NEED_NAMESPACES = 1 << 0, /* to make them, and to mount in them */
+    NEED_NAMESPACES = 1 << 0, /* the system calls that make them, and mount in them */
     NEED_PROC = 1 << 1,       /* a new /proc */
     NEED_UPPER = 1 << 2,      /* a file system that can hold an overlay's upper layer */
     NEED_NETWORK = 1 << 3,    /* to make interfaces and firewall rules */
     NEED_CGROUPS = 1 << 4,    /* to write cgroups */
     NEED_DEVICES = 1 << 5,    /* loop devices */
     NEED_IDS = 1 << 6,        /* rights over several ids */
+    NEED_PROFILE = 1 << 7,    /* what a security module forbids */
 };
 
 /*

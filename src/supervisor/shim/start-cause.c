@@ -66,7 +66,8 @@ static void start_cause_refused(struct start_cause *c, const char *what)
         start_cause_say(c, "a security module forbids %s", what);
     else
         return;
-    start_cause_fix(c, NEED_NAMESPACES, NULL);
+    /* A filter of system calls answers EPERM or ENOSYS. */
+    start_cause_fix(c, c->err->errnum == EACCES ? NEED_PROFILE : NEED_NAMESPACES, NULL);
 }
 
 static void start_cause_namespaces(struct start_cause *c)
@@ -82,6 +83,11 @@ static void start_cause_namespaces(struct start_cause *c)
             start_cause_say(c, "the limit of namespaces is reached");
         start_cause_fix(c, NEED_NAMESPACES,
                         "Stop sandboxes, or raise 'sysctl user.max_user_namespaces'.");
+        return;
+    case EOPNOTSUPP:
+        start_cause_say(c, "the cgroup of the sandbox cannot hold processes");
+        err_hint(c->err, "Start the daemon in a cgroup that is a domain and not threaded: see its "
+                         "file 'cgroup.type'.");
         return;
     case EAGAIN:
         start_cause_say(c, "the limit of processes is reached");

@@ -1,5 +1,7 @@
 #include "daemon/engine/native/abilities.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include "daemon/engine/native/native.h"
 #include "daemon/engine/native/subids.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
 #include "lib/os/caps.h"
 #include "lib/os/cgroup.h"
 #include "lib/os/landlock.h"
@@ -105,6 +108,26 @@ void native_lack(const struct engine *e, uint32_t cap, struct err *ret)
         native_abilities_no_cgroups(ret);
         return;
     }
+}
+
+int native_explain_no_shim(struct err *err)
+{
+    _cleanup_free_ char *noexec = NULL;
+    struct surroundings s;
+
+    if (!err || err->errnum != EACCES)
+        return err ? -(int)err->code : -ERR_SYSTEM;
+    file_read(AT_FDCWD, "/proc/sys/vm/memfd_noexec", 16, &noexec, NULL, NULL);
+    if (noexec && *noexec == '2')
+        return err_hint(err, "Run 'sysctl -w vm.memfd_noexec=1': ripcord starts a program that has "
+                             "no file.");
+    surroundings_look(&s);
+    if (*s.apparmor)
+        return err_hint(err,
+                        "Add 'flags=(attach_disconnected)' to the AppArmor profile '%s': ripcord "
+                        "starts a program that has no file.",
+                        s.apparmor);
+    return err_hint(err, "Let the security module of this machine allow programs in a memfd.");
 }
 
 int native_check_user_ids(const struct native_engine *n, const struct sandbox_spec *spec,

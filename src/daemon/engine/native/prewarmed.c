@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "daemon/engine/native/abilities.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/thread.h"
@@ -64,8 +65,10 @@ static int prewarmed_spawn_shim(const struct prewarmed *s, struct prewarmed_shim
                                                            {far, SUP_FD_CONTROL}},
                                                    .n_fds = 4},
                       &ret->pid);
-    if (r != 0)
-        return err_sys(err, r, "start ripcord-shim");
+    if (r != 0) {
+        err_sys(err, r, "start ripcord-shim");
+        return native_explain_no_shim(err);
+    }
     ret->control = TAKE_FD(near);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
+#include "daemon/engine/native/abilities.h"
 #include "daemon/engine/native/native.h"
 #include "lib/base/fd.h"
 #include "lib/base/guard.h"
@@ -25,8 +26,10 @@ static int shim_image_make_memfd(int *ret, struct err *err)
 
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create("ripcord-shim", flags); /* older kernels: executable by default */
-    if (fd < 0)
-        return err_sys(err, errno, "make a memfd for the shim");
+    if (fd < 0) {
+        err_sys(err, errno, "make a memfd for the shim");
+        return native_explain_no_shim(err);
+    }
     *ret = fcntl(fd, F_DUPFD_CLOEXEC, SHIM_IMAGE_FD_MIN);
     return *ret < 0 ? err_sys(err, errno, "duplicate the shim's memfd") : 0;
 }
