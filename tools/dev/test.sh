@@ -97,6 +97,10 @@ test_quick() {
     part native integration_tests build --quick
 }
 
+# The packages of a test run are beside those that `./dev dist` made.
+dist_part() { tools/dist/dist.py --out build/test-dist "$@"; }
+dist_tests() { python3 test/dist/run.py --dist build/test-dist --jobs "$((JOBS + 2))" "$@"; }
+
 # Tests that do not depend on the engine run only on native, and tests that mostly wait run without sanitizers. The full
 # set takes twice as long; --soak runs it.
 SAME_ON_ALL=cli,daemon,http,input,packages,packages_server,packages_hostile,packages_tools,relay_faults
@@ -115,16 +119,21 @@ test_full() {
     part native-memory integration_tests build --memory --only "$IN_MEMORY"
     joined build-asan
     beside lint tools/lint.sh build
+    beside dist-build dist_part tarball
     part unit-asan unit_tests build-asan
     part corpus-asan corpus_replay build-asan
     part native-asan integration_tests build-asan --memory --only "$INSTRUMENTED"
     part docker integration_tests build --engine docker --memory --without "$SAME_ON_ALL"
     part podman integration_tests build --engine podman --memory --only "$ON_PODMAN"
     joined lint
+    joined dist-build
+    part dist dist_tests --only tarball
 }
 
 test_soak() {
     test_full
+    part dist-build-all dist_part
+    part dist-all dist_tests
     part lint-deep tools/lint.sh build deep
     part native-asan-all integration_tests build-asan
     part docker-all integration_tests build-asan --engine docker
@@ -141,7 +150,7 @@ test_soak() {
 cmd_test() {
     case ${1:-} in
     --quick) need build test ;;
-    --soak | "") need build test engines lint ;;
+    --soak | "") need build test engines lint dist ;;
     *) die "unknown option '$1' of test: --quick or --soak" ;;
     esac
     mkdir -p "$LOGS"

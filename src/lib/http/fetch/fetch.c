@@ -460,14 +460,16 @@ static int fetch_transfer_error(struct hop *hop, CURLcode code, const char *word
                        "the host name resolves to an address in a private network");
     if (code == CURLE_OPERATION_TIMEDOUT)
         return err_set(err, ERR_TIMEOUT, "%s", why);
-    err_set(err, ERR_ENGINE, "%s", why);
-    if (code == CURLE_PEER_FAILED_VERIFICATION && (fetch_system_ca || hop->fetcher->ca_pem))
-        err_hint(err,
-                 "Set 'ca_file' of the upstream to the authority that signed its certificate.");
-    else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
-        err_hint(err, "This machine has no CA certificates: install the package "
-                      "'ca-certificates', or set 'ca_file' of the upstream.");
-    return -ERR_ENGINE;
+    if (code != CURLE_PEER_FAILED_VERIFICATION && code != CURLE_SSL_CACERT_BADFILE)
+        return err_set(err, ERR_ENGINE, "%s", why);
+    if (fetch_system_ca || hop->fetcher->ca_pem) {
+        err_set(err, ERR_ENGINE, "%s", why);
+        return err_hint(
+            err, "Set 'ca_file' of the upstream to the authority that signed its certificate.");
+    }
+    err_set(err, ERR_ENGINE, "%s (no CA certificates on this machine)", why);
+    return err_hint(err,
+                    "Install the package 'ca-certificates', or set 'ca_file' of the upstream.");
 }
 
 /* One request. *redirect is the target of a redirect, or NULL. */
