@@ -54,8 +54,8 @@ static json_t *make_request(void)
     return path ? json_pack("{s:o}", "folder", path) : json_object();
 }
 
-/* The report of a machine on which no daemon can run. The last line of the daemon's log is its error,
- * with the hint behind two dashes. */
+/* The report of a machine on which no daemon can run. The last line of the daemon's log is its
+ * error, with the hint behind two dashes. */
 static json_t *report_no_daemon(const struct err *err)
 {
     _cleanup_free_ char *msg = xstrdup(err->msg);

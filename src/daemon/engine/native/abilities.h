@@ -18,8 +18,8 @@ uint32_t native_abilities(const struct native_engine *n);
 uint32_t native_look_again(const struct engine *e);
 void native_lack(const struct engine *e, uint32_t cap, struct err *ret);
 
-/* The shim, a program in memory, cannot be made or started: adds to an EACCES what forbids it. Returns
- * -err->code. */
+/* The shim, a program in memory, cannot be made or started: adds to an EACCES what forbids it.
+ * Returns -err->code. */
 int native_explain_no_shim(struct err *err);
 
 /* ERR_UNSUPPORTED if the spec's user needs more ids than a sandbox has here. */
