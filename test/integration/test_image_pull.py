@@ -86,7 +86,7 @@ class TestRegistry(PullCase):
         self.assertIn("no image for platform linux/riscv64", self.pull(f"{name}:1", "--platform", "linux/riscv64").err.decode())
         self.assertEqual(self.pull_ok(f"{name}@{digest(mine.manifest)}", "pinned")["id"], digest(mine.config))
         self.assertEqual(self.pull_ok(f"{name}:x@{digest(index)}")["names"], [f"{name}:x"])
-        self.assertIn("needs a name in the store", self.pull(f"{name}@{digest(index)}").err.decode())
+        self.assertIn("a digest alone does not name an image in the store", self.pull(f"{name}@{digest(index)}").err.decode())
         self.assertEqual(self.pull(f"{name}:1@sha256:{'0' * 64}").code, 3)
 
     def test_push_and_pull_back(self):

@@ -292,7 +292,7 @@ class Unlimited:
     def test_default_limits_are_dropped_with_one_warning(self):
         result = self.root.ok("up", "a")
         self.assertEqual(result.err.decode().count("warning"), 1, result)
-        self.assertEqual(self.root.ok("show", "a", "--json").json()["sandbox"]["unenforced"], self.names)
+        self.assertEqual(self.root.ok("show", "a", "--json").json()["sandbox"]["unenforced"], [*self.names, "disk_budget"])
 
     def test_run_warns_only_terminals_and_json(self):
         result = self.root.ok("run", "--", "true")
