@@ -5,6 +5,7 @@ import platform
 import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -459,10 +460,10 @@ class TestBudgetByImage(BudgetCase, HeldBudget):
 class TestBudgetByQuota(BudgetCase, HeldBudget):
     def setUp(self):
         super().setUp()
-        image = self.root.path.with_suffix(".ext4")
-        self.addCleanup(image.unlink)
-        with open(image, "wb") as f:
-            f.truncate(400 * MIB)
+        fd, image = tempfile.mkstemp(prefix="quota-disk-")  # not a name of the root: its loop device is ours
+        self.addCleanup(os.unlink, image)
+        os.ftruncate(fd, 400 * MIB)
+        os.close(fd)
         subprocess.run(["mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota", image], check=True)
         r = subprocess.run(["mount", "-o", "loop,prjquota", image, self.root.path], capture_output=True)
         if r.returncode:

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,7 +21,6 @@
 #include "lib/base/fd.h"
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
-#include "lib/os/mount.h"
 #include "lib/os/ns.h"
 #include "lib/os/pidfd.h"
 #include "lib/os/seccomp-filter.h"
@@ -113,9 +113,8 @@ static int shim_start_open_data(struct shim *s, struct shim_data *d, struct err 
         r = disk_mount(p->disk_image, p->ephemeral, &d->disk, err);
     if (r < 0)
         return r;
-    /* A mount of its own: ids will be mapped in the other, and root could make nothing there. */
     if (p->disk_image)
-        r = mount_clone(d->disk, "", MOUNT_SAFE, &d->dir, err);
+        r = dir_open(d->disk, ".", &d->dir, err);
     else if (p->disk_quota)
         r = dir_open(AT_FDCWD, p->data_dir, &d->dir, err);
     if (r < 0)
@@ -133,12 +132,24 @@ static int shim_start_open_data(struct shim *s, struct shim_data *d, struct err 
     return layers_prepare(p, d->disk, err);
 }
 
-/* The sandbox is up. Without a reserve, it may not start again from a full disk. */
+/*
+ * The sandbox is up. Without a reserve, it may not start again from a full disk. The ids of the
+ * disk's mount are mapped by now, so only the sandbox's own root can make folders there.
+ */
 static void shim_start_reserve(const struct shim *s, const struct shim_data *d)
 {
+    uint32_t id = s->plan.disk_image ? s->plan.id_base : 0;
     _cleanup_err_ struct err err = ERR_INIT;
+    int r;
 
-    if (d->dir >= 0 && !s->plan.ephemeral && disk_make_reserve(d->dir, &err) < 0)
+    if (d->dir < 0 || s->plan.ephemeral)
+        return;
+    setfsgid(id);
+    setfsuid(id);
+    r = disk_make_reserve(d->dir, &err);
+    setfsuid(0);
+    setfsgid(0);
+    if (r < 0)
         log_warn("sandbox %s: %s", s->plan.sandbox_id, err.msg);
 }
 
