@@ -209,6 +209,9 @@ class Foreign(unittest.TestCase):
     def assert_works(self, m, ripcord, run=("run",), sh="sh"):
         report = m.ok(ripcord, "doctor").out
         self.assertNotRegex(report, "(?m)^fail", report)
+        self.assert_runs(m, ripcord, run, sh)
+
+    def assert_runs(self, m, ripcord, run=("run",), sh="sh"):
         done = m.run(ripcord, *run, "--", sh, "-c", "id -u; echo err >&2; exit 7")
         self.assertEqual((done.code, done.out, done.err), (7, "1000\n", "err\n"), m.log())
 
@@ -319,8 +322,10 @@ class Foreign(unittest.TestCase):
         m = self.machine(foreign.like_nixos, shell="/nix/store/0-busybox/bin/busybox")
         foreign.put(m.root, "etc/ripcord/ripcord.yaml", "mounts.roots: [/nix/store]\n")
         m.run = with_path(m.run, "/nix/store/0-busybox/bin")
-        self.assert_works(m, "/archive/bin/ripcord",
-                          run=("run", "--mount", "/nix/store:/nix/store:ro", "--env", "PATH=/nix/store/0-busybox/bin"))
+        ripcord = "/archive/bin/ripcord"
+        self.assertIn("command 'true' not found", m.run(ripcord, "doctor").out)  # as `run -- true` says here
+        self.assert_runs(m, ripcord,
+                         run=("run", "--mount", "/nix/store:/nix/store:ro", "--env", "PATH=/nix/store/0-busybox/bin"))
 
 
 def with_path(run, path):
