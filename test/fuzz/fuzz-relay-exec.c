@@ -24,6 +24,11 @@ void loss_forget(struct relay_exec *x)
     x->loss = NULL;
 }
 
+void relay_memory_watch(struct relay *r)
+{
+    (void)r;
+}
+
 void work_submit(struct relay *r, struct relay_work *w)
 {
     (void)r;

@@ -136,18 +136,15 @@ class KernelMemory(TestCase):
     def test_queues_of_tcp(self):
         self.bounded(FEW_TCP)
 
-    @needs("own kernel objects")  # the kernel takes a packet for each socket over the limit; only our shim looks
     def test_queues_of_very_many_tcp_sockets(self):
         self.bounded(MANY_TCP)
 
     def test_queues_of_udp(self):
         self.bounded(UDP)
 
-    @needs("own kernel objects")  # no cgroup counts it; only our shim looks
     def test_queues_of_netlink(self):
         self.bounded(NETLINK)
 
-    @needs("own kernel objects")
     def test_a_process_that_the_command_left_behind(self):
         """The watch goes on as long as any process is left."""
         self.root.ok("exec", "a", "--", "python3", "-c", "import os, time\n"

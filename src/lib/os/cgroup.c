@@ -644,11 +644,11 @@ static char *cgroup_v1_memory_path(char *text)
     return NULL;
 }
 
-int cgroup_limit_sockets(int pid, uint64_t memory, struct err *err)
+/* Opens the v1 memory group of a process. 0: memory is not in v1; 1: *ret_dir is the folder. */
+static int cgroup_open_v1_memory(int pid, int *ret_dir, struct err *err)
 {
     _cleanup_free_ char *mounted = NULL, *groups = NULL;
     char *mounts[CGROUP_TREES] = {NULL}, path[PATH_MAX];
-    _cleanup_close_ int dir = -1;
     const char *group;
     int r;
 
@@ -663,9 +663,31 @@ int cgroup_limit_sockets(int pid, uint64_t memory, struct err *err)
     if (!group || !mounts[CGROUP_MEMORY])
         return 0;
     snprintf(path, sizeof(path), "%s%s", mounts[CGROUP_MEMORY], group);
-    dir = cgroup_open_dir_at(AT_FDCWD, path);
-    r = dir < 0 ? dir : cgroup_v1_limit_sockets(dir, memory);
-    return r < 0 ? err_sys(err, -r, "limit the memory of sockets in '%s'", path) : 0;
+    r = cgroup_open_dir_at(AT_FDCWD, path);
+    if (r < 0)
+        return err_sys(err, -r, "open cgroup '%s'", path);
+    *ret_dir = r;
+    return 1;
+}
+
+int cgroup_limit_sockets(int pid, uint64_t memory, struct err *err)
+{
+    _cleanup_close_ int dir = -1;
+    int r = cgroup_open_v1_memory(pid, &dir, err);
+
+    if (r <= 0)
+        return r;
+    r = cgroup_v1_limit_sockets(dir, memory);
+    return r < 0 ? err_sys(err, -r, "limit the memory of sockets of process %d", pid) : 0;
+}
+
+uint64_t cgroup_sockets_of(int pid)
+{
+    _cleanup_close_ int dir = -1;
+
+    return cgroup_open_v1_memory(pid, &dir, NULL) > 0
+               ? cgroup_read_u64(dir, "memory.kmem.tcp.usage_in_bytes")
+               : 0;
 }
 
 uint32_t cgroup_probe(const char **ret_name)

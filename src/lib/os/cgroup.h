@@ -170,5 +170,8 @@ void cgroup_remove_root(const char *parent, const char *root_id);
  * contains it (v2).
  */
 int cgroup_limit_sockets(int pid, uint64_t memory, struct err *err);
+/* The memory of IP sockets in the cgroup of that process, where its memory limit does not contain
+ * it; else 0. */
+uint64_t cgroup_sockets_of(int pid);
 /* The limits that cannot be enforced on this machine, and "v2", "v1" or "none". Makes no folder. */
 uint32_t cgroup_probe(const char **ret_name);

@@ -206,6 +206,7 @@ static int relay_exec_on_started(struct relay_exec *x, const struct guest_frame 
     x->credit = GUEST_CREDIT;
     exec_started(base, base->tty ? relay_exec_terminal(base) : TAKE_FD(x->input_end));
     relay_exec_watch_input(x);
+    relay_memory_watch(relay_of(base->sup));
     return 1;
 }
 

@@ -38,8 +38,9 @@ static uint64_t relay_timer_at(const struct supervisor *sup)
 {
     const struct relay *r = container_of(sup, const struct relay, sup);
 
-    return MIN(MIN(MIN(r->stop_at, r->orphans_at), packages_tunnel_next(r)),
-               MIN(guest_streams_next(r), relay_execs_next(r)));
+    return MIN(
+        MIN(MIN(r->stop_at, r->orphans_at), MIN(r->memory_check_at, packages_tunnel_next(r))),
+        MIN(guest_streams_next(r), relay_execs_next(r)));
 }
 
 static void relay_timer(struct supervisor *sup, uint64_t now)
@@ -53,6 +54,8 @@ static void relay_timer(struct supervisor *sup, uint64_t now)
         control_retry(r);
     if (now >= r->orphans_at)
         loss_retry(r);
+    if (now >= r->memory_check_at)
+        relay_memory_check(r, now);
 }
 
 static bool relay_has_died(const struct supervisor *sup)
@@ -108,7 +111,8 @@ static void relay_init(struct relay *r)
                         .results_end = -1,
                         .packages_listener = -1,
                         .stop_at = DEADLINE_NEVER,
-                        .orphans_at = DEADLINE_NEVER};
+                        .orphans_at = DEADLINE_NEVER,
+                        .memory_check_at = DEADLINE_NEVER};
     supervisor_init(&r->sup, &relay_ops);
     packages_tunnel_init(r);
 }
@@ -155,14 +159,14 @@ static int relay_find_container(struct relay *r, struct err *err)
  * Engine API has a field for their limit, but runc ignores it. So we set it in the container's
  * cgroup, if that is on this machine and ours to change.
  */
-static void relay_limit_sockets(const struct relay *r)
+static void relay_limit_sockets(struct relay *r)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_close_ int pidfd = -1;
 
-    if (!r->plan.memory || (r->plan.unenforced & LIMIT_MEMORY) ||
-        pidfd_open_pid(r->sup.pid, &pidfd, &err) < 0 ||
-        !pidfd_in_cgroup(pidfd, r->sup.pid, r->plan.container))
+    r->here = !r->plan.packages_inside && pidfd_open_pid(r->sup.pid, &pidfd, &err) >= 0 &&
+              pidfd_in_cgroup(pidfd, r->sup.pid, r->plan.container);
+    if (!r->here || !r->plan.memory || (r->plan.unenforced & LIMIT_MEMORY))
         return;
     if (cgroup_limit_sockets(r->sup.pid, r->plan.memory, &err) < 0)
         log_warn("sandbox %s: memory of its sockets is not limited: %s", r->plan.sandbox_id,

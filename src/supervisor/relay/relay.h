@@ -218,6 +218,11 @@ void control_thaw(struct supervisor *sup);
 void control_stop(struct supervisor *sup);
 void control_retry(struct relay *r); /* at stop_at */
 
+/* ---- kernel-memory.c: memory that the engine's limit does not contain ---- */
+
+void relay_memory_watch(struct relay *r); /* from now on, as long as processes run */
+void relay_memory_check(struct relay *r, uint64_t now);
+
 /* ---- watch.c: a thread that sits in the engine's `wait` ---- */
 
 int watch_start(struct relay *r, struct err *err);
@@ -267,8 +272,11 @@ struct relay {
     struct guest_stream *guest_streams;
     struct relay_job *jobs;
     struct relay_control *controls;
-    struct orphan *orphans; /* guests that could not be reaped yet */
-    uint64_t orphans_at;    /* the next try, or DEADLINE_NEVER */
+    struct orphan *orphans;   /* guests that could not be reaped yet */
+    uint64_t orphans_at;      /* the next try, or DEADLINE_NEVER */
+    bool here;                /* its processes are on this machine and use this kernel's network */
+    bool memory_over;         /* it was over its limit at the last check */
+    uint64_t memory_check_at; /* see kernel-memory.c; or DEADLINE_NEVER */
     bool dead; /* the engine reports that the container does not run; its event will follow */
     unsigned stop_tries;
     uint64_t stop_at; /* next try to stop the container, or DEADLINE_NEVER */

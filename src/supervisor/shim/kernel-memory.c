@@ -3,7 +3,7 @@
  * a process makes it allocate to the process's cgroup: pages, files, pipes, unix sockets, timers,
  * names. Two things escape, and both grow with the number of sockets:
  *
- * - netlink: a socket that asks and never reads keeps its answers, up to its receive buffer.
+ * - netlink (lib/os/netlink-memory.h).
  * - v1: TCP accepts one packet (64 KiB on loopback) for each socket, although the limit for the
  *   memory of sockets is reached. The counter shows these packets; the limit does not stop them.
  *
@@ -11,53 +11,16 @@
  * program holds half of its memory limit in such queues: all commands of a sandbox that does are
  * killed, as by the OOM killer, and the kernel frees the memory.
  */
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "lib/base/fd.h"
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
 #include "lib/os/cgroup.h"
+#include "lib/os/netlink-memory.h"
 #include "supervisor/shim/shim.h"
 
-enum {
-    NETLINK_TABLE_MAX = 1 << 20, /* some 10,000 sockets: more are more than any program needs */
-    RMEM_FIELD = 4,
-    SHARE_DIVISOR = 2,
-};
+enum { SHARE_DIVISOR = 2 };
 
 #define CHECK_INTERVAL (USEC_PER_SEC / 4)
-
-/* One line for each socket: address, protocol, port, groups, bytes in the receive queue, … */
-static uint64_t kernel_memory_sum_netlink(char *table)
-{
-    uint64_t sum = 0;
-
-    for (char *p = table, *line; (line = strsep(&p, "\n"));) {
-        char *field = NULL, *rest = line;
-
-        for (int i = 0; rest && i <= RMEM_FIELD;) {
-            field = strsep(&rest, " ");
-            i += *field != '\0';
-        }
-        sum += field ? strtoull(field, NULL, 10) : 0;
-    }
-    return sum;
-}
-
-static uint64_t kernel_memory_of_netlink(const struct shim *s)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_free_ char *table = NULL;
-    char path[64];
-
-    snprintf(path, sizeof(path), "/proc/%d/net/netlink", s->init_pid);
-    if (file_read(AT_FDCWD, path, NETLINK_TABLE_MAX, &table, NULL, &err) >= 0)
-        return kernel_memory_sum_netlink(table);
-    return err.code == ERR_LIMIT ? UINT64_MAX / 2 : 0; /* otherwise pid 1 has just ended */
-}
 
 static void kernel_memory_kill(struct shim *s, uint64_t held)
 {
@@ -94,7 +57,7 @@ void kernel_memory_check(struct supervisor *sup, uint64_t now)
     uint64_t held;
 
     cgroup_usage(&s->cgroup, NULL, &u);
-    held = u.sockets + kernel_memory_of_netlink(s);
+    held = u.sockets + netlink_memory(s->init_pid);
     /* Pid 1 alone needs no watching. The next exec starts it again. */
     s->memory_check_at = execs_live(sup) || u.pids > 1 ? now + CHECK_INTERVAL : DEADLINE_NEVER;
     if (held > s->plan.memory / SHARE_DIVISOR)
