@@ -29,6 +29,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import host_image
+import ripcord_test
 
 IMAGE = host_image.NAME
 NUMBERS = itertools.count()
@@ -90,7 +91,8 @@ class Engine:
         """flags: more of the engine's own options. size: the data folder lies on a file system of so many MiB.
         image: load the test image. outside: the engine's networks reach the machine's."""
         self.flags, self.size, self.image, self.outside = list(flags), size, image, outside
-        self.name = f"ripcord-{self.kind}-{os.getpid()}-{next(NUMBERS)}"
+        # Processes, mounts and cgroups are found by this word, so it must not be the beginning of another engine's.
+        self.name = f"ripcord-{self.kind}-{os.getpid()}-{next(NUMBERS):04d}"
         self.place = None
         self.socket = None
         self.daemon = None
@@ -241,13 +243,11 @@ class Engine:
 
     def processes(self):
         """Those that name our folder or live in our cgroup: shims, conmons, and containers of a killed engine."""
-        marks = [self.name.encode()]
-        found = []
-        for proc in Path("/proc").iterdir():
-            if proc.name.isdigit() and int(proc.name) != os.getpid():
-                if any(m in read_bytes(proc / name) for name in ("cmdline", "cgroup") for m in marks):
-                    found.append(int(proc.name))
-        return found
+        numbered = [p for p in Path("/proc").iterdir() if p.name.isdigit() and int(p.name) != os.getpid()]
+        return [int(p.name) for p in numbered if self.owns(p)]
+
+    def owns(self, proc):
+        return any(self.name.encode() in read_bytes(proc / name) for name in ("cmdline", "cgroup"))
 
     def memory(self):
         """RSS of the daemon and its helpers in MiB."""
@@ -265,10 +265,7 @@ class Engine:
             if not left:
                 return
             for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+                ripcord_test.kill_if(pid, self.owns)
             time.sleep(0.05)
 
     # ---- the kernel's part ----

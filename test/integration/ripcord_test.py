@@ -19,6 +19,8 @@ import time
 import unittest
 from pathlib import Path
 
+import kill_trace
+
 
 class Config:
     """Set by run.py before any test starts."""
@@ -92,8 +94,8 @@ def serial(group):
 class Result:
     """A finished command: its status and both streams."""
 
-    def __init__(self, argv, code, out, err):
-        self.argv, self.code, self.out, self.err = argv, code, out, err
+    def __init__(self, argv, code, out, err, killer=""):
+        self.argv, self.code, self.out, self.err, self.killer = argv, code, out, err, killer
 
     @property
     def text(self):
@@ -103,7 +105,7 @@ class Result:
         return json.loads(self.out)
 
     def __repr__(self):
-        return (f"{' '.join(map(str, self.argv))!r} gave {self.code}, "
+        return (f"{' '.join(map(str, self.argv))!r} gave {self.code}{self.killer}, "
                 f"stdout {self.out[-2000:]!r}, stderr {self.err[-2000:]!r}")
 
 
@@ -210,7 +212,8 @@ class Root:
                 out, err = p.communicate()
                 raise AssertionError(f"no end after {timeout} s: "
                                      f"{Result(args, None, out or b'', err or b'')}; {self.log_tail()}") from None
-        return Result(args, p.returncode, out or b"", err or b"")
+        killer = f" (killed by {kill_trace.TRACE.killer(p.pid)})" if p.returncode == -signal.SIGKILL else ""
+        return Result(args, p.returncode, out or b"", err or b"", killer)
 
     def ok(self, *args, **kwargs):
         """As run(), and the status must be 0."""
@@ -492,18 +495,8 @@ class Root:
                 Config.backend.api("DELETE", f"/{kind}/{name.lstrip('/')}?force=1")
 
     def end(self, pid):
-        """Kills it if it is still ours: on a busy machine its number may be somebody else's by now."""
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return
-        try:
-            if self.owns(Path(f"/proc/{pid}")):
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        finally:
-            os.close(fd)
+        """Kills it if it is still ours."""
+        kill_if(pid, self.owns)
 
     def sweep(self):
         """Ends by force what is left, so that one failed test does not spoil the next."""
@@ -522,6 +515,22 @@ class Root:
                 remove_folder(path)
         if self.made:
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+def kill_if(pid, condition):
+    """Kills a process that was found earlier if the condition, of its folder in /proc, holds: on a busy machine its number
+    may be somebody else's by now."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if condition(Path(f"/proc/{pid}")):
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(fd)
 
 
 def lines_of(*argv, ending="", holding=""):

@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import engines  # noqa: E402  (found through the line above)
+import kill_trace  # noqa: E402
 import ripcord_test  # noqa: E402
 
 PRINT = threading.Lock()
@@ -220,9 +221,11 @@ def main():
         if reason:
             print(f"skip {opts.engine}: {reason}\n0 passed, 0 failed, 1 skipped")
             return 77
+        kill_trace.TRACE.start()
         try:
             counter = run_all(tests, opts.jobs)
         finally:
+            kill_trace.TRACE.stop()
             engines.stop_shared()
     print(f"{counter.passed} passed, {counter.failed} failed, {counter.skipped} skipped")
     return 1 if counter.failed else 0

@@ -217,10 +217,7 @@ class Death(TestCase):
         daemon = self.root.daemon_pid()
         for pid in self.root.processes():
             if pid != daemon and alive(pid):
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+                self.root.end(pid)
         wait_until(lambda: self.root.sandbox("a")["state"] != "running", 10, "the state to be told")
         self.assertEqual(self.root.ok("exec", "a", "--", "echo", "again").text, "again\n")
 

@@ -235,7 +235,7 @@ class TestNothingLeft(DiskCase):
         self.shell("a", "echo 1 > f; sync")
         pids = self.root.processes()
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            self.root.end(pid)
         wait_until(lambda: not any(map(alive, pids)), 10, "all to end")
         wait_until(lambda: not self.root.loops(), 10, "the loop device to go")
         self.assertEqual(self.shell("a", "cat f"), "1\n")

@@ -39,10 +39,7 @@ class Reboot(TestCase):
         """Again and again: a client that follows an exec starts a daemon when the first has gone."""
         living = [pid for pid in self.root.processes() if alive(pid)]
         for pid in living:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            self.root.end(pid)
         return not living
 
     def power_off(self):

@@ -278,7 +278,7 @@ os.mkdir('/srv/zero'); os.mkdir('/srv/zero/in'); os.chmod('/srv/zero', 0)
         inside = [p for p in self.root.processes() if b"ripcord-shim" in Path(f"/proc/{p}/cmdline").read_bytes()]
         self.assertTrue(inside)
         for pid in inside:
-            os.kill(pid, 9)
+            self.root.end(pid)
         wait_until(lambda: not any(alive(p) for p in inside), 5, "the shim to end")
         wait_until(lambda: self.root.sandbox("a")["state"] != "running", 5, "the daemon to see it")
         self.root.ok("rm", "-f", "a")

@@ -106,10 +106,7 @@ class Torture(TestCase):
         else:
             pids = [p for p in self.root.processes() if is_init(p)]
         if pids:
-            try:
-                os.kill(self.rng.choice(pids), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            self.root.end(self.rng.choice(pids))
         return kind
 
     def pid_of_daemon(self):
