@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/landlock.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +22,9 @@ enum {
     SCOPE_SIGNAL = 1 << 1,
     RULE_NET_PORT = 2,
 };
+
+#define FS_TRUNCATE (1ULL << 14)
+#define FS_IOCTL_DEV (1ULL << 15)
 
 struct ruleset {
     uint64_t fs, net, scoped;
@@ -87,6 +91,112 @@ bool landlock_possible(void)
 {
     return landlock_version() >= 1;
 }
+
+/* ---- rules of the caller's own ---- */
+
+enum { LANDLOCK_ABI_SCOPES = 6 };
+
+bool landlock_has_scopes(void)
+{
+    return landlock_version() >= LANDLOCK_ABI_SCOPES;
+}
+
+static int landlock_open(struct ruleset want, int *ret, struct err *err)
+{
+    long abi = landlock_version();
+
+    if (abi < LANDLOCK_ABI_SCOPES) {
+        err_set(err, ERR_UNSUPPORTED, "Landlock of this kernel is too old (ABI %ld, needs %d)",
+                MAX(abi, 0), LANDLOCK_ABI_SCOPES);
+        return err_hint(err, "Use Linux 6.12 or newer, with 'landlock' in the 'lsm=' list of its "
+                             "command line.");
+    }
+    *ret = (int)syscall(SYS_landlock_create_ruleset, &want, landlock_size_of(abi), 0);
+    return *ret < 0 ? err_sys(err, errno, "make a Landlock ruleset") : 0;
+}
+
+int landlock_rules_open(int *ret, struct err *err)
+{
+    return landlock_open(landlock_rules_of(LANDLOCK_ABI_SCOPES), ret, err);
+}
+
+/* What each kind allows. Nothing may make device nodes. */
+static uint64_t landlock_rights_of(enum landlock_kind kind)
+{
+    const uint64_t all = landlock_rules_of(LANDLOCK_ABI_SCOPES).fs;
+
+    switch (kind) {
+    case LANDLOCK_READ:
+        return LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
+               LANDLOCK_ACCESS_FS_EXECUTE;
+    case LANDLOCK_WRITE:
+        return all & ~(LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | FS_IOCTL_DEV);
+    case LANDLOCK_DEVICE:
+        return LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_IOCTL_DEV;
+    case LANDLOCK_OWN_FILES:
+        return LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE |
+               LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
+    }
+    return 0;
+}
+
+int landlock_rules_add_fd(int rules, int fd, enum landlock_kind kind, struct err *err)
+{
+    const uint64_t of_files = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |
+                              LANDLOCK_ACCESS_FS_EXECUTE | FS_TRUNCATE | FS_IOCTL_DEV;
+    struct landlock_path_beneath_attr below = {.allowed_access = landlock_rights_of(kind),
+                                               .parent_fd = fd};
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "inspect a file for Landlock");
+    if (!S_ISDIR(st.st_mode))
+        below.allowed_access &= of_files;
+    if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0) < 0)
+        return err_sys(err, errno, "add a path to a Landlock ruleset");
+    return 0;
+}
+
+int landlock_rules_add(int rules, const char *path, enum landlock_kind kind, struct err *err)
+{
+    _cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
+
+    if (fd < 0 && (errno == ENOENT || errno == EACCES || errno == ENOTDIR))
+        return 0;
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s' for Landlock", path);
+    return landlock_rules_add_fd(rules, fd, kind, err);
+}
+
+int landlock_rules_add_port(int rules, uint16_t port, bool listen, struct err *err)
+{
+    struct net_port rule = {.access = NET_CONNECT_TCP | (listen ? NET_BIND_TCP : 0), .port = port};
+
+    if (!port)
+        rule.access = NET_BIND_TCP;
+    if (syscall(SYS_landlock_add_rule, rules, RULE_NET_PORT, &rule, 0) < 0)
+        return err_sys(err, errno, "add port %u to a Landlock ruleset", port);
+    return 0;
+}
+
+int landlock_rules_enter(int rules, struct err *err)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        syscall(SYS_landlock_restrict_self, rules, 0) < 0)
+        return err_sys(err, errno, "enter a Landlock domain");
+    return 0;
+}
+
+int landlock_scopes(struct err *err)
+{
+    const struct ruleset want = {.scoped = SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL};
+    _cleanup_close_ int rules = -1;
+    int r = landlock_open(want, &rules, err);
+
+    return r < 0 ? r : landlock_rules_enter(rules, err);
+}
+
+/* ---- one folder ---- */
 
 static int landlock_restrict(const char *root, bool net, uint16_t port, struct err *err)
 {

@@ -24,3 +24,30 @@ int landlock_confine(const char *root, uint16_t port, struct err *err);
  * Landlock it fails with ERR_UNSUPPORTED. */
 int landlock_domain(const char *root, struct err *err);
 bool landlock_possible(void);
+
+/*
+ * A ruleset that the caller fills: nothing can be opened, bound or connected to that no rule
+ * allows, and no signal and no abstract socket leaves the domain. For commands that no namespace
+ * contains (docs/decisions/033-confined.md). Needs ABI 6, the first with those scopes; fails with
+ * ERR_UNSUPPORTED and a hint before it.
+ */
+enum landlock_kind {
+    LANDLOCK_READ,      /* read and execute */
+    LANDLOCK_WRITE,     /* everything but device nodes */
+    LANDLOCK_DEVICE,    /* read, write, ioctl */
+    LANDLOCK_OWN_FILES, /* make, read, write and remove files, without listing the folder */
+};
+
+bool landlock_has_scopes(void);
+int landlock_rules_open(int *ret, struct err *err); /* O_CLOEXEC */
+/* A path that does not exist here adds nothing. */
+int landlock_rules_add(int rules, const char *path, enum landlock_kind kind, struct err *err);
+int landlock_rules_add_fd(int rules, int fd, enum landlock_kind kind, struct err *err);
+/* TCP: connect, and with `listen` also bind. Port 0: bind to a port that the kernel chooses. */
+int landlock_rules_add_port(int rules, uint16_t port, bool listen, struct err *err);
+/* For the calling thread and its children, for good. Sets no-new-privileges. */
+int landlock_rules_enter(int rules, struct err *err);
+
+/* A domain with the two scopes only: its processes may send signals to each other and to processes
+ * of domains inside of it, and to no others. */
+int landlock_scopes(struct err *err);

@@ -16,6 +16,20 @@
 
 enum { NS_MAP_MAX = 4096 }; /* bytes: the kernel takes one page */
 
+/*
+ * The call before clone3. The default filter of Docker refuses clone3 without CAP_SYS_ADMIN,
+ * because a filter cannot see its flags. It does not know groups, and takes the pidfd's place in
+ * the argument for the parent's copy of the pid.
+ */
+static long ns_clone_old(const struct clone_args *args)
+{
+    uint64_t flags = args->flags | args->exit_signal;
+
+    if (args->flags & CLONE_INTO_CGROUP)
+        return -1;
+    return syscall(SYS_clone, flags, NULL, (int *)(uintptr_t)args->pidfd, NULL, NULL);
+}
+
 pid_t ns_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
 {
     struct clone_args args = {.flags = flags};
@@ -34,6 +48,8 @@ pid_t ns_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
         args.cgroup = (uint64_t)cgroup_fd;
     }
     r = syscall(SYS_clone3, &args, sizeof(args));
+    if (r < 0 && errno == ENOSYS)
+        r = ns_clone_old(&args);
     if (r < 0)
         return -errno;
     if (r > 0 && ret_pidfd)
