@@ -15,8 +15,9 @@ static const struct cli_option spec_options[] = {
     { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is the engine's default", "default" },
     { "cache", 0, "TOOL=MODE", "cache mode of a tool: layered (default), private, shared[:GROUP], readonly or off; 'all' sets the mode of every tool without a --cache of its own; may be repeated", NULL },
     { "network", 0, "MODE", "network access: none, packages (the package cache only; default) or open", "none packages open" },
-    { "isolation", 0, "LEVEL", "shared (default), or strict: share no files of images or caches with other sandboxes (engine native with an image of the image store, not 'host')", "shared strict" },
+    { "isolation", 0, "LEVEL", "shared (default); strict: share no files of images or caches with other sandboxes (engine native with an image of the image store, not 'host'); or confined: weaker, without namespaces, for machines that have none (engine native)", "shared strict confined" },
     { "mount", 0, "SRC:DST[:OPTION]", "mount a folder of this machine; OPTION is ro or no_root_squash; may be repeated", "@dir" },
+    { "ports", 0, "PORT[,PORT...]", "with isolation confined: ports of this machine's loopback that commands may listen on; may be repeated", NULL },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
     { 0 },
 };
@@ -239,6 +240,27 @@ static int cli_spec_set_mounts(json_t *doc, const struct cli_args *a, struct err
     return 0;
 }
 
+static int cli_spec_set_ports(json_t *doc, const struct cli_args *a, struct err *err)
+{
+    _cleanup_json_ json_t *array = json_array();
+    const char *v;
+
+    for (size_t i = 0; (v = args_next(a, "ports", &i));) {
+        _cleanup_free_ char *copy = xstrdup(v);
+
+        for (char *rest = copy, *one; (one = strsep(&rest, ","));) {
+            uint64_t port;
+
+            if (parse_u64(one, SPEC_PORT_MIN, SPEC_PORT_MAX, &port, err) < 0)
+                return err_wrap(err, "--ports");
+            json_array_append_new(array, json_integer((json_int_t)port));
+        }
+    }
+    if (json_array_size(array))
+        json_object_set(doc, "ports", array);
+    return 0;
+}
+
 static int cli_spec_set_limits(json_t *doc, const struct cli_args *a, struct err *err)
 {
     _cleanup_json_ json_t *limits = json_object();
@@ -322,7 +344,7 @@ int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, stru
 {
     static const char *const engines[] = {"native", "docker"};
     static const char *const networks[] = {"none", "packages", "open"};
-    static const char *const levels[] = {"shared", "strict"};
+    static const char *const levels[] = {"shared", "strict", "confined"};
     _cleanup_json_ json_t *doc = json_object();
     int r;
 
@@ -336,6 +358,7 @@ int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, stru
         (r = cli_spec_set_option(doc, "network", a, "network", err)) < 0 ||
         (r = cli_spec_set_option(doc, "isolation", a, "isolation", err)) < 0 ||
         (r = cli_spec_set_limits(doc, a, err)) < 0 || (r = cli_spec_set_mounts(doc, a, err)) < 0 ||
+        (r = cli_spec_set_ports(doc, a, err)) < 0 ||
         (r = cli_spec_set_pairs(doc, "labels", a, "label", err)) < 0 ||
         (r = leases_from_args(a, doc, err)) < 0)
         return r;

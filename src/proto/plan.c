@@ -19,7 +19,10 @@
 
 enum field_kind { FIELD_STR, FIELD_U64, FIELD_U32, FIELD_BOOL };
 
-enum { PLAN_ID_MIN = 100000 }; /* no id below this is ever mapped into a sandbox */
+enum {
+    PLAN_ID_MIN = 100000,    /* no id below this is ever mapped into a sandbox */
+    PLAN_OWN_ID_MIN = 10000, /* below are the users of services and people */
+};
 
 /* clang-format off */
 static const struct plan_field {
@@ -68,6 +71,10 @@ static const struct plan_field {
     FIELD(DISK_QUOTA,     BOOL, disk_quota,     1),
     FIELD(CACHE_BASE,     STR,  cache_base,     PATH_MAX - 64),
     FIELD(CACHE_OWNER,    U32,  cache_owner,    PLAN_ID_COUNT - 1),
+    FIELD(CONFINED,       BOOL, confined,       1),
+    FIELD(OWN_ID,         U32,  own_id,         INT32_MAX),
+    FIELD(OWN_GROUP,      U32,  own_group,      INT32_MAX),
+    FIELD(PACKAGES_PORT,  U32,  packages_port,  UINT16_MAX),
 #undef FIELD
 };
 /* clang-format on */
@@ -93,6 +100,8 @@ void plan_done(struct plan *p)
     free(p->caches);
     strv_free(p->layers);
     strv_free(p->env);
+    strv_free(p->readable);
+    free(p->ports);
     free(p->seccomp);
     *p = (struct plan)PLAN_INIT;
 }
@@ -317,6 +326,55 @@ static int proto_plan_check_network(const struct plan *p, struct err *err)
     return 0;
 }
 
+static int proto_plan_check_ports(const struct plan *p, struct err *err)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < p->n_ports; i++) {
+        const struct plan_ports *r = &p->ports[i];
+
+        if (!r->first || r->first > r->last)
+            return err_set(err, ERR_INVALID, "plan: ports %u to %u are not a range", r->first,
+                           r->last);
+        sum += r->last - r->first + 1U;
+    }
+    if (p->n_ports > PLAN_PORTS_MAX || sum > PLAN_PORTS_SUM_MAX)
+        return err_set(err, ERR_LIMIT, "plan: too many ports (%zu, at most %d)", sum,
+                       PLAN_PORTS_SUM_MAX);
+    return 0;
+}
+
+/* What only namespaces can do has no place in the plan of a confined sandbox. */
+static int proto_plan_check_confined(const struct plan *p, struct err *err)
+{
+    int r;
+
+    if (!p->confined)
+        return p->own_id || p->own_group || p->n_ports || p->packages_port || p->readable
+                   ? err_set(err, ERR_INVALID, "plan: ports and ids of a confined sandbox only")
+                   : 0;
+    if (p->id_base || p->sub_uid || p->n_layers || p->disk_image || p->cache_base || p->n_caches ||
+        p->network == PLAN_NETWORK_OPEN || p->bare || p->strict)
+        return err_set(err, ERR_INVALID, "plan: a confined sandbox has no namespaces");
+    if (!p->own_id != !p->own_group ||
+        (p->own_id && (p->own_id < PLAN_OWN_ID_MIN || p->own_group < PLAN_OWN_ID_MIN)))
+        return err_set(err, ERR_INVALID, "plan: invalid own ids (user %u, group %u)", p->own_id,
+                       p->own_group);
+    for (size_t i = 0; i < p->n_mounts; i++)
+        if (!STREQ(p->mounts[i].source, p->mounts[i].target))
+            return err_set(err, ERR_INVALID, "plan: mount '%s' has another target",
+                           p->mounts[i].source);
+    if (strv_len(p->readable) > PLAN_READABLE_MAX)
+        return err_set(err, ERR_LIMIT, "plan: too many readable paths (%zu, at most %d)",
+                       strv_len(p->readable), PLAN_READABLE_MAX);
+    for (char **path = p->readable; path && *path; path++) {
+        r = proto_plan_check_path("readable path", *path, err);
+        if (r < 0)
+            return r;
+    }
+    return proto_plan_check_ports(p, err);
+}
+
 static int proto_plan_check(const struct plan *p, struct err *err)
 {
     int r = proto_plan_check_ids(p, err);
@@ -336,6 +394,9 @@ static int proto_plan_check(const struct plan *p, struct err *err)
     if (r < 0)
         return r;
     r = proto_plan_check_user_and_env(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_confined(p, err);
     if (r < 0)
         return r;
     return proto_plan_check_network(p, err);
@@ -420,6 +481,10 @@ int plan_encode(const struct plan *p, struct buf *b, struct err *err)
         sup_put_str(&w, PLAN_TAG_ENV, *e);
     if (p->seccomp_len)
         sup_put_bytes(&w, PLAN_TAG_SECCOMP, p->seccomp, p->seccomp_len);
+    for (size_t i = 0; i < p->n_ports; i++)
+        sup_put_u64(&w, PLAN_TAG_PORTS, (uint64_t)p->ports[i].first << 16 | p->ports[i].last);
+    for (char **path = p->readable; path && *path; path++)
+        sup_put_str(&w, PLAN_TAG_READABLE, *path);
     if (w.overflow || buf_append(b, buf_data(&w.buf), w.buf.len) < 0)
         return err_set(err, ERR_LIMIT, "plan: exceeds %d bytes", SUP_PLAN_MAX);
     return 0;
@@ -520,6 +585,17 @@ static int proto_plan_take_cache(struct plan *p, const struct sup_value *v, stru
     return proto_plan_take_string(&c->source, v, "cache source", PATH_MAX - 1, err);
 }
 
+static int proto_plan_take_ports(struct plan *p, const struct sup_value *v, struct err *err)
+{
+    if (v->length != sizeof(v->u64) || v->u64 > UINT32_MAX || p->n_ports == PLAN_PORTS_MAX)
+        return err_set(err, ERR_INVALID, "plan: invalid range of ports, or more than %d of them",
+                       PLAN_PORTS_MAX);
+    p->ports = xreallocarray(p->ports, p->n_ports + 1, sizeof(*p->ports));
+    p->ports[p->n_ports++] =
+        (struct plan_ports){(uint16_t)(v->u64 >> 16), (uint16_t)(v->u64 & UINT16_MAX)};
+    return 0;
+}
+
 static int proto_plan_take_value(struct plan *p, const struct sup_value *v, struct err *err)
 {
     char *text = NULL;
@@ -540,6 +616,15 @@ static int proto_plan_take_value(struct plan *p, const struct sup_value *v, stru
             return r;
         strv_push(&p->layers, text);
         p->n_layers++;
+        return 0;
+    }
+    if (v->tag == PLAN_TAG_PORTS)
+        return proto_plan_take_ports(p, v, err);
+    if (v->tag == PLAN_TAG_READABLE) {
+        r = proto_plan_take_string(&text, v, "readable path", PATH_MAX - 1, err);
+        if (r < 0)
+            return r;
+        strv_push(&p->readable, text);
         return 0;
     }
     if (v->tag == PLAN_TAG_SECCOMP && !p->seccomp && v->length) {

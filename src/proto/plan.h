@@ -85,6 +85,12 @@ enum plan_tag {
     PLAN_TAG_STRICT,         /* u64: 0 or 1 */
     PLAN_TAG_BARE,           /* u64: 0 or 1 */
     PLAN_TAG_DISK_QUOTA,     /* u64: 0 or 1 */
+    PLAN_TAG_CONFINED,       /* u64: 0 or 1 */
+    PLAN_TAG_OWN_ID,         /* u64 */
+    PLAN_TAG_OWN_GROUP,      /* u64 */
+    PLAN_TAG_PORTS,          /* u64: first << 16 | last, repeated */
+    PLAN_TAG_PACKAGES_PORT,  /* u64 */
+    PLAN_TAG_READABLE,       /* string, repeated */
 };
 
 /* Folders of "/" that are links into /usr on most machines. On the others (Alpine) they are folders
@@ -124,7 +130,18 @@ enum {
     PLAN_SQUASHED_ID = 0x7ffffffe, /* on disk, in place of root: see struct plan_mount */
     PLAN_SECCOMP_MAX = 4096,       /* instructions: BPF_MAXINSNS */
     PLAN_PACKAGES_PORT = 7417,     /* on 127.0.0.1 inside, with `packages` */
+    PLAN_PORTS_MAX = 64,           /* ranges of a confined sandbox */
+    PLAN_PORTS_SUM_MAX = 1024,     /* ports in all of them: each is a Landlock rule */
+    PLAN_READABLE_MAX = 512,
 };
+
+/* Below data_dir: the only folders that a confined sandbox may write to, besides mounts. `bin` is
+ * ours, and first in its PATH. */
+#define PLAN_CONFINED_DIR "confined"
+#define PLAN_CONFINED_HOME PLAN_CONFINED_DIR "/home"
+#define PLAN_CONFINED_TMP PLAN_CONFINED_DIR "/tmp"
+#define PLAN_CONFINED_CACHE PLAN_CONFINED_DIR "/cache"
+#define PLAN_CONFINED_BIN PLAN_CONFINED_DIR "/bin"
 
 struct plan_mount {
     char *source; /* absolute, without symlinks: opened with RESOLVE_NO_SYMLINKS */
@@ -147,6 +164,10 @@ struct plan_cache {
     char *tool;   /* a plain name: the folder of its layers */
     char *target; /* absolute inside */
     char *source; /* absolute: SHARED; else NULL */
+};
+
+struct plan_ports {
+    uint16_t first, last;
 };
 
 struct plan {
@@ -201,6 +222,19 @@ struct plan {
 
     void *seccomp;      /* array of struct sock_filter, or NULL */
     size_t seccomp_len; /* bytes */
+
+    /*
+     * Without namespaces (supervisor/shim/confined.h). The machine's own files are seen under their
+     * own paths, so each mount has its source as its target, and there are no layers and caches.
+     * The engine makes the folders above.
+     */
+    bool confined;
+    uint32_t own_id;          /* user and group id of the commands; 0: the shim's */
+    uint32_t own_group;       /* a further group, which may pass the folders above their own */
+    struct plan_ports *ports; /* that they may listen on and connect to */
+    size_t n_ports;
+    uint32_t packages_port; /* that they may connect to; 0: none */
+    char **readable;        /* absolute paths that they may read and run; may be missing here */
 };
 
 #define PLAN_INIT                                                                                  \
@@ -217,8 +251,9 @@ int plan_write(const struct plan *p, int *ret_fd, struct err *err);
 int plan_read(int fd, struct plan *ret, struct err *err);
 
 /* Sends PLAN, the first message to a shim, with the descriptors of enum plan_fd. The shim only
- * keeps the id lease open. */
-enum plan_fd { PLAN_FD_PLAN, PLAN_FD_LOG, PLAN_FD_LEASE, PLAN_FDS };
+ * keeps the lease (of ids, or of ports) open, and the listener: the package cache's socket of a
+ * confined sandbox. */
+enum plan_fd { PLAN_FD_PLAN, PLAN_FD_LOG, PLAN_FD_LEASE, PLAN_FD_LISTENER, PLAN_FDS };
 int plan_give(int control, const int fds[], size_t n, struct err *err);
 /* Waits for PLAN. Returns the number of descriptors (at least PLAN_FD_LOG + 1), or 0 if the daemon
  * closed the socket. */

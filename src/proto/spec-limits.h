@@ -29,6 +29,9 @@ enum {
     SPEC_NOFILE_MIN = 16,
     SPEC_NOFILE_MAX = 1048576, /* fs.nr_open, unless the host changed it */
     SPEC_TERMINAL_MAX = 65535, /* rows, and columns: the kernel has 16 bits for each */
+    SPEC_PORT_MIN = 1024,      /* below is for the machine's own services */
+    SPEC_PORT_MAX = 65535,
+    SPEC_PORTS_MAX = 32,
     SPEC_STOP_GRACE_MAX_MS = 600 * 1000,
     SPEC_CANCEL_GRACE_MAX_MS = 3600 * 1000,
 };

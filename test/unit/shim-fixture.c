@@ -19,6 +19,7 @@
 #include "lib/os/cgroup.h"
 #include "lib/os/pidfd.h"
 #include "lib/os/rmtree.h"
+#include "lib/os/seccomp-filter.h"
 
 enum { BOX_HEARD_MAX = 4096, BOX_ID_BASE = 0x60000000 };
 
@@ -40,7 +41,8 @@ static void make(const struct box *b, const char *name, mode_t mode, uid_t owner
 {
     _cleanup_free_ char *path = below(b, name);
 
-    if (mkdir(path, mode) < 0 || chmod(path, mode) < 0 || chown(path, owner, owner) < 0)
+    if ((mkdir(path, mode) < 0 && errno != EEXIST) || chmod(path, mode) < 0 ||
+        chown(path, owner, owner) < 0)
         perror(path);
 }
 
@@ -121,6 +123,41 @@ void box_init(struct box *b)
     p->cgroup_parent = xstrdup("ripcord-test");
 }
 
+/* As the engine makes it (daemon/engine/native/confined.c). */
+void box_init_confined(struct box *b, uint32_t own_id)
+{
+    static const char *const readable[] = {"/usr",        "/bin",         "/lib",
+                                           "/lib64",      "/sbin",        "/etc/ld.so.cache",
+                                           "/etc/passwd", "/proc/cpuinfo"};
+    static const char *const folders[] = {PLAN_CONFINED_HOME, PLAN_CONFINED_TMP,
+                                          PLAN_CONFINED_CACHE};
+    struct plan *p = &b->plan;
+    size_t n;
+
+    box_init(b);
+    make(b, ".", 0711, 0);
+    make(b, "data", 0711, 0);
+    make(b, "data/" PLAN_CONFINED_DIR, 0711, 0);
+    make(b, "data/" PLAN_CONFINED_BIN, 0755, 0);
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+        _cleanup_free_ char *name = xasprintf("data/%s", folders[i]);
+
+        make(b, name, 0700, own_id);
+    }
+    p->confined = true;
+    p->own_id = own_id;
+    p->own_group = own_id ? own_id - 1 : 0;
+    p->id_base = 0;
+    p->network = PLAN_NETWORK_NONE;
+    p->seccomp = seccomp_filter_compile(SECCOMP_NO_SET_ID, &n);
+    p->seccomp_len = n * sizeof(struct sock_filter);
+    for (size_t i = 0; i < ARRAY_SIZE(readable); i++)
+        strv_add(&p->readable, readable[i]);
+    p->ports = xcalloc(1, sizeof(*p->ports));
+    p->ports[0] = (struct plan_ports){41000, 41063};
+    p->n_ports = 1;
+}
+
 static char *shim_path(void)
 {
     const char *given = getenv("RIPCORD_SHIM");
@@ -154,6 +191,7 @@ static int spawn(struct box *b, int control, struct err *err)
     posix_spawnattr_destroy(&attr);
     if (r)
         return err_sys(err, r, "start '%s'", path);
+    b->shim = pid;
     return pidfd_open_pid(pid, &b->pidfd, err);
 }
 

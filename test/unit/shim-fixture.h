@@ -20,6 +20,7 @@ struct box {
     struct plan plan;
     int sock;  /* to the shim, or -1 */
     int pidfd; /* of the shim, our child */
+    int shim;  /* its pid */
     uint64_t seq;
     uint32_t unenforced;
     struct err err; /* of the start */
@@ -38,7 +39,9 @@ struct box_result {
 const char *box_unavailable(void);
 
 void box_init(struct box *b); /* fills b->plan, to be changed before box_up() */
-int box_up(struct box *b);    /* 0, or -code with b->err */
+/* The same without namespaces. own_id: user of the commands; 0: ours. */
+void box_init_confined(struct box *b, uint32_t own_id);
+int box_up(struct box *b); /* 0, or -code with b->err */
 /* Kills the shim if it still runs, waits for it, removes the files. Fine on an empty box. */
 void box_down(struct box *b);
 #define BOX_EMPTY                                                                                  \

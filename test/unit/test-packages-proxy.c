@@ -150,17 +150,17 @@ TEST(clients_are_cut_off_when_the_process_does_not_answer)
 TEST(own_variables_win_in_any_case)
 {
     struct sandbox_spec spec = {.network = SPEC_NETWORK_PACKAGES};
-    _cleanup_strv_ char **env = NULL, **plain = packages_variables(&spec), **none = NULL;
+    _cleanup_strv_ char **env = NULL, **plain = packages_variables(&spec, 7417), **none = NULL;
 
     strv_add(&spec.env, "npm_config_registry=http://own/");
     strv_add(&spec.env, "PIP_INDEX_URLS=not the same name");
-    env = packages_variables(&spec);
+    env = packages_variables(&spec, 7417);
     CHECK(strv_env_get(plain, "NPM_CONFIG_REGISTRY"));
     CHECK(!strv_env_get(env, "NPM_CONFIG_REGISTRY"));
     CHECK(strv_env_get(env, "PIP_INDEX_URL"));
     CHECK(strv_len(env) + 1 == strv_len(plain));
     spec.network = SPEC_NETWORK_OPEN;
-    none = packages_variables(&spec);
+    none = packages_variables(&spec, 7417);
     CHECK(strv_len(none) == 0);
     spec.env = strv_free(spec.env);
 }

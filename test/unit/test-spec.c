@@ -105,6 +105,12 @@ static const struct {
     {"{\"isolation\":\"Strict\"}", "isolation", "'Strict'"},
     {"{\"isolation\":\"strict\",\"caches\":{\"all\":\"layered\"}}", "'all'", "layered"},
     {"{\"isolation\":\"strict\",\"caches\":{\"npm\":\"shared:g\"}}", "'npm'", "shared"},
+    {"{\"isolation\":\"confined\",\"caches\":{\"pip\":\"layered\"}}", "'pip'", "confined"},
+    {"{\"isolation\":\"confined\",\"tmpfs\":{\"tmp\":1048576}}", "tmpfs", "confined"},
+    {"{\"isolation\":\"confined\",\"ports\":[80]}", "ports[0]", "1024"},
+    {"{\"isolation\":\"confined\",\"ports\":[3000,65536]}", "ports[1]", "65535"},
+    {"{\"isolation\":\"confined\",\"ports\":[\"3000\"]}", "ports[0]", NULL},
+    {"{\"ports\":[3000]}", "ports", "confined"},
     {"[]", "object", NULL},
 };
 
@@ -197,6 +203,27 @@ TEST(strict_isolation_is_another_sandbox_with_caches_of_its_own)
     CHECK(s.isolation == SPEC_ISOLATION_STRICT && s.cache_mode == CACHE_PRIVATE);
     stored = spec_to_text(&s);
     CHECK(spec_from_text(stored, &back, NULL) == 0 && back.isolation == SPEC_ISOLATION_STRICT);
+    sandbox_spec_done(&back);
+    sandbox_spec_done(&s);
+}
+
+TEST(confined_isolation_has_ports_and_no_tmpfs)
+{
+    static const char more[] = "{\"ports\":[4000,3000],\"clear\":[\"ports=8080\"]}";
+    _cleanup_free_ char *stored = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    struct sandbox_spec s, back;
+    const char *engine = NULL;
+
+    CHECK(apply(&s, "{\"isolation\":\"confined\",\"ports\":[3000,8080]}", NULL) == 0);
+    CHECK(sandbox_spec_is_confined(&s) && s.cache_mode == CACHE_PRIVATE && s.n_ports == 2);
+    CHECK(json_parse("test", more, strlen(more), &doc, NULL) >= 0);
+    CHECK(spec_apply(&s, &engine, doc, roots, NULL) == 0);
+    CHECK(s.n_ports == 2 && s.ports[0] == 4000 && s.ports[1] == 3000);
+    stored = spec_to_text(&s);
+    CHECK(!strstr(stored, "tmpfs"));
+    CHECK(spec_from_text(stored, &back, NULL) == 0 && sandbox_spec_is_confined(&back));
+    CHECK(back.n_ports == 2 && back.ports[0] == 4000);
     sandbox_spec_done(&back);
     sandbox_spec_done(&s);
 }

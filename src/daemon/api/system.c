@@ -42,7 +42,7 @@ static const struct { uint32_t bit; const char *name; } caps[] = {
     {ENGINE_CAP_DISK_LIMIT, "disk_limit"},     {ENGINE_CAP_NET_OPEN, "network_open"},
     {ENGINE_CAP_RUNTIME, "runtime"},           {ENGINE_CAP_IMAGES, "images"},
     {ENGINE_CAP_NET_ISOLATED, "network_isolated"}, {ENGINE_CAP_NET_PACKAGES, "network_packages"},
-    {ENGINE_CAP_STRICT, "isolation_strict"},
+    {ENGINE_CAP_STRICT, "isolation_strict"},       {ENGINE_CAP_CONFINED, "isolation_confined"},
 };
 /* clang-format on */
 

@@ -128,7 +128,7 @@ static bool engine_caches_sets(char *const *env, const char *name)
     return false;
 }
 
-char **packages_variables(const struct sandbox_spec *spec)
+char **packages_variables(const struct sandbox_spec *spec, uint16_t port)
 {
     char **env = NULL;
 
@@ -137,7 +137,7 @@ char **packages_variables(const struct sandbox_spec *spec)
 
         if (spec->network != SPEC_NETWORK_PACKAGES || engine_caches_sets(spec->env, name))
             continue;
-        strv_push(&env, path ? xasprintf("%s=http://127.0.0.1:%d%s", name, PLAN_PACKAGES_PORT, path)
+        strv_push(&env, path ? xasprintf("%s=http://127.0.0.1:%d%s", name, port, path)
                              : xasprintf("%s=%s", name, packages_env[i].value));
     }
     return env;

@@ -34,10 +34,10 @@ char *cache_mode_list(uint32_t bits);
 
 /*
  * K=V for the commands of a sandbox with network `packages`: the address of the package cache for
- * each tool. Variables that the spec sets itself, in upper or lower case, are left out. A new strv;
- * empty with other networks.
+ * each tool, which is `port` on 127.0.0.1. Variables that the spec sets itself, in upper or lower
+ * case, are left out. A new strv; empty with other networks.
  */
-char **packages_variables(const struct sandbox_spec *spec);
+char **packages_variables(const struct sandbox_spec *spec, uint16_t port);
 
 /*
  * The mode of a tool in the spec: by the tool's name, else the mode for all (only for tools below

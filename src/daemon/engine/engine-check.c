@@ -24,6 +24,8 @@ uint32_t engine_check_unenforced(const struct engine *e, const struct sandbox_sp
     set |= spec->cpu_milli ? LIMIT_CPUS : 0;
     set |= spec->pids ? LIMIT_PIDS : 0;
     set |= spec->disk ? LIMIT_DISK : 0;
+    if (sandbox_spec_is_confined(spec))
+        return set;
     for (size_t i = 0; i < ARRAY_SIZE(limit_caps); i++)
         if (!(e->caps & limit_caps[i].cap))
             out |= set & limit_caps[i].limit;
@@ -68,24 +70,45 @@ int engine_check_lack(const struct engine *e, uint32_t cap, struct err *err)
 static int engine_check_limits(const struct engine *e, const struct sandbox_spec *spec,
                                struct err *err)
 {
-    uint32_t unenforced = engine_check_unenforced(e, spec);
+    uint32_t missing = spec->asked & engine_check_unenforced(e, spec);
 
     for (size_t i = 0; i < ARRAY_SIZE(limit_caps); i++) {
-        if (!(spec->asked & unenforced & limit_caps[i].limit))
+        const char *name = limit_caps[i].name;
+
+        if (!(missing & limit_caps[i].limit))
             continue;
+        if (sandbox_spec_is_confined(spec)) {
+            err_set(err, ERR_UNSUPPORTED, "isolation 'confined' cannot enforce a %s limit", name);
+            return err_hint(err, "Leave the %s limit out: without namespaces there are no cgroups.",
+                            name);
+        }
         err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot enforce a %s limit on this machine",
-                e->ops->name, limit_caps[i].name);
-        err_hint(err, "Leave the %s limit out.", limit_caps[i].name);
+                e->ops->name, name);
+        err_hint(err, "Leave the %s limit out.", name);
         return engine_check_lack(e, limit_caps[i].cap, err);
     }
     return 0;
 }
 
+static int engine_check_confined(const struct engine *e, const struct sandbox_spec *spec,
+                                 struct err *err)
+{
+    if (!sandbox_spec_is_confined(spec) || e->caps & ENGINE_CAP_CONFINED)
+        return 0;
+    err_set(err, ERR_UNSUPPORTED,
+            "engine '%s' does not support isolation 'confined' on this machine", e->ops->name);
+    err_hint(err, "Use engine 'native'.");
+    return engine_check_lack(e, ENGINE_CAP_CONFINED, err);
+}
+
 static int engine_check_abilities(const struct engine *e, const struct sandbox_spec *spec,
                                   struct err *err)
 {
-    int r = engine_check_limits(e, spec, err);
+    int r = engine_check_confined(e, spec, err);
 
+    if (r < 0)
+        return r;
+    r = engine_check_limits(e, spec, err);
     if (r < 0)
         return r;
     if (spec->network == SPEC_NETWORK_OPEN && !(e->caps & ENGINE_CAP_NET_OPEN)) {

@@ -48,6 +48,7 @@ enum engine_caps {
     ENGINE_CAP_NET_ISOLATED = 1 << 10, /* sandboxes with network 'open' do not reach each other */
     ENGINE_CAP_NET_PACKAGES = 1 << 11, /* network 'packages' leads to the package cache */
     ENGINE_CAP_STRICT = 1 << 12,       /* isolation 'strict' */
+    ENGINE_CAP_CONFINED = 1 << 13,     /* isolation 'confined' */
 };
 
 struct engine_ops {

@@ -33,6 +33,7 @@ void sandbox_spec_done(struct sandbox_spec *spec)
         free(spec->mounts[i].target);
     }
     free(spec->mounts);
+    free(spec->ports);
     for (size_t i = 0; i < spec->n_caches; i++) {
         free(spec->caches[i].tool);
         free(spec->caches[i].group);
@@ -59,6 +60,7 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
         dst->mounts[i].read_only = src->mounts[i].read_only;
         dst->mounts[i].no_root_squash = src->mounts[i].no_root_squash;
     }
+    dst->ports = src->n_ports ? xmemdup(src->ports, src->n_ports * sizeof(*src->ports)) : NULL;
     dst->caches = src->n_caches ? xcalloc(src->n_caches, sizeof(*dst->caches)) : NULL;
     for (size_t i = 0; i < src->n_caches; i++)
         dst->caches[i] =
@@ -82,6 +84,11 @@ bool sandbox_spec_squashes_root(const struct sandbox_spec *spec)
     return false;
 }
 
+bool sandbox_spec_is_confined(const struct sandbox_spec *spec)
+{
+    return spec->isolation == SPEC_ISOLATION_CONFINED;
+}
+
 bool spec_user_is_root(const char *user)
 {
     return STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
@@ -93,19 +100,21 @@ bool spec_user_is_root(const char *user)
  * system, so pip may install: as an ordinary user into ~/.local, and as root without a warning.
  * Older versions of pip ignore the variables.
  */
-char **spec_environment(const char *user, char *const *own, char *const *more)
+char **spec_environment_at(const char *home, const char *path, const char *user, char *const *own,
+                           char *const *more)
 {
-    static char *const standard[] = {
-        (char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    _cleanup_free_ char *all_paths = xasprintf("PATH=%s", path);
+    char *const standard[] = {
+        all_paths,
         (char *)"LANG=C.UTF-8",
         (char *)"PIP_BREAK_SYSTEM_PACKAGES=1",
         (char *)"PIP_ROOT_USER_ACTION=ignore",
         NULL,
     };
-    const char *home = spec_user_is_root(user) ? "/root" : "/home/agent", *old;
     _cleanup_free_ char **base = strv_env_merge((char *const *const[]){standard, more}, 2);
     _cleanup_free_ char **all = NULL;
     _cleanup_strv_ char **who = NULL;
+    const char *old;
 
     /* `pip install`, `uv tool` and pipx put the programs of packages into this folder. */
     old = strv_env_get(base, "PATH");
@@ -116,4 +125,10 @@ char **spec_environment(const char *user, char *const *own, char *const *more)
     strv_push(&who, xasprintf("LOGNAME=%s", user));
     all = strv_env_merge((char *const *const[]){base, who, own}, 3);
     return strv_copy(all);
+}
+
+char **spec_environment(const char *user, char *const *own, char *const *more)
+{
+    return spec_environment_at(spec_user_is_root(user) ? "/root" : "/home/agent", SPEC_PATH, user,
+                               own, more);
 }

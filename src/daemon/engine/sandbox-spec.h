@@ -13,9 +13,12 @@
 
 enum spec_network { SPEC_NETWORK_NONE, SPEC_NETWORK_PACKAGES, SPEC_NETWORK_OPEN };
 
-/* Strict: the sandbox shares no file of its image or of a cache with another sandbox, and every
- * command runs in a Landlock domain of its own (docs/threat-model.md). */
-enum spec_isolation { SPEC_ISOLATION_SHARED, SPEC_ISOLATION_STRICT };
+/*
+ * Strict: the sandbox shares no file of its image or of a cache with another sandbox, and every
+ * command runs in a Landlock domain of its own. Confined: no namespaces; Landlock and the filter of
+ * system calls alone hold the commands. docs/threat-model.md has both.
+ */
+enum spec_isolation { SPEC_ISOLATION_SHARED, SPEC_ISOLATION_STRICT, SPEC_ISOLATION_CONFINED };
 
 struct spec_mount {
     char *source, *target;
@@ -54,6 +57,8 @@ struct sandbox_spec {
     char **hashed_labels; /* labels in the hash of a sandbox of an older version; else NULL */
     struct spec_mount *mounts;
     size_t n_mounts;
+    uint16_t *ports; /* SPEC_ISOLATION_CONFINED: that commands may listen on */
+    size_t n_ports;
     enum spec_cache_mode cache_mode; /* for tools that are not named in `caches` */
     struct spec_cache *caches;
     size_t n_caches;
@@ -67,6 +72,8 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
 bool sandbox_spec_writes_to_host(const struct sandbox_spec *spec);
 /* Whether one of these folders must not get files of root. */
 bool sandbox_spec_squashes_root(const struct sandbox_spec *spec);
+/* Isolation 'confined'. */
+bool sandbox_spec_is_confined(const struct sandbox_spec *spec);
 /* "root", "0" or "0:GID". Another name of the image may also be uid 0. */
 bool spec_user_is_root(const char *user);
 
@@ -76,3 +83,7 @@ bool spec_user_is_root(const char *user);
  * strv.
  */
 char **spec_environment(const char *user, char *const *own, char *const *more);
+/* The same with other folders: the user's home, and PATH. */
+char **spec_environment_at(const char *home, const char *path, const char *user, char *const *own,
+                           char *const *more);
+#define SPEC_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -1,11 +1,14 @@
 /*
- * Entering the sandbox. The helper is a fork of the shim. It joins the exec's cgroup and the
+ * Entering the sandbox. (confined-exec.c does the same where there are no namespaces to enter.) The
+ * helper is a fork of the shim. It joins the exec's cgroup and the
  * sandbox's namespaces, becomes the user and gives up every privilege while it is still in the
  * host's pid namespace, where no process inside can see it. Only then it clones the command's
  * process, with CLONE_PARENT so that the shim is its real parent. That process has no privileges
  * from its start; it sets up session, stdio and seccomp, and calls execve. Both processes are not
  * dumpable, so that even a process with the same uid cannot inspect them.
  */
+#include "supervisor/shim/exec-child.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -45,26 +48,15 @@ enum {
     NOFILE_DEFAULT = 16384,
     INIT_DEATH_MS = 1000,
     STATUS_FD = 3, /* the child's status socket to the shim, until execve */
+    LISTENER_FD,   /* struct exec_entry */
 };
 
 #define OOM_SCORE_ADJ "300" /* the kernel kills the sandbox's processes before ours */
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-struct exec_entry {
-    const struct shim *shim;
-    const struct exec_spec *spec;
-    const struct handover *handover;
-    int status;
-    int in, out, err; /* stdio of the command */
-    int master;       /* of its terminal, or -1 */
-    int mark;         /* as in struct supervised_exec */
-    struct user user;
-    char **env; /* the array is ours, the strings are not */
-};
-
 /* ---- reporting to the shim ---- */
 
-_noreturn_ static void exec_child_fail(int status, const struct err *err)
+_noreturn_ void exec_child_fail(int status, const struct err *err)
 {
     struct sup_writer w;
 
@@ -91,6 +83,18 @@ static int exec_child_pin_cpus(const struct plan *plan, struct err *err)
     if (sched_setaffinity(0, sizeof(want), &want) < 0)
         return err_sys(err, errno, "pin to %u CPUs", count);
     return 0;
+}
+
+int exec_child_settle(const struct plan *plan, struct err *err)
+{
+    int r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ, err);
+
+    if (r < 0)
+        return r;
+    /* After that write: the /proc files of a process that is not dumpable belong to root. */
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return err_sys(err, errno, "make the helper non-dumpable");
+    return exec_child_pin_cpus(plan, err);
 }
 
 static int exec_child_namespaces(void)
@@ -134,13 +138,7 @@ static int exec_child_join(struct exec_entry *e, const struct exec_fds *fds, str
     r = cgroup_group_enter(fds->cgroup, fds->group);
     if (r < 0)
         return err_sys(err, -r, "join the exec's cgroup");
-    r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ, err);
-    if (r < 0)
-        return r;
-    /* After that write: the /proc files of a process that is not dumpable belong to root. */
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-        return err_sys(err, errno, "make the helper non-dumpable");
-    r = exec_child_pin_cpus(&e->shim->plan, err);
+    r = exec_child_settle(&e->shim->plan, err);
     if (r < 0)
         return r;
     if (e->shim->ready_pipe >= 0)
@@ -148,7 +146,7 @@ static int exec_child_join(struct exec_entry *e, const struct exec_fds *fds, str
     return enter_sandbox(e->shim, exec_child_namespaces(), &e->mark, err);
 }
 
-static int exec_child_set_limits(const struct plan *plan, struct err *err)
+int exec_child_set_limits(const struct plan *plan, uint64_t processes, struct err *err)
 {
     uint64_t nofile = plan->nofile ? plan->nofile : NOFILE_DEFAULT;
     int r;
@@ -159,8 +157,8 @@ static int exec_child_set_limits(const struct plan *plan, struct err *err)
     r = rlimit_set(RLIMIT_NOFILE, nofile, nofile, err);
     if (r < 0)
         return r;
-    if (plan->pids) {
-        r = rlimit_set(RLIMIT_NPROC, plan->pids, plan->pids, err);
+    if (processes) {
+        r = rlimit_set(RLIMIT_NPROC, processes, processes, err);
         if (r < 0)
             return r;
     }
@@ -174,7 +172,7 @@ static int exec_child_set_limits(const struct plan *plan, struct err *err)
  * Opens the folder inside the root, without magic links, and checks the result: neither a path
  * through /proc/self/fd nor a path out of the root ever becomes the working directory.
  */
-static int exec_child_enter_workdir(const char *path, struct err *err)
+int exec_child_enter_workdir(const char *path, struct err *err)
 {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
                            .resolve =
@@ -195,7 +193,7 @@ static int exec_child_enter_workdir(const char *path, struct err *err)
     return 0;
 }
 
-static int exec_child_open_null(int *ret, struct err *err)
+int exec_child_open_null(int *ret, struct err *err)
 {
     struct open_how how = {.flags = O_RDWR | O_NOCTTY | O_CLOEXEC,
                            .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
@@ -213,7 +211,7 @@ static int exec_child_open_null(int *ret, struct err *err)
 /* HOME, USER and LOGNAME describe the user, unless the caller sets them. A user other than the
  * sandbox's does not inherit the sandbox's values. The command's process inherits this memory, so
  * nothing is freed. */
-static void exec_child_build_env(struct exec_entry *e)
+void exec_child_build_env(struct exec_entry *e)
 {
     bool other = e->spec->user && !STREQ(e->spec->user, e->shim->plan.user);
     char *const *of_sandbox = e->shim->plan.env;
@@ -233,7 +231,7 @@ static void exec_child_build_env(struct exec_entry *e)
 
 /* ---- in the child ---- */
 
-static int exec_child_arrange_stdio(struct exec_entry *e, struct err *err)
+int exec_child_arrange_stdio(struct exec_entry *e, struct err *err)
 {
     bool tty = e->master >= 0;
     int out = tty ? e->in : e->out, errfd = tty ? e->in : e->err;
@@ -248,7 +246,14 @@ static int exec_child_arrange_stdio(struct exec_entry *e, struct err *err)
     if (e->status != STATUS_FD && dup3(e->status, STATUS_FD, O_CLOEXEC) < 0)
         return err_sys(err, errno, "set up the status pipe");
     e->status = STATUS_FD;
-    syscall(SYS_close_range, STATUS_FD + 1U, ~0U, 0);
+    if (e->listener < 0) {
+        syscall(SYS_close_range, STATUS_FD + 1U, ~0U, 0);
+        return 0;
+    }
+    if (e->listener != LISTENER_FD && dup3(e->listener, LISTENER_FD, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "set up the filter's socket");
+    e->listener = LISTENER_FD;
+    syscall(SYS_close_range, LISTENER_FD + 1U, ~0U, 0);
     return 0;
 }
 
@@ -265,20 +270,25 @@ static int exec_child_confine(const struct plan *plan, struct err *err)
     return 0;
 }
 
-_noreturn_ static void exec_child_run(struct exec_entry *e)
+_noreturn_ void exec_child_run(const struct exec_entry *e)
 {
-    const struct plan *plan = &e->shim->plan;
     struct err err = ERR_INIT;
-    int r;
+    int r = command_exec(e->spec->argv, e->env);
 
-    if (exec_child_arrange_stdio(e, &err) < 0 || exec_child_confine(plan, &err) < 0)
-        exec_child_fail(e->status, &err);
-    r = command_exec(e->spec->argv, e->env);
     command_explain(e->spec->argv[0], r, &err);
     exec_child_fail(e->status, &err);
 }
 
-static void exec_child_report_started(const struct exec_entry *e, pid_t pid, int pidfd)
+_noreturn_ static void exec_child_start(struct exec_entry *e)
+{
+    struct err err = ERR_INIT;
+
+    if (exec_child_arrange_stdio(e, &err) < 0 || exec_child_confine(&e->shim->plan, &err) < 0)
+        exec_child_fail(e->status, &err);
+    exec_child_run(e);
+}
+
+void exec_child_report_started(const struct exec_entry *e, pid_t pid, int pidfd)
 {
     int fds[EXEC_STARTED_FDS] = {pidfd};
     struct sup_writer w;
@@ -308,7 +318,7 @@ static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, 
     r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
     if (r < 0)
         return r;
-    r = GUARD("rlimits") ? exec_child_set_limits(plan, err) : 0;
+    r = GUARD("rlimits") ? exec_child_set_limits(plan, plan->pids, err) : 0;
     if (r < 0)
         return r;
     r = identity_become(plan, &e->user, err);
@@ -334,6 +344,21 @@ static int exec_child_clone_error(const struct shim *s, int errnum)
     return errnum;
 }
 
+_noreturn_ void exec_child_fail_clone(const struct exec_entry *e, int errnum)
+{
+    struct err err = ERR_INIT;
+
+    if (errnum == EAGAIN) {
+        err_set(&err, ERR_LIMIT,
+                "cannot start a process: the sandbox is at its limit of %u processes",
+                e->shim->plan.pids);
+        err_hint(&err, "End some processes in the sandbox, or create it with a higher --pids.");
+    } else {
+        err_sys(&err, errnum, "start a process in the sandbox");
+    }
+    exec_child_fail(e->status, &err);
+}
+
 _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *x,
                             const struct exec_fds *fds)
 {
@@ -345,7 +370,8 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
                            .out = fds->out,
                            .err = fds->err,
                            .master = -1,
-                           .mark = -1};
+                           .mark = -1,
+                           .listener = -1};
     struct err err = ERR_INIT;
     int pidfd = -1;
     pid_t pid;
@@ -357,18 +383,9 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
     exec_child_build_env(&e);
     pid = ns_clone(CLONE_PARENT, -1, &pidfd);
     if (pid == 0)
-        exec_child_run(&e);
-    if (pid == -EAGAIN) {
-        err_set(&err, ERR_LIMIT,
-                "cannot start a process: the sandbox is at its limit of %u processes",
-                s->plan.pids);
-        err_hint(&err, "End some processes in the sandbox, or create it with a higher --pids.");
-        exec_child_fail(e.status, &err);
-    }
-    if (pid < 0) {
-        err_sys(&err, exec_child_clone_error(s, -pid), "start a process in the sandbox");
-        exec_child_fail(e.status, &err);
-    }
+        exec_child_start(&e);
+    if (pid < 0)
+        exec_child_fail_clone(&e, exec_child_clone_error(s, -pid));
     exec_child_report_started(&e, pid, pidfd);
     _exit(0);
 }

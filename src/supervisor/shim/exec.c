@@ -21,6 +21,7 @@
 #include "lib/os/pty.h"
 #include "supervisor/shim/exec-members.h"
 #include "supervisor/shim/owner.h"
+#include "supervisor/shim/reaper.h"
 #include "supervisor/shim/shim.h"
 
 void shim_exec_init(struct supervised_exec *base)
@@ -35,6 +36,7 @@ void shim_exec_done(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
 
+    reaper_detach(x);        /* kills what it has not reported as ended */
     if (x->helper.fd >= 0) { /* it has done its work and must only be reaped */
         pidfd_signal(x->helper.fd, SIGKILL);
         pidfd_reap(x->helper.fd, true, NULL, NULL);
@@ -61,12 +63,12 @@ static int shim_exec_make_group(struct shim_exec *x, struct err *err)
 
 /* Pairs of read and write end. */
 struct pipes {
-    int in[2], out[2], err[2], status[2];
+    int in[2], out[2], err[2], status[2], control[2]; /* control: confined sandboxes only */
 };
 
 #define PIPES_INIT                                                                                 \
     {                                                                                              \
-        {-1, -1}, {-1, -1}, {-1, -1},                                                              \
+        {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1},                                                    \
         {                                                                                          \
             -1, -1                                                                                 \
         }                                                                                          \
@@ -74,7 +76,7 @@ struct pipes {
 
 static void shim_exec_pipes_done(struct pipes *p)
 {
-    int *const all[] = {p->in, p->out, p->err, p->status};
+    int *const all[] = {p->in, p->out, p->err, p->status, p->control};
 
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
         all[i][0] = fd_close(all[i][0]);
@@ -98,7 +100,9 @@ static int shim_exec_pipes_open(const struct supervised_exec *x, struct pipes *p
 
     if ((in && !tty && shim_exec_make_pipe(p->in) < 0) ||
         (!tty && shim_exec_make_pipe(p->out) < 0) || (!tty && shim_exec_make_pipe(p->err) < 0) ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0)
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0 ||
+        (shim_of(x->sup)->confined &&
+         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->control) < 0))
         return err_sys(err, errno, "make pipes for exec '%s'", x->id);
     return 0;
 }
@@ -107,10 +111,11 @@ static void shim_exec_on_status(struct loop_source *src, uint32_t events);
 static void shim_exec_on_helper(struct loop_source *src, uint32_t events);
 static void shim_exec_on_main(struct loop_source *src, uint32_t events);
 
-static int shim_exec_fork_helper(struct shim_exec *x, const struct pipes *p, struct err *err)
+static int shim_exec_fork_helper(struct shim_exec *x, struct pipes *p, struct err *err)
 {
     struct shim *s = shim_of_exec(x);
     struct exec_fds fds = {.status = p->status[1],
+                           .control = p->control[1],
                            .in = p->in[0],
                            .out = p->out[1],
                            .err = p->err[1],
@@ -119,6 +124,13 @@ static int shim_exec_fork_helper(struct shim_exec *x, const struct pipes *p, str
     int pidfd = -1;
     pid_t pid;
 
+    if (s->confined) {
+        int r = reaper_start(x, &fds, p->control[0], err);
+
+        if (r >= 0)
+            TAKE_FD(p->control[0]);
+        return r;
+    }
     pid = ns_clone(0, cgroup_group_clone_fd(&x->group), &pidfd);
     if (pid == 0)
         exec_helper(s, &x->exec, &fds);
@@ -191,7 +203,8 @@ static void shim_exec_resolve(struct shim_exec *x)
     if (!x->start_err.code && x->main.fd < 0)
         err_set(&x->start_err, ERR_ENGINE, "the helper that enters the sandbox was killed");
     if (x->start_err.code) {
-        if (x->main.fd >= 0) { /* it has reported its error and is about to exit */
+        /* It has reported its error and is about to exit. A reaper waits for it itself. */
+        if (x->main.fd >= 0 && !shim_of_exec(x)->confined) {
             pidfd_signal(x->main.fd, SIGKILL);
             pidfd_reap(x->main.fd, true, NULL, NULL);
         }
@@ -201,7 +214,8 @@ static void shim_exec_resolve(struct shim_exec *x)
     }
     exec_started(base, base->tty ? shim_exec_terminal(base) : TAKE_FD(x->stdin_fd));
     /* The command may have ended already; its events were ignored in state STARTING. */
-    shim_exec_on_main(&x->main, 0);
+    if (!shim_of_exec(x)->confined)
+        shim_exec_on_main(&x->main, 0);
 }
 
 /* The helper reports that the command's process exists. Its pidfd comes first, then the mark if it
@@ -209,7 +223,7 @@ static void shim_exec_resolve(struct shim_exec *x)
 static void shim_exec_take_process(struct shim_exec *x, const char *packet, size_t len,
                                    int fds[EXEC_STARTED_FDS])
 {
-    bool marked = shim_of_exec(x)->by_descriptor;
+    bool confined = shim_of_exec(x)->confined, marked = shim_of_exec(x)->by_descriptor;
     int *tty = marked ? &fds[2] : &fds[1];
     struct supervised_exec *base = &x->exec;
     _cleanup_err_ struct err err = ERR_INIT;
@@ -221,8 +235,10 @@ static void shim_exec_take_process(struct shim_exec *x, const char *packet, size
     while (sup_next(&r, &v, &err) > 0)
         if (v.tag == SUP_TAG_PID)
             base->pid = (int)v.u64;
-    if (fds[0] >= 0 &&
-        source_add(base->sup, &x->main, fds[0], EPOLLIN, shim_exec_on_main, &err) >= 0)
+    if (confined) /* not our child: the reaper reports its end */
+        x->main.fd = TAKE_FD(fds[0]);
+    else if (fds[0] >= 0 &&
+             source_add(base->sup, &x->main, fds[0], EPOLLIN, shim_exec_on_main, &err) >= 0)
         TAKE_FD(fds[0]);
     if (*tty >= 0 && streams_open(base, *tty, -1, &err) >= 0)
         TAKE_FD(*tty);
@@ -290,6 +306,10 @@ void shim_exec_kill(struct supervised_exec *base)
     struct shim *s = shim_of_exec(x);
     bool all = GUARD("whole tree");
 
+    if (s->confined) {
+        reaper_kill(x);
+        return;
+    }
     if (all && cgroup_group_kill(&s->cgroup, &x->group))
         return;
     if (x->main.fd >= 0)
@@ -347,7 +367,9 @@ static void shim_exec_on_main(struct loop_source *src, uint32_t events _unused_)
 
 bool shim_exec_has_survivors(const struct supervised_exec *base)
 {
-    return cgroup_group_populated(&container_of(base, const struct shim_exec, exec)->group);
+    const struct shim_exec *x = container_of(base, const struct shim_exec, exec);
+
+    return x->survived || cgroup_group_populated(&x->group);
 }
 
 static uint64_t shim_exec_timeval_usec(const struct timeval *tv)

@@ -27,6 +27,7 @@
 #include "lib/os/landlock.h"
 #include "lib/os/ns.h"
 #include "lib/os/pidfd.h"
+#include "supervisor/shim/confined.h"
 #include "supervisor/shim/enter.h"
 #include "supervisor/shim/identity.h"
 #include "supervisor/shim/shim.h"
@@ -43,6 +44,7 @@ struct job_spec {
     int namespaces;
     int fd;                      /* the tar stream, or -1 */
     const struct sup_copy *copy; /* NULL for a dial */
+    const char *path;            /* of the copy, inside */
     struct tree_rules rules;     /* of a copy into the sandbox; filled inside */
     uint16_t port;
     int (*run)(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd, struct err *err);
@@ -109,7 +111,7 @@ static int shim_job_run_copy_out(const struct job_spec *spec, struct tree_stats 
     int r;
 
     sink->fd = spec->fd;
-    r = tree_to_tar(spec->copy->path, shim_job_sink_write, sink, stats, err);
+    r = tree_to_tar(spec->path, shim_job_sink_write, sink, stats, err);
     if (r < 0)
         return r;
     r = shim_job_sink_flush(sink);
@@ -131,7 +133,7 @@ static int shim_job_run_copy_in(const struct job_spec *spec, struct tree_stats *
 {
     int fd = spec->fd;
 
-    return tree_from_tar(spec->copy->path, &spec->rules, shim_job_read_in, &fd, stats, err);
+    return tree_from_tar(spec->path, &spec->rules, shim_job_read_in, &fd, stats, err);
 }
 
 static int shim_job_become_user(const struct shim *s, const char *who, struct err *err)
@@ -145,6 +147,20 @@ static int shim_job_become_user(const struct shim *s, const char *who, struct er
     return r < 0 ? r : identity_become(&s->plan, &user, err);
 }
 
+/* owner NULL: the writer. */
+static struct tree_rules shim_job_rules_of(const struct sup_copy *copy, const struct user *owner)
+{
+    return (struct tree_rules){
+        .through = !(copy->flags & SUP_COPY_ATOMIC),
+        .parents = copy->flags & SUP_COPY_PARENTS,
+        .has_owner = owner,
+        .uid = owner ? owner->uid : 0,
+        .gid = owner ? owner->gid : 0,
+        .has_mode = copy->flags & SUP_COPY_MODE,
+        .mode = (mode_t)copy->mode,
+    };
+}
+
 /* After shim_job_become_user(): what that user may not do is refused before a file is touched. */
 static int shim_job_make_rules(struct job_spec *spec, struct err *err)
 {
@@ -154,15 +170,29 @@ static int shim_job_make_rules(struct job_spec *spec, struct err *err)
 
     if (r < 0)
         return r;
-    spec->rules = (struct tree_rules){
-        .through = !(copy->flags & SUP_COPY_ATOMIC),
-        .parents = copy->flags & SUP_COPY_PARENTS,
-        .has_owner = copy->owner,
-        .uid = owner.uid,
-        .gid = owner.gid,
-        .has_mode = copy->flags & SUP_COPY_MODE,
-        .mode = (mode_t)copy->mode,
-    };
+    spec->path = copy->path;
+    spec->rules = shim_job_rules_of(copy, copy->owner ? &owner : NULL);
+    return 0;
+}
+
+/* Without namespaces: the user and the Landlock domain of a command. */
+static int shim_job_enter_confined(const struct shim *s, struct job_spec *spec, struct err *err)
+{
+    struct user user;
+    int r = confined_user(s, spec->copy ? spec->copy->user : NULL, &user, err);
+
+    if (r >= 0 && spec->copy && spec->copy->owner)
+        r = confined_user(s, spec->copy->owner, &user, err);
+    if (r < 0)
+        return r;
+    r = confined_become(&s->plan, err);
+    if (r < 0 || !spec->copy)
+        return r;
+    spec->path = confined_path(s, spec->copy->path); /* as long as the process */
+    r = GUARD("copies inside") ? confined_enter(s, err) : 0;
+    if (r < 0)
+        return r;
+    spec->rules = shim_job_rules_of(spec->copy, NULL);
     return 0;
 }
 
@@ -172,6 +202,8 @@ static int shim_job_enter(const struct shim *s, struct job_spec *spec, struct er
 
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return err_sys(err, errno, "make the helper non-dumpable");
+    if (s->confined)
+        return shim_job_enter_confined(s, spec, err);
     r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
     if (r < 0)
         return r;
@@ -342,14 +374,33 @@ static int shim_job_start(struct supervisor_peer *p, uint64_t seq, struct job_sp
     return r < 0 ? r : 1;
 }
 
+/* Loopback belongs to the whole machine: other ports lead to services outside. */
+static int shim_job_check_port(const struct shim *s, uint64_t port, struct err *err)
+{
+    const struct plan *p = &s->plan;
+
+    for (size_t i = 0; i < p->n_ports; i++)
+        if (port >= p->ports[i].first && port <= p->ports[i].last)
+            return 0;
+    err_set(err, ERR_UNSUPPORTED, "port %llu does not belong to the sandbox (isolation 'confined')",
+            (unsigned long long)port);
+    if (!p->n_ports)
+        return err_hint(err, "Create the sandbox with --ports.");
+    return err_hint(err,
+                    "Let the service listen on port 0 or on a port from %u to %u, or create "
+                    "the sandbox with --ports.",
+                    p->ports[0].first, p->ports[0].last);
+}
+
 int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err)
 {
+    int r = shim_of(p->sup)->confined ? shim_job_check_port(shim_of(p->sup), port, err) : 0;
     struct job_spec spec = {.namespaces = CLONE_NEWUSER | CLONE_NEWNET,
                             .fd = -1,
                             .run = shim_job_run_dial,
                             .port = (uint16_t)port};
 
-    return shim_job_start(p, seq, &spec, err);
+    return r < 0 ? r : shim_job_start(p, seq, &spec, err);
 }
 
 int job_copy(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *copy, int fd,

@@ -13,13 +13,18 @@
 #include "lib/base/guard.h"
 #include "lib/base/log.h"
 #include "lib/os/surroundings.h"
+#include "supervisor/shim/confined.h"
 #include "supervisor/shim/enter.h"
+#include "supervisor/shim/reaper.h"
 #include "supervisor/shim/remove.h"
 #include "supervisor/shim/shim.h"
 
 static int shim_freeze(struct supervisor_peer *p, uint64_t seq _unused_, bool on, struct err *err)
 {
     struct cgroup *c = &shim_of(p->sup)->cgroup;
+
+    if (shim_of(p->sup)->confined)
+        return err_set(err, ERR_UNSUPPORTED, "isolation 'confined' cannot pause a sandbox");
 
     if (cgroup_freeze(c, on, err) >= 0 && cgroup_await_frozen(c, on, err) >= 0)
         return 0;
@@ -139,6 +144,8 @@ static int shim_await_plan(struct shim *s, struct err *err)
         return r;
     plan = fds[PLAN_FD_PLAN];
     log = fds[PLAN_FD_LOG];
+    if (r > PLAN_FD_LISTENER)
+        s->listener_fd = fds[PLAN_FD_LISTENER];
     dup2(log, STDERR_FILENO);
     r = shim_read_plan(s, plan, err);
     return r < 0 ? r : 1;
@@ -188,6 +195,8 @@ int shim_main(int argc, char **argv)
     prctl(PR_SET_NAME, "ripcord-shim", 0, 0, 0);
     r = shim_run(&s, argc > 1 ? argv[1] : NULL);
     supervisor_done(&s.sup);
+    reapers_free(&s);
+    confined_free(s.confined);
     enter_close(&s);
     cgroup_close(&s.cgroup);
     plan_done(&s.plan);

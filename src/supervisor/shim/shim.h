@@ -17,6 +17,9 @@
 
 enum { SHIM_NAMESPACES = 6 }; /* kinds in enter.c */
 
+struct confined_sandbox;
+struct exec_reaper;
+
 struct shim_exec {
     struct supervised_exec exec; /* first: supervisor/common allocates and frees it */
     int stdin_fd;                /* write end, until the daemon gets it; or -1 */
@@ -28,6 +31,8 @@ struct shim_exec {
     int mark; /* namespace of all its processes (exec-members.h), or -1 */
     uint64_t pids_denied_before;
     uint64_t uncharged; /* memory outside of its cgroup for which it was killed (kernel-memory.c) */
+    struct exec_reaper *reaper; /* confined sandboxes: reaper.h */
+    bool survived;              /* confined: processes of it lived when the main one had ended */
 };
 
 struct shim {
@@ -50,6 +55,7 @@ struct shim {
     struct cgroup cgroup;
     struct cgroup_group init_group;
     struct shim_job *jobs;
+    struct confined_sandbox *confined; /* NULL: the sandbox has namespaces */
 };
 
 static inline struct shim *shim_of(struct supervisor *sup)
@@ -72,6 +78,8 @@ int sandbox_start(struct shim *s, struct err *err);
 /* start.c: removes the root of another spec that the disk still has. A failure costs only space on
  * that disk, until the next start. */
 void shim_drop_old_root(struct supervisor *sup);
+/* confined.c: the same without namespaces. */
+int confined_start(struct shim *s, struct err *err);
 
 /* exec.c: see struct supervisor_ops. */
 #define EXEC_GROUP_PREFIX "x-" /* then the exec's id */
@@ -91,6 +99,7 @@ void shim_exec_over(struct supervised_exec *base);
 enum { EXEC_STARTED_FDS = 3 }; /* maximum number of descriptors in its STARTED */
 struct exec_fds {
     int status;       /* socket to the shim */
+    int control;      /* confined: the reaper's socket to the shim; else -1 */
     int in, out, err; /* the command's stdio; -1 with a tty */
     const struct cgroup *cgroup;
     const struct cgroup_group *group;

@@ -431,6 +431,8 @@ static int shim_start_build(struct shim *s, struct err *err)
 
 int sandbox_start(struct shim *s, struct err *err)
 {
+    if (s->plan.confined)
+        return confined_start(s, err);
     if (shim_start_build(s, err) < 0) {
         s->ready_pipe = fd_close(s->ready_pipe);
         shim_start_prefer_init_error(s, err);

@@ -8,6 +8,7 @@
 
 #include "lib/base/log.h"
 #include "lib/os/pidfd.h"
+#include "supervisor/shim/confined.h"
 #include "supervisor/shim/shim.h"
 
 enum { CGROUP_WAIT_SEC = 2 };
@@ -22,6 +23,10 @@ void shim_stopping(struct supervisor *sup)
 
 void shim_shut_down(struct supervisor *sup)
 {
+    if (shim_of(sup)->confined) {
+        confined_shut_down(shim_of(sup));
+        return;
+    }
     pidfd_signal(shim_of(sup)->init.fd, SIGKILL);
     shim_of(sup)->strays_at = time_mono() + STRAYS_EVERY;
 }
@@ -42,6 +47,8 @@ uint64_t shim_timer_at(const struct supervisor *sup)
     const struct shim *s = container_of(sup, const struct shim, sup);
     uint64_t at = MIN(proc_view_refresh_at(sup), kernel_memory_check_at(sup));
 
+    if (s->confined)
+        return confined_timer_at(s);
     return shim_stop_waits_for_init(sup) ? MIN(at, s->strays_at) : at;
 }
 
@@ -50,6 +57,10 @@ void shim_timer(struct supervisor *sup, uint64_t now)
     struct shim *s = shim_of(sup);
     siginfo_t si;
 
+    if (s->confined) {
+        confined_timer(s, now);
+        return;
+    }
     if (now >= proc_view_refresh_at(sup))
         proc_view_refresh(sup, now);
     if (now >= kernel_memory_check_at(sup))
@@ -85,7 +96,8 @@ void stop_if_init_dies(struct shim *s)
 {
     char byte;
 
-    if (s->sup.state == SUP_STOPPING || recv(s->init_sock, &byte, 1, MSG_DONTWAIT) != 0)
+    if (s->confined || s->sup.state == SUP_STOPPING ||
+        recv(s->init_sock, &byte, 1, MSG_DONTWAIT) != 0)
         return;
     log_warn("sandbox %s: pid 1 died; all processes in the sandbox end", s->plan.sandbox_id);
     stop_begin(&s->sup, 0);

@@ -144,6 +144,18 @@ static int op_ensure_other_disk(const struct sandbox *sb, struct err *err)
     return err_hint(err, "Keep the present disk limit, or remove the sandbox and create it again.");
 }
 
+/* Its files lie elsewhere, under paths of the machine. */
+static int op_ensure_other_isolation(const struct sandbox *sb, const struct op *op, struct err *err)
+{
+    bool confined = sandbox_spec_is_confined(&sb->spec);
+
+    if (sandbox_spec_is_confined(&op->want) == confined)
+        return 0;
+    err_set(err, ERR_CONFLICT, "sandbox '%s': isolation 'confined' can only be %s at creation",
+            sb->name, confined ? "left out" : "chosen");
+    return err_hint(err, "Remove the sandbox and create it again, or use another name.");
+}
+
 static int op_ensure_choose_engine(struct op *op, const char *engine, struct err *err)
 {
     struct sandbox *sb = op->sb;
@@ -179,7 +191,12 @@ static int op_ensure_wanted(struct op *op, struct err *err)
         return r;
     if (!op->want.image)
         op->want.image = xstrdup(sb->engine->ops->default_image);
-    return absent || op->want.disk == sb->spec.disk ? 0 : op_ensure_other_disk(sb, err);
+    if (absent)
+        return 0;
+    r = op_ensure_other_isolation(sb, op, err);
+    if (r < 0)
+        return r;
+    return op->want.disk == sb->spec.disk ? 0 : op_ensure_other_disk(sb, err);
 }
 
 static void op_ensure_up(struct op *op)

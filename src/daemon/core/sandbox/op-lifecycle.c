@@ -211,6 +211,9 @@ static void op_pause_run(struct op *op)
         err_set(&err, ERR_CONFLICT, "sandbox '%s' is %s, not %s", sb->name,
                 sandbox_state_name(sb->state), sandbox_state_name(from));
         err_hint(&err, "Start it with 'ripcord up %s'.", sb->name);
+    } else if (sandbox_spec_is_confined(&sb->spec)) {
+        err_set(&err, ERR_UNSUPPORTED, "isolation 'confined' cannot pause a sandbox");
+        err_hint(&err, "Stop it with 'ripcord stop %s': its files stay.", sb->name);
     } else if (engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_PAUSE)) {
         err_set(&err, ERR_UNSUPPORTED, "engine '%s' cannot pause on this machine",
                 sb->engine->ops->name);

@@ -79,6 +79,15 @@ static json_t *spec_json_mounts_to_json(const struct sandbox_spec *spec)
     return a;
 }
 
+static json_t *spec_json_ports_to_json(const struct sandbox_spec *spec)
+{
+    json_t *a = json_array();
+
+    for (size_t i = 0; i < spec->n_ports; i++)
+        json_array_append_new(a, json_integer(spec->ports[i]));
+    return a;
+}
+
 const char *spec_cache_mode_name(enum spec_cache_mode m)
 {
     return cache_mode_name(m);
@@ -114,10 +123,13 @@ json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
     /* The default is left out, so that sandboxes made before this field existed keep their hash. */
     if (spec->isolation != SPEC_ISOLATION_SHARED)
         json_object_set_new(o, "isolation", json_string(spec_isolation_name(spec->isolation)));
-    json_object_set_new(o, "tmpfs",
-                        json_pack("{s:I,s:I,s:I}", "tmp", (json_int_t)spec->tmp_size, "run",
-                                  (json_int_t)spec->run_size, "scratch",
-                                  (json_int_t)spec->scratch_size));
+    if (sandbox_spec_is_confined(spec))
+        json_object_set_new(o, "ports", spec_json_ports_to_json(spec));
+    else
+        json_object_set_new(o, "tmpfs",
+                            json_pack("{s:I,s:I,s:I}", "tmp", (json_int_t)spec->tmp_size, "run",
+                                      (json_int_t)spec->run_size, "scratch",
+                                      (json_int_t)spec->scratch_size));
     json_object_set_new(o, "user", json_string(spec->user));
     json_object_set_new(o, "workdir", json_string(spec->workdir));
     json_object_set_new(o, "env", spec_json_pairs_to_json(spec->env));

@@ -7,6 +7,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 enum {
     SPEC_LABELS_MAX = 64,
@@ -202,27 +203,30 @@ int spec_apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *
     return 0;
 }
 
-static int spec_refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
+/* A strict sandbox must not share, which contradicts the mode; a confined one cannot. */
+static int spec_refuse_cache(const struct sandbox_spec *spec, const char *tool,
+                             enum spec_cache_mode mode, struct err *err)
 {
-    err_set(err, ERR_INVALID, "isolation 'strict' does not allow cache '%s' in mode '%s'", tool,
-            cache_mode_name(mode));
+    err_set(err, sandbox_spec_is_confined(spec) ? ERR_UNSUPPORTED : ERR_INVALID,
+            "isolation '%s' does not allow cache '%s' in mode '%s'",
+            spec_isolation_name(spec->isolation), tool, cache_mode_name(mode));
     return err_hint(err, "Use mode 'private' or 'off': other sandboxes share the files of "
                          "that cache.");
 }
 
-int spec_apply_strict(struct sandbox_spec *spec, const json_t *caches, struct err *err)
+int spec_apply_own_caches(struct sandbox_spec *spec, const json_t *caches, struct err *err)
 {
     const uint32_t own = 1U << CACHE_PRIVATE | 1U << CACHE_OFF;
 
-    if (spec->isolation != SPEC_ISOLATION_STRICT)
+    if (spec->isolation == SPEC_ISOLATION_SHARED)
         return 0;
     if (spec->cache_mode == CACHE_LAYERED && !json_object_get(caches, CACHE_ALL))
         spec->cache_mode = CACHE_PRIVATE;
     if (!(own & 1U << spec->cache_mode))
-        return spec_refuse_cache(CACHE_ALL, spec->cache_mode, err);
+        return spec_refuse_cache(spec, CACHE_ALL, spec->cache_mode, err);
     for (size_t i = 0; i < spec->n_caches; i++)
         if (!(own & 1U << spec->caches[i].mode))
-            return spec_refuse_cache(spec->caches[i].tool, spec->caches[i].mode, err);
+            return spec_refuse_cache(spec, spec->caches[i].tool, spec->caches[i].mode, err);
     return 0;
 }
 
@@ -332,6 +336,39 @@ int spec_apply_mounts(struct sandbox_spec *spec, const json_t *array, char *cons
     return 0;
 }
 
+/* ---- ports ---- */
+
+static void spec_drop_port(struct sandbox_spec *spec, uint64_t port)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < spec->n_ports; i++)
+        if (spec->ports[i] != port)
+            spec->ports[kept++] = spec->ports[i];
+    spec->n_ports = kept;
+}
+
+int spec_apply_ports(struct sandbox_spec *spec, const json_t *array, struct err *err)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach (array, i, item) {
+        json_int_t port = json_integer_value(item);
+
+        if (!json_is_integer(item) || port < SPEC_PORT_MIN || port > SPEC_PORT_MAX)
+            return err_set(err, ERR_INVALID, "field 'ports[%zu]' must be between %d and %d", i,
+                           SPEC_PORT_MIN, SPEC_PORT_MAX);
+        spec_drop_port(spec, (uint64_t)port);
+        spec->ports = xreallocarray(spec->ports, spec->n_ports + 1, sizeof(*spec->ports));
+        spec->ports[spec->n_ports++] = (uint16_t)port;
+        if (spec->n_ports > SPEC_PORTS_MAX)
+            return err_set(err, ERR_INVALID, "field 'ports' has more than %d entries",
+                           SPEC_PORTS_MAX);
+    }
+    return 0;
+}
+
 /* ---- clearing; key NULL: the whole list ---- */
 
 static void spec_clear_pairs(char ***list, const char *key)
@@ -372,14 +409,22 @@ static void spec_clear_caches(struct sandbox_spec *spec, const char *key)
         spec->cache_mode = CACHE_LAYERED;
 }
 
+static void spec_clear_ports(struct sandbox_spec *spec, const char *key)
+{
+    uint64_t port = 0;
+
+    if (!key)
+        spec->n_ports = 0;
+    else if (parse_u64(key, SPEC_PORT_MIN, SPEC_PORT_MAX, &port, NULL) >= 0)
+        spec_drop_port(spec, port);
+}
+
 static const struct {
     const char *name;
     void (*clear)(struct sandbox_spec *spec, const char *key);
 } spec_lists[] = {
-    {"env", spec_clear_env},
-    {"labels", spec_clear_labels},
-    {"mounts", spec_clear_mounts},
-    {"caches", spec_clear_caches},
+    {"env", spec_clear_env},     {"labels", spec_clear_labels}, {"mounts", spec_clear_mounts},
+    {"ports", spec_clear_ports}, {"caches", spec_clear_caches},
 };
 
 static int spec_clear_one(struct sandbox_spec *spec, const char *text, struct err *err)
@@ -394,8 +439,8 @@ static int spec_clear_one(struct sandbox_spec *spec, const char *text, struct er
         return 0;
     }
     return err_set(err, ERR_INVALID,
-                   "field 'clear': unknown list '%.80s'; supported: env, labels, mounts, caches, "
-                   "each alone or as LIST=KEY",
+                   "field 'clear': unknown list '%.80s'; supported: env, labels, mounts, ports, "
+                   "caches, each alone or as LIST=KEY",
                    text);
 }
 

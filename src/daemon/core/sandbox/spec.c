@@ -57,7 +57,7 @@ int spec_network_parse(const char *s, enum spec_network *ret, struct err *err)
                    s);
 }
 
-static const char *const isolation_names[] = {"shared", "strict"};
+static const char *const isolation_names[] = {"shared", "strict", "confined"};
 
 const char *spec_isolation_name(enum spec_isolation i)
 {
@@ -73,7 +73,8 @@ static int spec_apply_isolation(struct sandbox_spec *spec, const char *name, str
         return 0;
     }
     return err_set(err, ERR_INVALID,
-                   "field 'isolation': unknown mode '%.80s'; supported: shared, strict", name);
+                   "field 'isolation': unknown mode '%.80s'; supported: shared, strict, confined",
+                   name);
 }
 
 /* ---- numbers: one table for limits and tmpfs sizes ---- */
@@ -266,7 +267,7 @@ static int spec_apply_strings(struct sandbox_spec *spec, const char *image, cons
 
 struct spec_doc {
     const char *engine, *image, *runtime, *network, *isolation, *user, *workdir;
-    const json_t *limits, *tmpfs, *env, *labels, *mounts, *caches, *clear;
+    const json_t *limits, *tmpfs, *env, *labels, *mounts, *ports, *caches, *clear;
     uint64_t idle_stop_ms, max_life_ms, rm_after_ms;
 };
 
@@ -291,6 +292,7 @@ static int spec_read_doc(const json_t *patch, struct spec_doc *d, struct err *er
         {"env", JSON_FIELD_OBJECT, &d->env},
         {"labels", JSON_FIELD_OBJECT, &d->labels},
         {"mounts", JSON_FIELD_ARRAY, &d->mounts},
+        {"ports", JSON_FIELD_ARRAY, &d->ports},
         {"clear", JSON_FIELD_ARRAY, &d->clear},
         {"idle_stop_ms", JSON_FIELD_U64, &d->idle_stop_ms},
         {"max_life_ms", JSON_FIELD_U64, &d->max_life_ms},
@@ -342,6 +344,21 @@ int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err
     return r < 0 ? r : spec_apply_doc_leases(spec, &d, err);
 }
 
+/* What only some isolations have. (spec_to_json() leaves the sizes of confined sandboxes out.) */
+static int spec_check_confined(const struct sandbox_spec *spec, const struct spec_doc *d,
+                               struct err *err)
+{
+    if (!sandbox_spec_is_confined(spec) && spec->n_ports) {
+        err_set(err, ERR_INVALID, "field 'ports' needs isolation 'confined'");
+        return err_hint(err, "Leave the ports out: other sandboxes may listen on every port.");
+    }
+    if (sandbox_spec_is_confined(spec) && d->tmpfs) {
+        err_set(err, ERR_UNSUPPORTED, "isolation 'confined' has no tmpfs");
+        return err_hint(err, "Leave the sizes out; $TMPDIR is a folder of the sandbox.");
+    }
+    return 0;
+}
+
 static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *const *roots,
                           struct err *err)
 {
@@ -362,7 +379,7 @@ static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, c
     r = d->caches ? spec_apply_caches(spec, d->caches, err) : 0;
     if (r < 0)
         return r;
-    r = spec_apply_strict(spec, d->caches, err); /* checks the caches as well */
+    r = spec_apply_own_caches(spec, d->caches, err); /* checks the caches as well */
     if (r < 0)
         return r;
     r = d->limits ? spec_apply_limits(spec, d->limits, err) : 0;
@@ -378,6 +395,12 @@ static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, c
     if (r < 0)
         return r;
     r = d->mounts ? spec_apply_mounts(spec, d->mounts, roots, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->ports ? spec_apply_ports(spec, d->ports, err) : 0;
+    if (r < 0)
+        return r;
+    r = spec_check_confined(spec, d, err);
     return r < 0 ? r : spec_apply_doc_leases(spec, d, err);
 }
 

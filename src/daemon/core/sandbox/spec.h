@@ -31,7 +31,8 @@ int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *pat
 /* The same for a document with leases only. */
 int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err *err);
 
-/* The whole spec. Only the default isolation is left out. `engine` may be NULL. New reference. */
+/* The whole spec. Only the default isolation is left out, and what a confined sandbox has in place
+ * of others: ports, no tmpfs. `engine` may be NULL. New reference. */
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine);
 /* The limits only: {"memory":…,"cpus":…,…}. */
 json_t *spec_limits_to_json(const struct sandbox_spec *spec);

@@ -122,7 +122,7 @@ static char **docker_launch_environment(const struct docker_launch *l)
     }
     cache_variables(&l->req->spec, docker_launch_has_cache, l, &more);
     if (docker_launch_has_packages_listener(l))
-        packages = packages_variables(&l->req->spec);
+        packages = packages_variables(&l->req->spec, PLAN_PACKAGES_PORT);
     for (char **pair = packages; pair && *pair; pair++)
         strv_add(&more, *pair);
     return spec_environment(l->req->spec.user, l->req->spec.env, more);

@@ -30,6 +30,7 @@ uint32_t native_abilities(const struct native_engine *n)
     if (n->ranges && caps_have(CAP_NET_ADMIN) && network_possible())
         caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
     caps |= landlock_possible() ? ENGINE_CAP_STRICT : 0;
+    caps |= n->no_confined.code ? 0 : ENGINE_CAP_CONFINED;
     if (n->quota || (n->ranges && disk_possible(NULL)))
         caps |= ENGINE_CAP_DISK_LIMIT;
     return caps;
@@ -98,6 +99,9 @@ void native_lack(const struct engine *e, uint32_t cap, struct err *ret)
         return;
     case ENGINE_CAP_DISK_LIMIT:
         native_abilities_no_disk(n, ret);
+        return;
+    case ENGINE_CAP_CONFINED:
+        err_copy(ret, &n->no_confined);
         return;
     case ENGINE_CAP_STRICT:
         err_set(ret, ERR_UNSUPPORTED, "the kernel has no Landlock, or it is not enabled");

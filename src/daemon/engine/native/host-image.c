@@ -330,6 +330,30 @@ static int host_image_copy_allowed(struct host_image_walk *w, const char *patter
     return 0;
 }
 
+static void host_image_list_allowed(int root, const char *pattern, char ***ret)
+{
+    _cleanup_free_ char *parent = xasprintf("etc/%s", pattern);
+    _cleanup_strv_ char **names = NULL;
+    char *slash = strrchr(parent, '/');
+
+    *slash = '\0';
+    if (host_image_list_dir(root, parent, &names) < 0)
+        return;
+    for (char **n = names; n && *n; n++)
+        if (fnmatch(slash + 1, *n, 0) == 0)
+            strv_push(ret, xasprintf("/%s/%s", parent, *n));
+}
+
+void host_image_list_etc(const char *root, char ***ret)
+{
+    _cleanup_close_ int fd = -1;
+
+    if (dir_open(AT_FDCWD, root, &fd, NULL) < 0)
+        return;
+    for (size_t i = 0; i < ARRAY_SIZE(etc_allowed); i++)
+        host_image_list_allowed(fd, etc_allowed[i], ret);
+}
+
 /* /bin -> usr/bin and the like. Where the machine has a folder, the shim mounts that folder. */
 static int host_image_copy_merged(struct host_image_walk *w, const char *name, struct err *err)
 {

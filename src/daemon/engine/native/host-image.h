@@ -23,6 +23,10 @@ struct host_image_source {
 int host_image_ensure(const char *images_dir, const struct host_image_source *src, char **ret,
                       struct err *err);
 
+/* Adds the absolute paths of the files and folders of /etc that the image takes, as they are on the
+ * machine with this root folder. */
+void host_image_list_etc(const char *root, char ***ret);
+
 /* Removes all generations and half-built folders in images_dir except those in `keep` (absolute
  * paths). Best effort. */
 void host_image_prune(const char *images_dir, char *const *keep);

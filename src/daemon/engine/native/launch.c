@@ -13,6 +13,7 @@
 #include "daemon/engine/handshake.h"
 #include "daemon/engine/mounts.h"
 #include "daemon/engine/native/cgroup-reaper.h"
+#include "daemon/engine/native/confined.h"
 #include "daemon/engine/native/disk.h"
 #include "daemon/engine/native/image.h"
 #include "daemon/engine/native/native.h"
@@ -35,6 +36,7 @@ struct native_launch {
     const struct native_step *step; /* a step of a build, or NULL */
     int control;                    /* our end of the shim's socket */
     int plan, lease, log, run;
+    int listener;    /* of a confined sandbox's package cache, or -1 */
     char **warnings; /* features that are missing here: owned */
     uint32_t id_base;
     bool disk_held;
@@ -47,6 +49,7 @@ static void native_launch_done(struct native_launch *l)
     fd_close(l->lease);
     fd_close(l->log);
     fd_close(l->run);
+    fd_close(l->listener);
     strv_free(l->warnings);
 }
 
@@ -166,8 +169,9 @@ static void native_launch_fill_network(struct plan *p, const struct native_launc
 /* The mounts of a build's step are folders of ours, below a state folder that only we may enter. */
 static void native_launch_fill_filter(const struct native_launch *l, struct plan *p)
 {
-    size_t v =
-        !l->step && sandbox_spec_writes_to_host(&l->req->spec) ? SECCOMP_NO_SET_ID : SECCOMP_SET_ID;
+    bool host = !l->step && (sandbox_spec_writes_to_host(&l->req->spec) ||
+                             sandbox_spec_is_confined(&l->req->spec));
+    size_t v = host ? SECCOMP_NO_SET_ID : SECCOMP_SET_ID;
 
     p->seccomp = xmemdup(l->n->filters[v].code, l->n->filters[v].bytes);
     p->seccomp_len = l->n->filters[v].bytes;
@@ -196,32 +200,55 @@ static void native_launch_fill_step(const struct native_launch *l, struct plan *
     }
 }
 
-static int native_launch_make_plan(struct native_launch *l, struct err *err)
+/* Image, caches, ids and variables of a sandbox with namespaces, or of a build's step. */
+static int native_launch_fill_inside(struct native_launch *l, struct plan *p, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
-    _cleanup_strv_ char **variables = packages_variables(spec);
-    _cleanup_(plan_done) struct plan p = PLAN_INIT;
+    _cleanup_strv_ char **variables = packages_variables(spec, PLAN_PACKAGES_PORT);
     int r;
 
     if (l->step) {
-        native_launch_fill_step(l, &p);
+        native_launch_fill_step(l, p);
     } else {
-        r = native_image_plan(l->n, l->req, &p, &variables, err);
+        r = native_image_plan(l->n, l->req, p, &variables, err);
         if (r < 0)
             return r;
-        r = tool_caches_plan(l->n, l->req, l->run, &p, &variables, &l->warnings, err);
+        r = tool_caches_plan(l->n, l->req, l->run, p, &variables, &l->warnings, err);
         if (r < 0)
             return r;
     }
+    p->id_base = l->id_base;
+    p->sub_uid = l->n->subids.uid;
+    p->sub_gid = l->n->subids.gid;
+    p->env = l->step ? strv_copy(variables) : spec_environment(p->user, spec->env, variables);
+    return 0;
+}
+
+static int native_launch_fill_confined(struct native_launch *l, struct plan *p, struct err *err)
+{
+    struct native_confined_fds fds = {-1, -1};
+    int r = native_confined_plan(l->n, l->req, p, &fds, &l->warnings, err);
+
+    l->lease = fds.lease;
+    l->listener = fds.listener;
+    return r;
+}
+
+static int native_launch_make_plan(struct native_launch *l, struct err *err)
+{
+    const struct sandbox_spec *spec = &l->req->spec;
+    _cleanup_(plan_done) struct plan p = PLAN_INIT;
+    int r;
+
     native_launch_fill_names(&p, l);
     native_launch_fill_limits(&p, spec);
-    r = l->step ? 0 : native_launch_limit_disk(l, &p, err);
+    r = l->step || sandbox_spec_is_confined(spec) ? 0 : native_launch_limit_disk(l, &p, err);
     if (r < 0)
         return r;
-    p.id_base = l->id_base;
-    p.sub_uid = l->n->subids.uid;
-    p.sub_gid = l->n->subids.gid;
-    p.env = l->step ? strv_copy(variables) : spec_environment(p.user, spec->env, variables);
+    r = sandbox_spec_is_confined(spec) ? native_launch_fill_confined(l, &p, err)
+                                       : native_launch_fill_inside(l, &p, err);
+    if (r < 0)
+        return r;
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
     p.strict = spec->isolation == SPEC_ISOLATION_STRICT;
@@ -237,7 +264,7 @@ static int native_launch_lease_ids(struct native_launch *l, struct err *err)
 {
     int r;
 
-    if (!l->n->ranges)
+    if (!l->n->ranges || sandbox_spec_is_confined(&l->req->spec))
         return 0;
     pthread_mutex_lock(&l->n->lock);
     r = ids_lease(&l->n->ids, &l->id_base, &l->lease, err);
@@ -273,11 +300,15 @@ static int native_launch_make_run_folder(struct native_launch *l, const struct d
 
 static int native_launch_start_shim(struct native_launch *l, struct err *err)
 {
-    const int fds[PLAN_FDS] = {l->plan, l->log, l->lease};
+    const int lease = l->lease < 0 && l->listener >= 0 ? l->n->devnull : l->lease;
+    const int fds[PLAN_FDS] = {l->plan, l->log, lease, l->listener};
     struct prewarmed_shim shim;
+    size_t n_fds = PLAN_FD_LEASE;
     int r;
 
-    r = prewarmed_shim(l->n->prewarmed, fds, l->lease < 0 ? PLAN_FD_LEASE : PLAN_FDS, &shim, err);
+    while (n_fds < PLAN_FDS && fds[n_fds] >= 0)
+        n_fds++;
+    r = prewarmed_shim(l->n->prewarmed, fds, n_fds, &shim, err);
     if (r < 0)
         return r;
     l->control = shim.control;
@@ -368,7 +399,8 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
                                                             .plan = -1,
                                                             .lease = -1,
                                                             .log = -1,
-                                                            .run = -1};
+                                                            .run = -1,
+                                                            .listener = -1};
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 

@@ -14,6 +14,7 @@
 #include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/abilities.h"
 #include "daemon/engine/native/cgroup-reaper.h"
+#include "daemon/engine/native/confined.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/doctor.h"
 #include "daemon/engine/native/host-image.h"
@@ -168,6 +169,7 @@ static int native_open_parts(struct native_engine *n, struct err *err)
     if (r < 0)
         return r;
     n->quota = quota_possible(n->sandboxes, NULL);
+    native_confined_open(n);
     n->engine.caps = native_abilities(n);
     r = native_seal_shim(shim, &n->shim, err);
     if (r < 0)
@@ -202,6 +204,7 @@ static void native_close_parts(struct native_engine *n)
     ids_done(&n->ids);
     n->ids = (struct ids){.dirfd = -1};
     free(TAKE_PTR(n->lower));
+    err_done(&n->no_confined);
 }
 
 static void native_close(struct engine *e)
@@ -276,8 +279,11 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
 
 static int native_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
-    int r = native_image_check(e, spec, err);
+    int r;
 
+    if (sandbox_spec_is_confined(spec))
+        return native_confined_check(spec, err);
+    r = native_image_check(e, spec, err);
     return r < 0 ? r
                  : native_check_user_ids(container_of(e, const struct native_engine, engine), spec,
                                          err);

@@ -9,7 +9,8 @@
  *   <state>/images/store/            all other images (image/store/images.h)
  *   <state>/sandboxes/<id>/          files of one sandbox: root/ and home/ (made by the shim), the
  *                                    symlink `meta` with the text "<config hash>/<name>", the file
- *                                    `spec`, and image-<hex>/ with isolation `strict`
+ *                                    `spec`, image-<hex>/ with isolation `strict`, and confined/
+ *                                    with isolation `confined` (confined-home.h)
  *   <state>/execs/<id>/<exec>/       journals and end records
  *   <state>/caches/                  package caches that several sandboxes share (tool-caches.h)
  *   <state>/trash/                   folders that are being deleted (delete-queue.h)
@@ -48,6 +49,11 @@ struct mount_source;
 /* First folder of ours below each cgroup hierarchy. */
 #define NATIVE_CGROUP_PARENT "ripcord"
 
+/* For confined sandboxes: their common group, then users. count 0: they have the daemon's user. */
+struct native_own_ids {
+    uint32_t first, count;
+};
+
 struct native_engine {
     struct engine engine;
     char *state_dir, *run_dir, *root_id, *libexec_dir;
@@ -60,6 +66,8 @@ struct native_engine {
     char *lower;          /* current generation of image `host` */
     bool ranges;          /* each sandbox gets an id range of its own */
     struct submap subids; /* without `ranges`: the user's subordinate ids; uid 0: none */
+    struct native_own_ids own_ids;
+    struct err no_confined; /* why isolation 'confined' is not possible; empty: it is */
     struct {
         void *code; /* seccomp filter for every exec: owned */
         size_t bytes;

@@ -49,6 +49,12 @@ bool probe_id_exists(uint32_t id)
     return probe_ids_exist(id, 1);
 }
 
+bool probe_can_become(uint64_t caps, uint64_t first, uint64_t count)
+{
+    return probe_have_caps(caps) && probe_own_map_covers("/proc/self/uid_map", first, count) &&
+           probe_own_map_covers("/proc/self/gid_map", first, count);
+}
+
 bool probe_id_ranges(uint64_t first, uint64_t count)
 {
     const uint64_t wanted = UINT64_C(1) << CAP_SETUID | UINT64_C(1) << CAP_SETGID |
@@ -56,5 +62,5 @@ bool probe_id_ranges(uint64_t first, uint64_t count)
                             UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_FOWNER |
                             UINT64_C(1) << CAP_SETPCAP | UINT64_C(1) << CAP_KILL;
 
-    return probe_have_caps(wanted) && probe_ids_exist(first, count);
+    return probe_can_become(wanted, first, count);
 }

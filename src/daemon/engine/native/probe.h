@@ -9,6 +9,8 @@
 
 /* Whether this process may map ids [first, first + count) into a user namespace: it has the
  * capabilities, and the ids exist in its own user namespace. */
+/* Whether we have these capabilities (1 << CAP_X) and the ids exist. */
+bool probe_can_become(uint64_t caps, uint64_t first, uint64_t count);
 bool probe_id_ranges(uint64_t first, uint64_t count);
 
 /* Whether these uids and gids exist in our own user namespace. */

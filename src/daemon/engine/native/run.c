@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "daemon/engine/native/cgroup-reaper.h"
+#include "daemon/engine/native/confined.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/disk.h"
 #include "daemon/engine/native/native.h"
@@ -71,6 +72,9 @@ static int run_end_parts(struct native_engine *n, const char *id, const struct d
     bool old = cache_base_is_old(&n->base, n->runs, id);
     int r = supervisors_end(&n->supervisors, id, by, err);
 
+    if (r < 0)
+        return r;
+    r = native_confined_await(n, id, by, err);
     if (r < 0)
         return r;
     r = cgroups(n, id, by, err);

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 #include "daemon/engine/mounts.h"
+#include "daemon/engine/native/confined.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/disk.h"
 #include "daemon/engine/native/image.h"
@@ -160,6 +161,9 @@ static int sandbox_files_renew(struct native_engine *n, const struct sandbox_req
     r = native_image_own(n, req, dir, by, err);
     if (r < 0)
         return r;
+    r = native_confined_make(n, req, dir, err);
+    if (r < 0)
+        return r;
     if (sandbox_files_have_hash(dir, META, req->hash))
         return 0;
     r = req->keep ? sandbox_files_keep_root(n, dir, err) : 0;
@@ -190,6 +194,9 @@ static int sandbox_files_make_new(struct native_engine *n, const struct sandbox_
     if (r < 0)
         return r;
     r = native_image_own(n, req, dir, by, err);
+    if (r < 0)
+        return r;
+    r = native_confined_make(n, req, dir, err);
     if (r < 0)
         return r;
     return sandbox_files_write_meta(dir, req, err);
