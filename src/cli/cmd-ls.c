@@ -7,8 +7,8 @@
 
 static void print_table(const json_t *list)
 {
-    static const char *const titles[] = {"NAME",   "STATE", "FOR",     "EXECS",
-                                         "ENGINE", "IMAGE", "NETWORK", "REASON"};
+    static const char *const titles[] = {"NAME",  "STATE",   "FOR",       "EXECS", "ENGINE",
+                                         "IMAGE", "NETWORK", "ISOLATION", "REASON"};
     struct table *t = table_new(titles, ARRAY_SIZE(titles));
     char age[AGE_MAX], execs[24];
     const json_t *sb;
@@ -27,6 +27,7 @@ static void print_table(const json_t *list)
         table_add(t, json_text_of(sb, "engine"));
         table_add(t, json_text_of(sb, "image"));
         table_add(t, json_text_of(sb, "network"));
+        table_add(t, json_text_of(sb, "isolation"));
         table_add(t, json_text_of(sb, "reason"));
     }
     table_print(t);

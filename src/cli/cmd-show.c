@@ -156,6 +156,19 @@ static void print_package_cache(const json_t *doc)
                                  : "through a socket in the sandbox's network");
 }
 
+static void print_ports(const json_t *spec)
+{
+    _cleanup_strv_ char **list = NULL;
+    _cleanup_free_ char *text = NULL;
+    const json_t *port;
+    size_t i;
+
+    json_array_foreach (json_object_get(spec, "ports"), i, port)
+        strv_push(&list, xasprintf("%lld", (long long)json_integer_value(port)));
+    text = list ? strv_join(list, ", ") : NULL;
+    row("Ports", text);
+}
+
 /* The package cache statistics for each ecosystem with requests. */
 static void print_packages(const json_t *packages)
 {
@@ -212,7 +225,8 @@ static void print(const json_t *sb)
     row("Image", json_text_of(sb, "image"));
     row("Runtime", json_text_of(spec, "runtime"));
     row("Network", json_text_of(sb, "network"));
-    row("Isolation", json_text_of(spec, "isolation"));
+    row("Isolation", json_text_of(spec, "isolation")); /* only one that was asked for */
+    print_ports(spec);
     print_limits(sb);
     snprintf(text, sizeof(text), "%llu running",
              (unsigned long long)json_number_of(sb, "execs_live"));

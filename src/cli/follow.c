@@ -154,6 +154,13 @@ static int follow_show_json(struct follow *f, json_t *taken, struct err *err)
     return follow_show_text(f, STREAM_STDOUT, render_line(doc, &f->text), err);
 }
 
+static bool follow_is_confined(const struct follow *f)
+{
+    const char *isolation = json_string_value(f->s->isolation);
+
+    return isolation && STREQ(isolation, "confined");
+}
+
 /* Only on a terminal: a program that reads our stderr must get nothing but the command's. */
 static void follow_warn(const struct follow *f)
 {
@@ -165,7 +172,8 @@ static void follow_warn(const struct follow *f)
         return;
     if (f->s->unenforced) {
         names = json_to_text(f->s->unenforced, false);
-        output_note(false, "warning: this machine cannot enforce these default limits: %s", names);
+        output_note(false, "warning: %s cannot enforce these default limits: %s",
+                    follow_is_confined(f) ? "isolation 'confined'" : "this machine", names);
     }
     json_array_foreach (f->s->warnings, i, w)
         if (json_is_string(w))
@@ -182,6 +190,8 @@ static int follow_on_started(struct follow *f, struct err *err)
     }
     doc = json_pack("{s:s, s:s, s:s}", "type", "started", "sandbox", f->s->sandbox, "exec",
                     f->s->exec);
+    if (f->s->isolation)
+        json_object_set(doc, "isolation", f->s->isolation);
     if (f->s->unenforced)
         json_object_set(doc, "unenforced", f->s->unenforced);
     if (f->s->warnings)

@@ -84,6 +84,7 @@ void stream_done(struct client_stream *s)
     buf_done(&s->out);
     free(s->sandbox);
     free(s->exec);
+    json_decref(s->isolation);
     json_decref(s->unenforced);
     json_decref(s->warnings);
     json_decref(s->end);
@@ -142,6 +143,8 @@ static int client_stream_on_started(struct client_stream *s, const struct frame 
     free(s->exec);
     s->sandbox = xstrdup(sandbox);
     s->exec = xstrdup(exec);
+    json_decref(s->isolation);
+    s->isolation = json_incref(json_object_get(doc, "isolation"));
     json_decref(s->unenforced);
     s->unenforced = json_incref(json_object_get(doc, "unenforced"));
     json_decref(s->warnings);

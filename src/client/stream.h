@@ -44,6 +44,7 @@ struct client_stream {
     uint64_t next[3]; /* next offset expected, by stream number */
     struct stream_event
         held;           /* output after a gap that the daemon did not report; delivered next */
+    json_t *isolation;  /* owned: "confined" or "strict", or NULL */
     json_t *unenforced; /* owned: names of default limits that are not enforced, or NULL */
     json_t *warnings;   /* owned: other warnings about the sandbox, or NULL */
     json_t *end;        /* owned */

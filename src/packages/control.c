@@ -139,7 +139,7 @@ static void packages_control_send_result(void *arg, uint64_t seq, const char *js
 
 struct message {
     uint16_t type;
-    uint64_t seq, keep, age;
+    uint64_t seq, keep, age, flags;
     bool has_keep;
     const char *sandbox, *path;
     int fd; /* owned */
@@ -166,6 +166,8 @@ static int packages_control_read_message(struct packages_control *c, size_t len,
             m->has_keep = true;
         } else if (v.tag == PACKAGES_TAG_AGE && v.length == 8)
             m->age = v.u64;
+        else if (v.tag == SUP_TAG_FLAGS && v.length == 8)
+            m->flags = v.u64;
     }
     return n;
 }
@@ -175,7 +177,8 @@ static int packages_control_do_listen(struct packages_control *c, struct message
 {
     if (!m->sandbox || !*m->sandbox || m->fd < 0)
         return err_set(err, ERR_INVALID, "LISTEN without a sandbox or a socket");
-    return packages_listen(c->pkgs, m->sandbox, TAKE_FD(m->fd), err);
+    return packages_listen(c->pkgs, m->sandbox, TAKE_FD(m->fd), m->flags & PACKAGES_LISTEN_OWNER,
+                           err);
 }
 
 static void packages_control_do_forget(struct packages_control *c, const struct message *m)

@@ -3,14 +3,18 @@
  */
 #include "packages/packages.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/base/cleanup.h"
+#include "lib/base/guard.h"
 #include "lib/base/json.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/tcp-owner.h"
 
 #define DOWN_TIME (15 * USEC_PER_SEC)
 #define MISSING_TIME (10 * USEC_PER_SEC)
@@ -39,7 +43,15 @@ static struct packages_client *packages_client_new(struct packages *pkgs, const 
     return client;
 }
 
-int packages_listen(struct packages *pkgs, const char *id, int listen_fd, struct err *err)
+static bool packages_turn_away(void *arg, int fd)
+{
+    const struct packages_client *client = arg;
+
+    return !tcp_peer_is_user(fd, client->owner) && GUARD("packages of one user");
+}
+
+int packages_listen(struct packages *pkgs, const char *id, int listen_fd, bool owner_only,
+                    struct err *err)
 {
     struct packages_client **at = packages_find_client(pkgs, id),
                            *client = *at ? *at : packages_client_new(pkgs, id);
@@ -48,13 +60,19 @@ int packages_listen(struct packages *pkgs, const char *id, int listen_fd, struct
         .arg = client,
         .body_max = BODY_MAX,
         .connections_max = (unsigned)pkgs->config.connections_max,
+        .turn_away = owner_only ? packages_turn_away : NULL,
+        .turn_away_arg = client,
         .any_peer = true,
         .raw_target = true,
     };
     _cleanup_close_ int fd = listen_fd;
+    struct stat st;
     int r;
 
     http_server_free(TAKE_PTR(client->server));
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "sandbox '%s': inspect its socket", id);
+    client->owner = st.st_uid;
     r = http_server_new(pkgs->loop, &config, &client->server, err);
     if (r == 0)
         r = http_server_listen(client->server, TAKE_FD(fd), err);

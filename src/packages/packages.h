@@ -50,6 +50,7 @@ struct packages_client {
     struct packages_client *next;
     char *id;                   /* owned */
     struct http_server *server; /* owned */
+    uint32_t owner;             /* whose connections are served, if they are limited to one user */
     struct packages_counters counters[ECO_MAX];
     unsigned running;                               /* its fetches and downloads */
     struct packages_request *parked, **parked_tail; /* requests that wait for a fetch slot */
@@ -174,7 +175,9 @@ void packages_upstream_works(struct packages *pkgs, struct upstream *u);
 void packages_event(struct packages *pkgs, const char *type, const char *fmt, ...);
 /* Whether this client may cause one more event. A limit keeps it from filling the event log. */
 bool packages_may_report(struct packages_client *client);
-int packages_listen(struct packages *pkgs, const char *id, int fd, struct err *err); /* takes fd */
+/* Takes fd. owner_only: other users' connections are closed. */
+int packages_listen(struct packages *pkgs, const char *id, int fd, bool owner_only,
+                    struct err *err);
 bool packages_forget(struct packages *pkgs, const char *id);
 
 /* control.c */

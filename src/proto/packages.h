@@ -16,7 +16,8 @@
  *
  *  daemon -> ripcord-packages, each answered by RESULT
  *    LISTEN    SUP_TAG_SANDBOX, with a descriptor: a listening TCP or unix socket to accept from.
- *              A second LISTEN for the same sandbox replaces the socket and keeps the counters
+ *              A second LISTEN for the same sandbox replaces the socket and keeps the counters.
+ *              SUP_TAG_FLAGS, optional: enum packages_listen_flags
  *    FORGET    SUP_TAG_SANDBOX: closes its socket and connections, drops its counters
  *    STATS     + fd: {"ecosystems": {"pypi": {…}, "npm": {…}}, "sandboxes": {id: {"pypi": {…}, …}},
  *              "upstreams": […], "store": {"files", "bytes", "budget", "evicted"}}. The counters
@@ -54,6 +55,11 @@ enum packages_msg_type {
     PACKAGES_SHOW,
     PACKAGES_VERIFY,
     PACKAGES_PRUNE,
+};
+
+enum packages_listen_flags {
+    PACKAGES_LISTEN_OWNER = 1 << 0, /* serve connections of the socket's owner only: others on this
+                                       machine can reach the port */
 };
 
 enum packages_tag {

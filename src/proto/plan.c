@@ -344,7 +344,7 @@ static int proto_plan_check_ports(const struct plan *p, struct err *err)
     return 0;
 }
 
-/* What only namespaces can do has no place in the plan of a confined sandbox. */
+/* The plan of a confined sandbox has nothing that needs namespaces. */
 static int proto_plan_check_confined(const struct plan *p, struct err *err)
 {
     int r;

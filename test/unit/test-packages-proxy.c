@@ -134,7 +134,7 @@ TEST(clients_are_cut_off_when_the_process_does_not_answer)
     struct trace t;
 
     begin(&t, "/bin/false");
-    packages_proxy_attach(t.proxy, "0123456789abcdef", listen_and_connect(&t));
+    packages_proxy_attach(t.proxy, "0123456789abcdef", listen_and_connect(&t), false);
     CHECK(!packages_proxy_serves(t.proxy, "0123456789abcdef"));
     t.timer = loop_timer_new(t.loop, look, &t);
     loop_timer_set(t.timer, USEC_PER_MSEC, true);

@@ -80,6 +80,8 @@ json_t *wire_started_json(const struct wire_config *config, const struct exec *x
 
     if (sb && sb->unenforced)
         json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
+    if (sb && sb->spec.isolation != SPEC_ISOLATION_SHARED)
+        json_object_set_new(o, "isolation", json_string(spec_isolation_name(sb->spec.isolation)));
     if (sb && sb->warnings && *sb->warnings)
         json_object_set_new(o, "warnings", json_from_strv(sb->warnings));
     return o;

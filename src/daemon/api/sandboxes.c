@@ -50,6 +50,7 @@ json_t *sandbox_to_json(const struct sandbox *sb)
         json_object_set_new(o, "disk_budget", json_integer((json_int_t)budget));
     json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced | watched));
     json_object_set_new(o, "network", json_string(spec_network_name(sb->spec.network)));
+    json_object_set_new(o, "isolation", json_string(spec_isolation_name(sb->spec.isolation)));
     json_object_set_new(o, "expires", lease_to_json(sb));
     json_object_set_new(o, "spec", spec_to_json(&sb->spec, engine));
     return o;
@@ -101,8 +102,11 @@ static json_t *sandboxes_warnings(const struct sandbox *sb)
         _cleanup_json_ json_t *names = spec_limit_names(sb->unenforced);
         _cleanup_free_ char *text = json_to_text(names, false);
 
-        json_array_append_new(
-            w, json_sprintf("this machine cannot enforce these default limits: %s", text));
+        json_array_append_new(w, json_sprintf("%s cannot enforce these default limits: %s",
+                                              sandbox_spec_is_confined(&sb->spec)
+                                                  ? "isolation 'confined'"
+                                                  : "this machine",
+                                              text));
     }
     for (char **p = sb->warnings; p && *p; p++)
         json_array_append_new(w, json_from_text(*p));

@@ -47,7 +47,8 @@ struct proxied_sandbox {
     int fd;
     struct loop_watch *watch; /* NULL: cannot be watched */
     bool handed;              /* ripcord-packages has the socket */
-    bool waiting;             /* a client has connected: hand the socket over */
+    bool owner_only;
+    bool waiting; /* a client has connected: hand the socket over */
 };
 
 struct packages_proxy_request {
@@ -210,6 +211,8 @@ static void packages_proxy_sandbox_hand_over(struct proxied_sandbox *s)
     q = packages_proxy_request_add(s->proxy, PACKAGES_LISTEN, fd, ANSWER_TIMEOUT);
     q->sandbox = xstrdup(s->id);
     sup_put_str(&q->w, SUP_TAG_SANDBOX, s->id);
+    if (s->owner_only)
+        sup_put_u64(&q->w, SUP_TAG_FLAGS, PACKAGES_LISTEN_OWNER);
     s->waiting = false;
     s->handed = true;
     packages_proxy_flush(s->proxy);
@@ -243,7 +246,8 @@ static void packages_proxy_sandbox_free(struct proxied_sandbox *s)
     free(s);
 }
 
-void packages_proxy_attach(struct packages_proxy *proxy, const char *sandbox, int fd)
+void packages_proxy_attach(struct packages_proxy *proxy, const char *sandbox, int fd,
+                           bool owner_only)
 {
     struct proxied_sandbox *s = xnew0(struct proxied_sandbox);
 
@@ -251,6 +255,7 @@ void packages_proxy_attach(struct packages_proxy *proxy, const char *sandbox, in
     s->proxy = proxy;
     s->id = xstrdup(sandbox);
     s->fd = fd;
+    s->owner_only = owner_only;
     s->watch = loop_watch_new(proxy->config.loop, fd, packages_proxy_sandbox_on_connection, s);
     s->next = proxy->sandboxes;
     proxy->sandboxes = s;

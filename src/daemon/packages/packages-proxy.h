@@ -34,8 +34,10 @@ void packages_proxy_free(
 /* Call it about once a second. */
 void packages_proxy_tick(struct packages_proxy *proxy);
 
-/* Takes the socket. A second socket for the same sandbox replaces the first. */
-void packages_proxy_attach(struct packages_proxy *proxy, const char *sandbox, int fd);
+/* Takes the socket. A second socket for the same sandbox replaces the first. owner_only: serves the
+ * user to whom the socket belongs, as others on this machine can reach it. */
+void packages_proxy_attach(struct packages_proxy *proxy, const char *sandbox, int fd,
+                           bool owner_only);
 void packages_proxy_forget(struct packages_proxy *proxy, const char *sandbox); /* may be unknown */
 
 /* Whether ripcord-packages has the socket of this sandbox, and so has counters for it. */

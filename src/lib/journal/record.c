@@ -100,7 +100,8 @@ int end_record_format(const struct end_record *rec, struct buf *b)
     if (buf_appendf(b, "drained=%d\n", rec->drained) < 0 ||
         (rec->error != ERR_NONE && buf_appendf(b, "error=%s\n", err_code_name(rec->error)) < 0) ||
         record_format_words(b, "message=", rec->message, sizeof(rec->message)) < 0 ||
-        record_format_words(b, "hint=", rec->hint, sizeof(rec->hint)) < 0)
+        record_format_words(b, "hint=", rec->hint, sizeof(rec->hint)) < 0 ||
+        record_format_words(b, "isolation=", rec->isolation, sizeof(rec->isolation)) < 0)
         return -ERR_LIMIT;
     return 0;
 }
@@ -145,6 +146,8 @@ static int record_take_line(struct end_record *rec, const char *key, const char 
         rec->error = err_code_from_name(value);
     } else if (STREQ(key, "message")) {
         snprintf(rec->message, sizeof(rec->message), "%s", value);
+    } else if (STREQ(key, "isolation")) {
+        snprintf(rec->isolation, sizeof(rec->isolation), "%s", value);
     } else if (STREQ(key, "hint")) {
         snprintf(rec->hint, sizeof(rec->hint), "%s", value);
     } else {

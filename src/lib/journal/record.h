@@ -42,6 +42,7 @@ struct end_record {
     enum err_code error; /* START_FAILED: the error code */
     char message[512];   /* START_FAILED, or output could not be stored: the reason */
     char hint[256];      /* START_FAILED: the hint, or "" */
+    char isolation[16];  /* of the sandbox: "strict" or "confined"; "": shared */
 };
 
 const char *end_cause_name(enum end_cause cause);

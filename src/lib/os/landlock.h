@@ -49,5 +49,5 @@ int landlock_rules_add_port(int rules, uint16_t port, bool listen, struct err *e
 int landlock_rules_enter(int rules, struct err *err);
 
 /* A domain with the two scopes only: its processes may send signals to each other and to processes
- * of domains inside of it, and to no others. */
+ * of nested domains, and to no others. */
 int landlock_scopes(struct err *err);

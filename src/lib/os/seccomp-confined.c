@@ -93,7 +93,7 @@ static const struct confined_call all_users[] = {
     OTHERS(prlimit64), OTHERS(sched_setaffinity), OTHERS(sched_setscheduler), OTHERS(sched_setparam), OTHERS(sched_setattr),
     CALL(setpriority, EPERM, {0, IS_NOT, PRIO_PROCESS}), CALL(setpriority, EPERM, {1, IS_NOT, 0}), NEVER(ioprio_set, EPERM),
 
-    /* a lease delays others that open the file, a notification tells that they do */
+    /* a lease delays others that open the file, a notification reports them */
     CALL(fcntl, EPERM, {1, IS, F_SETLEASE}), CALL(fcntl, EPERM, {1, IS, F_NOTIFY}),
 };
 

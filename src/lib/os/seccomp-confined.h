@@ -6,7 +6,7 @@
  * queues of the machine, settings of other processes.
  *
  * A few calls are not decided here: the kernel suspends the caller and reports the call through a
- * descriptor, and whoever reads it gives the result (seccomp_unotify(2)).
+ * descriptor, and the process that reads it gives the result (seccomp_unotify(2)).
  */
 #pragma once
 

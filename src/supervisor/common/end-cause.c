@@ -94,6 +94,8 @@ static void supervisor_end_conclude(struct supervised_exec *x, struct end_record
     rec->started_wall = x->started_wall;
     rec->ended_wall = time_wall();
     rec->wall_usec = time_mono() - x->started_mono;
+    if (x->sup->isolation)
+        snprintf(rec->isolation, sizeof(rec->isolation), "%s", x->sup->isolation);
     if (x->dirfd >= 0 && end_record_write(x->dirfd, rec, &err) < 0)
         log_warn("exec %s: cannot save the end record: %s", x->id, err.msg);
     supervisor_end_send_ended(x, rec);

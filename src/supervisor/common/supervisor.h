@@ -197,6 +197,7 @@ struct supervisor {
     const struct supervisor_ops *ops;
     /* Set by the owner; the strings belong to the owner and outlive the supervisor. */
     const char *sandbox_id, *name, *hash;
+    const char *isolation; /* for end records; NULL: shared */
     uint64_t journal_budget;
     bool ephemeral;
     bool tied; /* the sandbox stops when no daemon is connected any more */

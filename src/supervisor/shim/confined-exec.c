@@ -80,7 +80,7 @@ static uint64_t confined_exec_count_threads(uid_t uid)
     return sum;
 }
 
-/* This stops a fork bomb; it is no exact limit, as other processes of the user count too. */
+/* This stops a fork bomb. It is not an exact limit, as other processes of the user count too. */
 static uint64_t confined_exec_process_limit(const struct plan *p)
 {
     if (!p->pids)

@@ -125,6 +125,7 @@ static int shim_read_plan(struct shim *s, int fd, struct err *err)
     s->sup.sandbox_id = s->plan.sandbox_id;
     s->sup.name = s->plan.name;
     s->sup.hash = s->plan.hash;
+    s->sup.isolation = s->plan.confined ? "confined" : s->plan.strict ? "strict" : NULL;
     s->sup.journal_budget = s->plan.journal_budget;
     s->sup.ephemeral = s->plan.ephemeral;
     s->sup.tied = s->plan.bare; /* the result of a build step is of no use without its builder */

@@ -32,7 +32,7 @@ struct shim_exec {
     uint64_t pids_denied_before;
     uint64_t uncharged; /* memory outside of its cgroup for which it was killed (kernel-memory.c) */
     struct exec_reaper *reaper; /* confined sandboxes: reaper.h */
-    bool survived;              /* confined: processes of it lived when the main one had ended */
+    bool survived;              /* confined: the main process ended before others */
 };
 
 struct shim {

@@ -43,7 +43,7 @@ static void sandbox_packages_on_listener(void *arg, const struct err *err, int f
     /* A Unix socket leads to the relay, any other socket is in the sandbox's network namespace. */
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
     sb->packages_route = domain == AF_UNIX ? PACKAGES_ROUTE_STREAM : PACKAGES_ROUTE_SOCKET;
-    packages_proxy_attach(sb->m->config.packages, sb->id, fd);
+    packages_proxy_attach(sb->m->config.packages, sb->id, fd, sandbox_spec_is_confined(&sb->spec));
 }
 
 void sandbox_packages_linked(struct sandbox *sb)
@@ -66,7 +66,7 @@ void sandbox_packages_build(struct manager *m, const char *id, int fd)
     if (!m->config.packages)
         fd_close(own);
     else if (own >= 0)
-        packages_proxy_attach(m->config.packages, id, own);
+        packages_proxy_attach(m->config.packages, id, own, false);
     else
         packages_proxy_forget(m->config.packages, id);
 }

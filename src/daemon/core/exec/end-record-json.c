@@ -105,6 +105,8 @@ json_t *end_record_to_json(const struct end_record *rec)
     json_object_set_new(o, "drained", json_boolean(rec->drained));
     json_object_set_new(o, "message", end_record_json_message(rec));
     json_object_set_new(o, "hint", *rec->hint ? json_string(rec->hint) : json_null());
+    if (*rec->isolation) /* left out for the usual one, as in specs */
+        json_object_set_new(o, "isolation", json_string(rec->isolation));
     json_object_set_new(o, "started_at", json_from_time(rec->started_wall));
     json_object_set_new(o, "ended_at", json_from_time(rec->ended_wall));
     return o;

@@ -17,6 +17,7 @@
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/sandbox/lease.h"
 #include "daemon/core/sandbox/manager-internal.h"
+#include "daemon/core/sandbox/spec.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -295,12 +296,24 @@ static void exec_emit_ended(const struct exec *x, const struct sandbox *sb)
     const struct end_record *e = &x->end;
     uint64_t output = e->stdout_bytes + e->stderr_bytes;
 
-    events_emit(x->m->config.events, "exec.ended", sb, x->id,
-                json_pack("{s:s, s:i, s:I, s:I, s:I, s:I}", "cause", end_cause_name(e->cause),
-                          "status", end_record_status(e), "wall_ms",
-                          (json_int_t)(e->wall_usec / USEC_PER_MSEC), "cpu_ms",
-                          (json_int_t)(e->cpu_usec / USEC_PER_MSEC), "memory_peak",
-                          (json_int_t)e->memory_peak, "output_bytes", (json_int_t)output));
+    json_t *data =
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:I}", "cause", end_cause_name(e->cause), "status",
+                  end_record_status(e), "wall_ms", (json_int_t)(e->wall_usec / USEC_PER_MSEC),
+                  "cpu_ms", (json_int_t)(e->cpu_usec / USEC_PER_MSEC), "memory_peak",
+                  (json_int_t)e->memory_peak, "output_bytes", (json_int_t)output);
+
+    if (*e->isolation)
+        json_object_set_new(data, "isolation", json_string(e->isolation));
+    events_emit(x->m->config.events, "exec.ended", sb, x->id, data);
+}
+
+/* Records that the daemon makes itself do not have it. */
+static void exec_note_isolation(struct exec *x)
+{
+    enum spec_isolation isolation = x->sb->spec.isolation;
+
+    if (isolation != SPEC_ISOLATION_SHARED && !*x->end.isolation)
+        snprintf(x->end.isolation, sizeof(x->end.isolation), "%s", spec_isolation_name(isolation));
 }
 
 /* The supervisor knows that the sandbox was stopped, but not why. */
@@ -319,6 +332,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     exec_ref(x);
     x->end = *rec;
     exec_explain_stop(&x->end, sb);
+    exec_note_isolation(x);
     x->state = EXEC_ENDED;
     x->ended_at = rec->ended_wall;
     exec_input_done(x);

@@ -154,6 +154,9 @@ static void sandbox_state_emit(const struct sandbox *sb, enum sandbox_state from
         json_object_set_new(data, "reason", json_string(sb->reason));
     if (sb->ephemeral)
         json_object_set_new(data, "ephemeral", json_true());
+    if (sb->spec.isolation != SPEC_ISOLATION_SHARED)
+        json_object_set_new(data, "isolation",
+                            json_string(spec_isolation_name(sb->spec.isolation)));
     snprintf(kind, sizeof(kind), "sandbox.%s",
              sb->state == SANDBOX_ABSENT ? "removed" : sandbox_state_name(sb->state));
     events_emit(sb->m->config.events, kind, sb, NULL, data);

@@ -344,10 +344,11 @@ int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err
     return r < 0 ? r : spec_apply_doc_leases(spec, &d, err);
 }
 
-/* What only some isolations have. (spec_to_json() leaves the sizes of confined sandboxes out.) */
-static int spec_check_confined(const struct sandbox_spec *spec, const struct spec_doc *d,
-                               struct err *err)
+/* Fields of some isolations. (spec_to_json() leaves the sizes of confined sandboxes out.) */
+static int spec_check_confined(struct sandbox_spec *spec, const struct spec_doc *d, struct err *err)
 {
+    if (!sandbox_spec_is_confined(spec) && !d->ports)
+        spec->n_ports = 0;
     if (!sandbox_spec_is_confined(spec) && spec->n_ports) {
         err_set(err, ERR_INVALID, "field 'ports' needs isolation 'confined'");
         return err_hint(err, "Leave the ports out: other sandboxes may listen on every port.");

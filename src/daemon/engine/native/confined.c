@@ -125,7 +125,7 @@ int native_confined_check(const struct sandbox_spec *spec, struct err *err)
 
 /* ---- ports of its own ---- */
 
-/* The range that the kernel chooses from for port 0; a block outside of it would be ignored. */
+/* The range that the kernel chooses from for port 0; a block outside would be ignored. */
 static void native_confined_port_range(unsigned *ret_first, unsigned *ret_last)
 {
     _cleanup_free_ char *text = NULL;
@@ -191,7 +191,7 @@ static void native_confined_lease_ports(const char *id, struct plan *p,
                                       blocks));
 }
 
-/* The sandbox could connect to whoever listens there. */
+/* The sandbox could connect to a service that listens there. */
 static int native_confined_check_port(unsigned port, struct err *err)
 {
     int fd = -1;

@@ -137,6 +137,8 @@ static int native_launch_limit_disk(struct native_launch *l, struct plan *p, str
     p->disk_quota = l->disk_held && quota_assigned(dir);
     if (p->disk_quota)
         return quota_limit(dir, &most, err);
+    if (sandbox_spec_is_confined(&l->req->spec))
+        return 0;
     if (l->disk_held || l->req->spec.disk) /* the shim says if the image is missing */
         p->disk_image = xasprintf("%s/" DISK_IMAGE, p->data_dir);
     return 0;
@@ -242,7 +244,7 @@ static int native_launch_make_plan(struct native_launch *l, struct err *err)
 
     native_launch_fill_names(&p, l);
     native_launch_fill_limits(&p, spec);
-    r = l->step || sandbox_spec_is_confined(spec) ? 0 : native_launch_limit_disk(l, &p, err);
+    r = l->step ? 0 : native_launch_limit_disk(l, &p, err);
     if (r < 0)
         return r;
     r = sandbox_spec_is_confined(spec) ? native_launch_fill_confined(l, &p, err)

@@ -105,7 +105,7 @@ static int sandbox_files_make_disk(struct native_engine *n, const struct sandbox
 
     if (n->quota)
         return quota_assign(dir, err);
-    if (!size)
+    if (!size || sandbox_spec_is_confined(&req->spec)) /* it cannot mount an image */
         return 0;
     folder = xasprintf("%s/sandboxes/%s", n->state_dir, req->id);
     return disk_make(folder, size, by, err);
