@@ -131,7 +131,8 @@ void path_roots_done(struct path_roots *p)
     *p = (struct path_roots)PATH_ROOTS_INIT;
 }
 
-static int path_make_private(const char *path, struct err *err)
+/* Makes a folder for its owner, and takes the permissions `forbidden` from others. */
+static int path_make_private(const char *path, mode_t forbidden, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -150,16 +151,17 @@ static int path_make_private(const char *path, struct err *err)
         err_set(err, ERR_DENIED, "folder '%s' belongs to another user (uid %u)", path, st.st_uid);
         return err_hint(err, "Remove it, or choose another folder with --root DIR.");
     }
-    if ((st.st_mode & 077) && fchmod(fd, 0700) < 0)
+    if ((st.st_mode & forbidden) && fchmod(fd, 0700) < 0)
         return err_sys(err, errno, "make folder '%s' private", path);
     return 0;
 }
 
+/* The users of confined sandboxes pass the state folder as its group, also while we restart. */
 int path_roots_make(const struct path_roots *p, struct err *err)
 {
-    int r = path_make_private(p->state, err);
+    int r = path_make_private(p->state, 077 & ~S_IXGRP, err);
 
-    return r < 0 ? r : path_make_private(p->run, err);
+    return r < 0 ? r : path_make_private(p->run, 077, err);
 }
 
 static bool path_has_program(const char *folder, const char *name)

@@ -433,7 +433,7 @@ _noreturn_ void broker_main(const struct shim *s, int sock)
         !broker_take_listener(BROKER_FD, &b))
         _exit(0);
     close(BROKER_FD);
-    if (GUARD("broker") && broker_confine() < 0)
+    if (broker_confine() < 0)
         _exit(1);
     do {
         p = (struct pollfd){.fd = b.listener, .events = POLLIN};

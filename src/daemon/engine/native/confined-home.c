@@ -176,8 +176,7 @@ static int confined_home_put(const struct native_engine *n, int dir, const char 
 
 /* ---- the user ---- */
 
-/* The owner of the home; 0 when there is none yet, or it is not one of the ids for sandboxes. */
-static uint32_t confined_home_owner(const struct native_engine *n, const char *id)
+uint32_t confined_home_owner(const struct native_engine *n, const char *id)
 {
     _cleanup_free_ char *path = xasprintf("%s/" PLAN_CONFINED_HOME, id);
     const struct native_own_ids *ids = &n->own_ids;
@@ -340,11 +339,9 @@ int confined_home_begin(struct native_engine *n, const char *id, uint32_t *ret_o
     return owner.uid ? confined_home_open_ways(n, confined, err) : 0;
 }
 
-/* Only a user of one sandbox's own: else the files may be anybody's. */
-void confined_home_end(struct native_engine *n, const char *id)
+void confined_home_sweep_shared_memory(uint32_t uid)
 {
-    uint32_t uid = confined_home_owner(n, id);
-    _cleanup_closedir_ DIR *d = uid ? opendir("/dev/shm") : NULL;
+    _cleanup_closedir_ DIR *d = opendir("/dev/shm");
     const struct dirent *e;
     struct stat st;
 

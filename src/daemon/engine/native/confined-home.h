@@ -22,5 +22,7 @@ int confined_home_make(struct native_engine *n, const char *id, int dir, struct 
  * ours. */
 int confined_home_begin(struct native_engine *n, const char *id, uint32_t *ret_own,
                         struct err *err);
-/* After the end: removes what the user left in shared memory. */
-void confined_home_end(struct native_engine *n, const char *id);
+/* The user id of a sandbox, by its home's owner; 0: no home yet, or it has none of its own. */
+uint32_t confined_home_owner(const struct native_engine *n, const char *id);
+/* After the end: removes what such a user left in /dev/shm. */
+void confined_home_sweep_shared_memory(uint32_t uid);

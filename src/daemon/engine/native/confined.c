@@ -5,10 +5,12 @@
 #include <linux/capability.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,12 +24,15 @@
 #include "daemon/engine/native/probe.h"
 #include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
-#include "lib/base/guard.h"
+#include "lib/base/log.h"
 #include "lib/base/strv.h"
 #include "lib/base/thread.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/caps.h"
 #include "lib/os/confined-probe.h"
 #include "lib/os/listen.h"
+#include "lib/os/ns.h"
+#include "lib/os/pidfd.h"
 #include "proto/plan.h"
 
 enum {
@@ -59,7 +64,7 @@ static void native_confined_find_ids(struct native_engine *n)
                             UINT64_C(1) << CAP_FOWNER | UINT64_C(1) << CAP_DAC_OVERRIDE;
 
     for (size_t i = 0; i < ARRAY_SIZE(ranges) && !n->own_ids.count; i++)
-        if (probe_can_become(wanted, ranges[i].first, ranges[i].count) && GUARD("own user"))
+        if (probe_can_become(wanted, ranges[i].first, ranges[i].count))
             n->own_ids = ranges[i];
 }
 
@@ -405,6 +410,45 @@ static int native_confined_await_lock(int fd, const struct deadline *by, struct 
     return 0;
 }
 
+/* Between clone and exec in a process with threads: only system calls. */
+_noreturn_ static void native_confined_kill_as(uint32_t uid)
+{
+    if (syscall(SYS_setresgid, uid, uid, uid) < 0 || syscall(SYS_setresuid, uid, uid, uid) < 0 ||
+        caps_set(CAPS_NONE, NULL) < 0)
+        _exit(1);
+    kill(-1, SIGKILL);
+    _exit(0);
+}
+
+/*
+ * What lives on when somebody has killed the shim and all reapers. As that user without
+ * capabilities, kill(-1) reaches every process of the sandbox, and nobody else's.
+ */
+static int native_confined_kill_user(uint32_t uid, struct err *err)
+{
+    _cleanup_close_ int pidfd = -1;
+    pid_t pid = ns_clone(0, -1, &pidfd);
+    int status = 0;
+
+    if (pid == 0)
+        native_confined_kill_as(uid);
+    if (pid < 0)
+        return err_sys(err, -pid, "start a process that ends those of user %u", uid);
+    if (pidfd_reap(pidfd, true, &status, NULL) < 0 || status != 0)
+        log_warn("processes of user %u may live on: they could not be killed", uid);
+    return 0;
+}
+
+static int native_confined_end_user(struct native_engine *n, const char *id, struct err *err)
+{
+    uint32_t uid = confined_home_owner(n, id);
+    int r = uid ? native_confined_kill_user(uid, err) : 0;
+
+    if (uid && r >= 0)
+        confined_home_sweep_shared_memory(uid);
+    return r;
+}
+
 int native_confined_await(struct native_engine *n, const char *id, const struct deadline *by,
                           struct err *err)
 {
@@ -415,7 +459,5 @@ int native_confined_await(struct native_engine *n, const char *id, const struct 
     if (fd < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "open the lock of sandbox '%s'", id);
     r = native_confined_await_lock(fd, by, err);
-    if (r >= 0)
-        confined_home_end(n, id);
-    return r;
+    return r < 0 ? r : native_confined_end_user(n, id, err);
 }
