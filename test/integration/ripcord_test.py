@@ -27,6 +27,7 @@ class Config:
     bin = Path(__file__).resolve().parents[2] / "build"
     quick = False
     soak = False
+    patience = 1  # a machine that others starve waits this many times as long before a test fails
     sanitized = False
     engine = "native"
     backend = None  # the engines.Engine that sandboxes live on, when it is not native
@@ -80,6 +81,13 @@ def missing(capabilities, engine):
 def alone(test):
     """Runs while no other test does: it looks at the whole machine or loads it."""
     test.alone = True
+    return test
+
+
+def smoke(test):
+    """One of the few tests that `./dev test` also runs on a machine with systemd and cgroup v2 (test/vm): what differs there,
+    and little computing."""
+    test.smoke = True
     return test
 
 
@@ -203,6 +211,7 @@ class Root:
 
     def run(self, *args, stdin=None, timeout=TIMEOUT, env=None, **kwargs):
         """Runs `ripcord ARGS` to its end."""
+        timeout *= Config.patience
         given = {"stdin": subprocess.PIPE} if stdin is not None else {}
         with self.popen(*args, env=env, **given, **kwargs) as p:
             try:
@@ -226,7 +235,7 @@ class Root:
 
     def connect(self, timeout=TIMEOUT):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        s.settimeout(timeout)
+        s.settimeout(timeout * Config.patience)
         s.connect(str(self.path / "run" / "ripcord.sock"))
         return s
 
@@ -430,7 +439,7 @@ class Root:
 
     def wait_clean(self, seconds=10):
         """Waits until nothing of any sandbox is left; returns what is left after all."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * Config.patience
         while True:
             left = {k: v for k, v in self.leftovers().items() if v}
             if not left or time.monotonic() > end:
@@ -666,6 +675,7 @@ def files_below(top, pattern="*"):
 
 
 def wait_until(condition, seconds, what):
+    seconds *= Config.patience
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

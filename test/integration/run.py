@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the integration tests: a line for each, two at a time.
 
-    test/integration/run.py [-k WORD] [--bin BUILD] [--engine native|docker|podman] [--quick | --soak] [--jobs N] [--list]
+    test/integration/run.py [-k WORD] [--bin BUILD] [--engine native|docker|podman] [--quick | --soak | --smoke] [--jobs N] [--list]
 
 Ends with `N passed, N failed, N skipped`; status 1 when one failed, 77 when nothing can run here.
 """
@@ -41,6 +41,8 @@ def options():
     p.add_argument("--engine", default="native", choices=["native", *engines.KINDS])
     p.add_argument("--quick", action="store_true")
     p.add_argument("--soak", action="store_true")
+    p.add_argument("--smoke", action="store_true", help="only tests marked with it: for a slow machine that differs from this one")
+    p.add_argument("--patience", type=int, default=1, metavar="N", help="wait N times as long before a test fails")
     p.add_argument("--jobs", type=int, default=2)
     p.add_argument("--memory", action="store_true", help="roots and engines on a tmpfs")
     p.add_argument("--list", action="store_true")
@@ -62,7 +64,7 @@ def short_name(test):
 def is_wanted(test, opts):
     module = short_name(test).partition(".")[0]
     return (all(word in test.id() for word in opts.k) and module not in opts.without.split(",")
-            and (not opts.only or module in opts.only.split(",")))
+            and (not opts.only or module in opts.only.split(",")) and (not opts.smoke or mark_of(test, "smoke")))
 
 
 def mark_of(test, name):
@@ -202,7 +204,7 @@ def under_a_reaper():
 def main():
     opts = options()
     config = ripcord_test.Config
-    config.bin, config.quick, config.soak = opts.bin.resolve(), opts.quick, opts.soak
+    config.bin, config.quick, config.soak, config.patience = opts.bin.resolve(), opts.quick, opts.soak, opts.patience
     config.sanitized = (config.bin / "ripcord").exists() and b"__asan_init" in (config.bin / "ripcord").read_bytes()
     config.engine = "native" if opts.engine == "native" else "docker"
     found = flatten(unittest.defaultTestLoader.discover(str(HERE), "test_*.py"))

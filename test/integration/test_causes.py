@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from ripcord_test import Config, TestCase, alive, needs, wait_until
+from ripcord_test import Config, TestCase, alive, needs, smoke, wait_until
 
 FORK_UNTIL_REFUSED = """
 import os, signal, sys
@@ -66,6 +66,7 @@ class Causes(TestCase):
         self.assertEqual(stored, {k: v for k, v in end.items() if k != "type"})
         return end
 
+    @smoke
     def test_oom_names_limit_and_peak(self):
         end = self.told("oom", "out of memory: the command was killed at its limit of 64 MiB (peak 6",
                         "--", "python3", "-c", "hog = bytearray(512 << 20)")
@@ -79,6 +80,7 @@ class Causes(TestCase):
         end = self.told("exited", "", "--", "sh", "-c", "exit 137")
         self.assertEqual((end["exit_code"], end["oom_kills"]), (137, 0))
 
+    @smoke
     def test_oom_of_a_grandchild_is_not_the_command_s(self):
         end = self.told("exited", "out of memory: 1 process of the command killed",
                         "--", "python3", "-c", OOM_OF_A_CHILD)
@@ -90,6 +92,7 @@ class Causes(TestCase):
         end = self.root.exec_info("a")["end"]
         self.assertGreaterEqual(end["oom_kills"], 1, end)
 
+    @smoke
     def test_pids_limit(self):
         end = self.told("pids_limit", "process limit reached", "--", "python3", "-c", FORK_UNTIL_REFUSED)
         self.assertEqual((end["exit_code"], end["status"]), (9, 9), end)
@@ -133,6 +136,7 @@ class Causes(TestCase):
         end = self.follow_and(lambda x: self.root.ok("kill", "a", x, "--signal", "KILL"))
         self.assertEqual((end["cause"], end["signal"], end["status"]), ("killed", "KILL", 137), end)
 
+    @smoke
     def test_sandbox_stopped(self):
         end = self.follow_and(lambda _: self.root.ok("stop", "a"))
         self.assertEqual((end["cause"], end["exit_code"]), ("sandbox_stopped", None), end)

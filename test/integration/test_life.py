@@ -3,10 +3,11 @@ import json
 import signal
 import time
 
-from ripcord_test import TestCase, wait_until
+from ripcord_test import TestCase, smoke, wait_until
 
 
 class Life(TestCase):
+    @smoke
     def test_files_survive_a_stop(self):
         self.root.ok("up", "a")
         self.root.ok("exec", "a", "--", "touch", "f")
@@ -39,6 +40,7 @@ class Life(TestCase):
         reply = self.root.http("PUT", "/v1/sandboxes/a", {})
         self.assertEqual((reply.status, reply.json()["action"]), (200, "started"), reply)
 
+    @smoke
     def test_another_spec_recreates_when_idle_and_keeps_home(self):
         self.root.ok("up", "a", "--memory", "256M")
         self.shell("a", "echo kept > f")
@@ -84,6 +86,7 @@ class Life(TestCase):
         self.root.ok("rm", "-f", "a")
         self.assertEqual(self.root.wait_clean(), {})
 
+    @smoke
     def test_stop_ends_execs_with_their_cause(self):
         self.root.ok("up", "a")
         self.root.ok("exec", "a", "--detach", "--", "sleep", "100")
@@ -154,6 +157,7 @@ class Execs(TestCase):
         self.assertEqual((reply.status, reply.body), (200, b"456789"), reply)
         self.assert_refused(self.root.http("GET", "/v1/sandboxes/a/execs/last/stdout?offset=x"), 400, "invalid")
 
+    @smoke
     def test_end_record_is_what_the_kernel_reports(self):
         self.root.run("exec", "a", "--", "sh", "-c", "echo 12345; exit 3")
         end = self.root.exec_info("a")["end"]

@@ -3,7 +3,7 @@ import os
 import re
 import shutil
 
-from ripcord_test import TestCase, needs, wait_until
+from ripcord_test import TestCase, needs, smoke, wait_until
 
 PYTHON = "/usr/bin/python3"
 MIB = 1 << 20
@@ -24,6 +24,7 @@ class ProcView(TestCase):
         if "memory" in unenforced or "cpus" in unenforced:
             self.skipTest("this machine cannot enforce the limits")
 
+    @smoke
     def test_meminfo_has_the_limit(self):
         info = self.meminfo("a")
         self.assertEqual(info["MemTotal"], 512 * MIB)

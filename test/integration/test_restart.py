@@ -4,10 +4,11 @@ import shutil
 import signal
 import time
 
-from ripcord_test import TestCase, alive, needs, wait_until
+from ripcord_test import TestCase, alive, needs, smoke, wait_until
 
 
 class IdleStop(TestCase):
+    @smoke
     def test_an_idle_sandbox_stops_and_the_next_exec_starts_it(self):
         self.root.ok("up", "a", "--idle-stop", "1s")
         self.shell("a", "echo kept > file")

@@ -23,7 +23,7 @@ import test_builder
 import test_builder_ssh
 import test_image_export
 import test_images
-from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_only, needs, wait_until
+from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_only, needs, smoke, wait_until
 from test_system_calls import on_x86_64
 from test_mounts import PROBE
 
@@ -167,6 +167,7 @@ class Common:
         self.assertEqual([p.name for p in made if p.lstat().st_mode & 0o6000 or "security.capability" in os.listxattr(p)], [])
         self.assertEqual({p.lstat().st_uid for p in made}, {folder.stat().st_uid})
 
+    @smoke
     def test_run(self):
         self.assertEqual(self.root.ok("run", "--", "id", "-u").text, "1000\n")
         self.assert_exit(self.root.run("run", "--", "sh", "-c", "exit 7"), 7)

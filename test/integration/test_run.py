@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from ripcord_test import Config, TestCase, full_run_only, needs, wait_until
+from ripcord_test import Config, TestCase, full_run_only, needs, smoke, wait_until
 
 
 def digest_of_zeros(size):
@@ -20,6 +20,7 @@ def digest_of_zeros(size):
 
 
 class Streams(TestCase):
+    @smoke
     def test_streams_apart_and_exit_status(self):
         r = self.root.run("run", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
         self.assertEqual((r.code, r.out, r.err), (7, b"out\n", b"err\n"), r)
@@ -32,6 +33,7 @@ class Streams(TestCase):
         out = self.root.ok("run", "--", "printf", "%s\\0", *words).out
         self.assertEqual(out, b"".join(w.encode() + b"\0" for w in words))
 
+    @smoke
     def test_stdin_reaches_the_command(self):
         self.assertEqual(self.root.ok("run", "-i", "--", "cat", stdin=b"hi\n").out, b"hi\n")
 
@@ -82,6 +84,7 @@ class Status(TestCase):
     def test_not_executable_is_126(self):
         self.assert_exit(self.root.run("run", "--", "/etc/passwd"), 126)
 
+    @smoke
     def test_death_by_signal_is_128_and_signal(self):
         self.assert_exit(self.root.run("run", "--", "sh", "-c", "kill -TERM $$"), 128 + signal.SIGTERM)
 
@@ -94,6 +97,7 @@ class Status(TestCase):
 
 
 class Options(TestCase):
+    @smoke
     def test_env_workdir_and_user(self):
         r = self.root.ok("run", "--env", "A=b c", "--env", "E=", "--workdir", "/tmp", "--user", "0", "--",
                          "sh", "-c", 'echo "$A,$E,$PWD,$(id -u)"')
@@ -123,6 +127,7 @@ class Options(TestCase):
         self.assertIn(b"/no/such/place", r.err)
         self.assertIn(b"hint:", r.err)
 
+    @smoke
     def test_memory_given_holds(self):
         eat = "x = bytearray(200 << 20); print('survived')"
         r = self.root.run("run", "--memory", "64M", "--", "/usr/bin/python3", "-c", eat)
@@ -168,6 +173,7 @@ class Ending(TestCase):
         self.assertEqual(p.stdout.readline(), b"up\n")
         return p
 
+    @smoke
     def test_ctrl_c_ends_it_and_leaves_nothing(self):
         with self.start_sleeper() as p:
             p.send_signal(signal.SIGINT)
@@ -182,6 +188,7 @@ class Ending(TestCase):
             self.assertEqual(p.wait(30), 3)
             self.assertEqual(p.stdout.read(), b"caught\n")
 
+    @smoke
     def test_killed_client_leaves_nothing(self):
         with self.start_sleeper() as p:
             p.kill()
@@ -200,6 +207,7 @@ class Ending(TestCase):
         wait_until(lambda: self.root.files() == before["files"], 10, "the state folder to be as before")
         self.assertEqual(self.root.snapshot(), before)
 
+    @smoke
     def test_a_daemonised_child_neither_hangs_nor_survives(self):
         since = time.monotonic()
         self.root.ok("run", "--", "sh", "-c", "setsid sleep 300 & echo started")

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from ripcord_test import Config, TestCase, alive, alone, files_below, full_run_only, readable, wait_until
+from ripcord_test import Config, TestCase, alive, alone, files_below, full_run_only, readable, smoke, wait_until
 from test_causes import shim_of
 
 MILLION = "".join(f"{i}\n" for i in range(1, 1000001)).encode()
@@ -203,6 +203,7 @@ class LeftBehind(TestCase):
 
 
 class Exact(TestCase):
+    @smoke
     def test_binary_output_on_both_streams(self):
         self.root.ok("up", "a")
         script = ("import os, hashlib\n"
@@ -325,6 +326,7 @@ class Ptys(TestCase):
         for line in (b"first", b"got one", b"got two", b"got end"):
             self.assertIn(line, out)
 
+    @smoke
     def test_a_terminal_survives_the_daemon(self):
         t = self.terminal("exec", "a", "-t", "-i", "--", "sh", "-c", "echo up; while read x; do echo got $x; done")
         t.expect("up")

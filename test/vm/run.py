@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs integration tests inside a virtual machine, as root on cgroup v2 with systemd.
 
-    test/vm/run.py [--suite bookworm|trixie] [--bin BUILD] [--limit SECONDS] [OPTION of test/integration/run.py]...
+    test/vm/run.py [--suite bookworm|trixie] [--bin BUILD] [--limit SECONDS] [--boot-limit SECONDS] [OPTION of test/integration/run.py]...
 
 Prints what test/integration/run.py prints inside, and ends with its status; 77 when no machine can run here. The machine ends
 with this program, also when that is killed.
 """
 import argparse
+import os
 import platform
 import shutil
 import signal
@@ -16,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import image
-from machine import Failed, Machine
+from machine import BOOT_LIMIT, Failed, Machine
 
 TOP = Path(__file__).resolve().parents[2]
 TREE = ("contrib", "docs", "examples", "images", "include", "man", "README.md", "test", "tools")
@@ -31,16 +32,23 @@ def options():
     p.add_argument("--suite", default=image.SUITES[0], choices=image.SUITES)
     p.add_argument("--bin", default=TOP / "build", type=Path, help="folder of the programs")
     p.add_argument("--limit", default=LIMIT, type=int, help="seconds that the tests may take")
+    p.add_argument("--boot-limit", default=BOOT_LIMIT, type=int, help="seconds that the machine may take until it answers")
+    p.add_argument("--image-only", action="store_true", help="only make the image, if the cache does not have it")
     p.add_argument("--memory", default="4G", help="of the machine")
+    p.add_argument("--cpus", default=2, type=int, help="of the machine")
     return p.parse_known_args()
 
 
-def missing():
+def missing(suite):
     """Why no machine can run here, or None."""
     for program in ("qemu-system-x86_64", "mmdebstrap"):
         if not shutil.which(program):
             return f"{program} is not installed"
-    return None if platform.machine() == "x86_64" else f"there is no image for {platform.machine()}"
+    if platform.machine() != "x86_64":
+        return f"there is no image for {platform.machine()}"
+    if os.geteuid() != 0 and not image.image_path(suite).exists():
+        return f"only root may make the image (run: sudo ./dev vm make {suite})"
+    return None
 
 
 def write_tree(target, build):
@@ -65,7 +73,10 @@ def main():
     opts, words = options()
     opts.bin = opts.bin.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, so that the machine is stopped
-    reason = missing()
+    reason = missing(opts.suite)
+    if opts.image_only:
+        print(reason or image.make(opts.suite))
+        return 0
     if reason:
         print(f"skip vm: {reason}\n0 passed, 0 failed, 1 skipped")
         return 77
@@ -74,8 +85,8 @@ def main():
         write_tree(Path(work) / "tree.tar", opts.bin)
         machine = Machine(disk, Path(work) / "console")
         try:
-            machine.start(opts.memory, drives=[Path(work) / "tree.tar"])
-            print(f"machine: Debian {opts.suite}, up after {machine.wait():.0f} s, Linux {machine.must('uname -r').strip()}", flush=True)
+            machine.start(opts.memory, opts.cpus, drives=[Path(work) / "tree.tar"])
+            print(f"machine: Debian {opts.suite}, up after {machine.wait(opts.boot_limit):.0f} s, Linux {machine.must('uname -r').strip()}", flush=True)
             machine.must(UNPACK)
             return run_inside(machine, opts, subprocess.list2cmdline(words))
         except Failed as e:
