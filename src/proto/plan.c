@@ -75,6 +75,7 @@ static const struct plan_field {
     FIELD(OWN_ID,         U32,  own_id,         INT32_MAX),
     FIELD(OWN_GROUP,      U32,  own_group,      INT32_MAX),
     FIELD(PACKAGES_PORT,  U32,  packages_port,  UINT16_MAX),
+    FIELD(MAY_CONFINE,    BOOL, may_confine,    1),
 #undef FIELD
 };
 /* clang-format on */

@@ -91,6 +91,7 @@ enum plan_tag {
     PLAN_TAG_PORTS,          /* u64: first << 16 | last, repeated */
     PLAN_TAG_PACKAGES_PORT,  /* u64 */
     PLAN_TAG_READABLE,       /* string, repeated */
+    PLAN_TAG_MAY_CONFINE,    /* u64: 0 or 1 */
 };
 
 /* Folders of "/" that are links into /usr on most machines. On the others (Alpine) they are folders
@@ -235,6 +236,8 @@ struct plan {
     size_t n_ports;
     uint32_t packages_port; /* that they may connect to; 0: none */
     char **readable;        /* absolute paths that they may read and run; may be missing here */
+
+    bool may_confine; /* with namespaces: a refused start names isolation 'confined' as a choice */
 };
 
 #define PLAN_INIT                                                                                  \

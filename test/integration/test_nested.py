@@ -4,6 +4,7 @@ docs/platforms.md do what the page says.
 The image has what ripcord links, and the containers get the programs of this build as a folder. A privileged container
 needs a machine whose root has all capabilities.
 """
+import ctypes
 import itertools
 import json
 import os
@@ -41,8 +42,10 @@ NUMBERS = itertools.count()
 SCRIPT = """
 R=/opt/ripcord/ripcord
 $R doctor --json; echo
+$R run --isolation confined -- true >/dev/null 2>&1; echo $?
 error=$($R run -- true 2>&1); echo $?; echo "$error"
 """
+CONFINED = "weaker isolation that needs no namespaces: --isolation confined."
 
 
 class Nest:
@@ -83,9 +86,9 @@ class Report:
 
     def __init__(self, done):
         lines = done.stdout.splitlines()
-        if len(lines) < 3:
+        if len(lines) < 4:
             raise AssertionError(f"no report: {done}")
-        self.report, self.status, self.error = json.loads(lines[0]), int(lines[2]), "\n".join(lines[3:])
+        self.report, self.confined, self.status, self.error = json.loads(lines[0]), int(lines[2]), int(lines[3]), "\n".join(lines[4:])
         self.lines = {line["name"]: line for line in self.report["checks"]}
 
     @property
@@ -101,6 +104,11 @@ def has_apparmor():
     """Docker and Podman then give each container a profile that forbids mounts."""
     path = Path("/sys/module/apparmor/parameters/enabled")
     return path.exists() and path.read_text(encoding="ascii").strip() == "Y"
+
+
+def has_scopes():
+    """Landlock ABI 6, which isolation `confined` needs."""
+    return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 6
 
 
 def may_be_privileged():
@@ -126,6 +134,7 @@ class Nested:
         works = report.start["status"] == "ok"
         self.assertEqual(works, report.status == 0, f"{options}: {report.start} but {report.error!r}")
         self.assertEqual(works, report.report["ok"], report.report)
+        self.assertEqual((report.lines["confined isolation"]["status"], report.confined), ("ok", 0) if has_scopes() else ("warn", 125), report.lines)
         if not works:
             self.assertIn(report.start["detail"], report.error)
             self.assertIn(report.start["fix"], report.error)
@@ -141,14 +150,15 @@ class Nested:
             self.assertNotIn("as root", report.lines[name]["fix"])
         self.assertIn("\ninside: 0 0 alone\nkilled 0 0", report.error, report.error)
 
-    def refused(self, options, words, fix):
-        """None starts; the instruction is exactly this, and with it one does."""
+    def refused(self, options, words, fix, choice=True):
+        """None starts; the instruction is exactly this, and with it one does. choice: it also names isolation `confined`."""
         report = self.look(options)
         self.assertEqual(report.start["status"], "fail", report.start)
         self.assertRegex(report.start["detail"], f"{words}|the AppArmor profile" if has_apparmor() else words)
-        given = re.fullmatch(r"Start the container with (.*)\.", report.start["fix"])
+        given = re.fullmatch(rf"Start the container with (.*?)\.( Or choose {CONFINED})?", report.start["fix"])
         self.assertTrue(given, report.start)
         self.assertEqual(given[1], fix)
+        self.assertEqual(bool(given[2]), choice and has_scopes(), report.start)
         name = f"nested-{os.getpid()}-{next(NUMBERS)}"
         self.starts(f"{options} {fix.replace('-v ripcord:', f'-v {name}:')}".replace(APPARMOR, ""))
 
@@ -212,14 +222,15 @@ class InDocker(Nested, TestCase):
 
     def test_sys_admin(self):
         self.refused("--cap-add SYS_ADMIN", "the file system cannot map the ids of a sandbox",
-                     options_of_fix(SECCOMP, f"-v ripcord:{STATE}"))
+                     options_of_fix(SECCOMP, f"-v ripcord:{STATE}"), choice=False)
 
     def test_in_the_words_of_a_pod(self):
         """A pod has no seccomp profile by default, and a covered /proc."""
         hosts = self.root.path / "hosts"
         hosts.write_text("# Kubernetes-managed hosts file.\n127.0.0.1 localhost\n", encoding="ascii")
         report = self.look(f"{SECCOMP} {APPARMOR if has_apparmor() else ''} -v {hosts}:/etc/hosts:ro")
-        self.assertEqual(report.start["fix"], "Set in the pod: capabilities: {add: [SYS_ADMIN]}, an emptyDir volume at '/var/lib/ripcord'.")
+        self.assertEqual(report.start["fix"].removesuffix(f" Or choose {CONFINED}"),
+                         "Set in the pod: capabilities: {add: [SYS_ADMIN]}, an emptyDir volume at '/var/lib/ripcord'.")
         self.starts(f"{SECCOMP} -v {hosts}:/etc/hosts:ro --cap-add SYS_ADMIN {VOLUME}", has=("id ranges",))
 
 

@@ -55,6 +55,31 @@ TEST(a_covered_proc_shows_in_the_first_hint)
     plan.id_base = 0;
 }
 
+TEST(confined_is_named_where_namespaces_are_forbidden)
+{
+    const char *offer = "--isolation confined.";
+    const struct surroundings docker = {
+        .container = CONTAINER_DOCKER, .seccomp = true, .masked_proc = true};
+    const struct surroundings unit = {.masked_proc = true}, none = {.apparmor = "x"};
+    const struct surroundings off = {.userns_off = true};
+    const struct surroundings zero = {.no_namespaces = "user.max_user_namespaces"};
+
+    CHECK(!explains(&docker, START_STEP_NAMESPACES, ENOSYS, "a seccomp profile", offer));
+    plan.may_confine = true;
+    CHECK(explains(&docker, START_STEP_NAMESPACES, ENOSYS, "a seccomp profile",
+                   "systempaths=unconfined. Or choose weaker isolation"));
+    CHECK(explains(&docker, START_STEP_NAMESPACES, EPERM, "a seccomp profile", offer));
+    CHECK(explains(&unit, START_STEP_PROC, EPERM, "parts of /proc are covered", offer));
+    CHECK(explains(&none, START_STEP_OTHER, EACCES, "the AppArmor profile 'x'", offer));
+    CHECK(explains(&off, START_STEP_NAMESPACES, EPERM, "unprivileged_userns_clone is 0", offer));
+    CHECK(explains(&zero, START_STEP_NAMESPACES, ENOSPC, "is 0", offer));
+    /* These pass, or are about something else. */
+    CHECK(!explains(&docker, START_STEP_NAMESPACES, ENOSPC, "the limit of namespaces", offer));
+    CHECK(!explains(&unit, START_STEP_NAMESPACES, EAGAIN, "the limit of processes", offer));
+    CHECK(!explains(&docker, START_STEP_IDMAP, EINVAL, "cannot map the ids", offer));
+    plan.may_confine = false;
+}
+
 TEST(apparmor)
 {
     const struct surroundings profile = {.apparmor = "docker-default",

@@ -18,6 +18,7 @@ struct start_cause {
     const struct surroundings *s;
     char *state_dir; /* owned */
     unsigned needs;  /* of a whole start here, for the instruction */
+    bool forbidden;  /* the place forbids what namespaces need: others would be refused as well */
     struct err *err;
 };
 
@@ -49,6 +50,16 @@ static void start_cause_fix(struct start_cause *c, unsigned needs, const char *o
         err_hint(c->err, "%s", *fix ? fix : otherwise);
 }
 
+/* A weaker isolation is the user's choice: it is only named. */
+static void start_cause_offer_confined(struct start_cause *c)
+{
+    static const char offer[] = "weaker isolation that needs no namespaces: --isolation confined.";
+    _cleanup_free_ char *hint = c->err->hint ? xasprintf("%s Or choose %s", c->err->hint, offer)
+                                             : xasprintf("Choose %s", offer);
+
+    err_hint(c->err, "%s", hint);
+}
+
 /* EPERM, EACCES or ENOSYS: what refuses, as far as that can be seen. */
 static void start_cause_refused(struct start_cause *c, const char *what)
 {
@@ -66,6 +77,7 @@ static void start_cause_refused(struct start_cause *c, const char *what)
         start_cause_say(c, "a security module forbids %s", what);
     else
         return;
+    c->forbidden = true;
     /* A filter of system calls answers EPERM or ENOSYS. */
     start_cause_fix(c, c->err->errnum == EACCES ? NEED_PROFILE : NEED_NAMESPACES, NULL);
 }
@@ -77,7 +89,8 @@ static void start_cause_namespaces(struct start_cause *c)
     switch (c->err->errnum) {
     case ENOSPC:
     case EUSERS:
-        if (*s->no_namespaces)
+        c->forbidden = *s->no_namespaces;
+        if (c->forbidden)
             start_cause_say(c, "%s is 0", s->no_namespaces);
         else
             start_cause_say(c, "the limit of namespaces is reached");
@@ -103,6 +116,7 @@ static void start_cause_namespaces(struct start_cause *c)
         break;
     case EPERM:
         if (s->userns_off && !s->seccomp) {
+            c->forbidden = true;
             start_cause_say(c, "kernel.unprivileged_userns_clone is 0");
             start_cause_fix(c, NEED_NAMESPACES, NULL);
             return;
@@ -120,6 +134,7 @@ static void start_cause_proc(struct start_cause *c)
         start_cause_refused(c, "a new /proc");
         return;
     }
+    c->forbidden = true;
     start_cause_say(c, "parts of /proc are covered here, so no sandbox can have its own");
     start_cause_fix(c, NEED_PROC,
                     "Start the daemon where all of /proc is visible and writable: outside of the "
@@ -245,6 +260,8 @@ void start_cause_in(const struct surroundings *s, const struct plan *plan, enum 
         start_cause_idmap(&c, path);
     if (!err->hint)
         start_cause_other(&c);
+    if (c.forbidden && plan->may_confine)
+        start_cause_offer_confined(&c);
     free(c.state_dir);
 }
 

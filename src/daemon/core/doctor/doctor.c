@@ -1,7 +1,8 @@
 /*
  * The order: the engines' own lines (which also look at their capabilities again, so that a
  * program that was installed a minute ago counts), the plain start, then the features.
- * Without a plain start nothing else is tried: all would fail with the same words.
+ * Without a plain start only features that need no namespaces are tried: the others would fail with
+ * the same words.
  */
 #include "daemon/core/doctor/doctor.h"
 
@@ -144,11 +145,13 @@ static json_t *doctor_by_capability(const struct doctor *d, const struct doctor_
     return doctor_line_to_json(f->name, f->bad, err.msg, err.hint);
 }
 
-static void doctor_try_features(struct doctor *d)
+static void doctor_try_features(struct doctor *d, bool started)
 {
     for (size_t i = 0; i < doctor_n_features; i++) {
         const struct doctor_feature *f = &doctor_features[i];
 
+        if (!started && !f->always)
+            continue;
         if (f->kind == DOCTOR_FEATURE_CAPABILITY)
             d->tried[i] = doctor_by_capability(d, f);
         else if (f->kind != DOCTOR_FEATURE_MOUNT || d->folder)
@@ -166,10 +169,10 @@ static void doctor_started(void *arg, size_t which, json_t *line)
 
     (void)which;
     d->start = line;
-    if (doctor_line_failed(d->start) || !d->engine->ops->starts_fast)
-        doctor_report(d);
+    if (d->engine->ops->starts_fast)
+        doctor_try_features(d, !doctor_line_failed(d->start));
     else
-        doctor_try_features(d);
+        doctor_report(d);
 }
 
 static void doctor_asked(void *arg, const struct err *err, const char *json)

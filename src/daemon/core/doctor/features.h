@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ struct doctor_feature {
     uint32_t cap;
     const char *ok;         /* what a success means */
     enum doctor_status bad; /* the status of a failure */
+    bool always;            /* tried where the plain start fails, too */
 };
 
 enum { DOCTOR_FEATURES_MAX = 16 };

@@ -128,6 +128,14 @@ int native_confined_check(const struct sandbox_spec *spec, struct err *err)
     return native_confined_check_mounts(spec, err);
 }
 
+bool native_confined_is_choice(const struct native_engine *n, const struct sandbox_spec *spec)
+{
+    const uint32_t missing = LIMIT_MEMORY | LIMIT_CPUS | LIMIT_PIDS | LIMIT_DISK;
+
+    return !n->no_confined.code && spec->isolation == SPEC_ISOLATION_SHARED &&
+           !(spec->asked & missing) && native_confined_check(spec, NULL) >= 0;
+}
+
 /* ---- ports of its own ---- */
 
 /* The range that the kernel chooses from for port 0; a block outside would be ignored. */

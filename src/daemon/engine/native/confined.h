@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/base/err.h"
@@ -26,6 +27,9 @@ int native_confined_check(const struct sandbox_spec *spec, struct err *err);
 /* Makes its folders in `dir`, the sandbox's own. Fine when they exist. */
 int native_confined_make(struct native_engine *n, const struct sandbox_request *req, int dir,
                          struct err *err);
+
+/* Whether a sandbox with namespaces could be a confined one. */
+bool native_confined_is_choice(const struct native_engine *n, const struct sandbox_spec *spec);
 
 /* What goes to the shim with the plan; -1: none. Owned by the caller. */
 struct native_confined_fds {

@@ -254,6 +254,7 @@ static int native_launch_make_plan(struct native_launch *l, struct err *err)
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
     p.strict = spec->isolation == SPEC_ISOLATION_STRICT;
+    p.may_confine = !l->step && native_confined_is_choice(l->n, spec);
     native_launch_fill_filter(l, &p);
     native_launch_fill_network(&p, l);
     r = l->step ? 0 : native_launch_fill_mounts(l, &p, err);
