@@ -24,11 +24,12 @@ LAYERS = {
     "lib/http/server": ["lib/base", "lib/loop", "lib/http/wire"],
     "lib/http/fetch": ["lib/base"],
     "proto": ["lib/base"],
+    "files": ["lib/base", "lib/os", "proto"],
     "dockerapi": ["lib/base", "lib/http/wire"],
     "supervisor/common": ["lib/base", "lib/journal", "proto"],
-    "supervisor/shim": ["lib/base", "lib/os", "lib/journal", "proto", "supervisor/common"],
+    "supervisor/shim": ["lib/base", "lib/os", "lib/journal", "proto", "files", "supervisor/common"],
     "supervisor/relay": ["lib/base", "lib/os", "lib/journal", "proto", "supervisor/common", "dockerapi"],
-    "guest": ["lib/base", "lib/os", "proto"],
+    "guest": ["lib/base", "lib/os", "proto", "files"],
     "client": ["lib/base", "lib/http/wire", "proto"],
     "image/dockerfile": ["lib/base"],
     "image/lint": ["lib/base", "image/dockerfile"],
@@ -52,7 +53,8 @@ LAYERS = {
 }
 
 # Folders that link libc alone: jansson must not creep in through lib/base/json.h.
-WITHOUT_JSON = {"lib/os", "lib/http/wire", "lib/journal", "image/dockerfile", "supervisor/common", "supervisor/shim", "guest"}
+WITHOUT_JSON = {"lib/os", "lib/http/wire", "lib/journal", "image/dockerfile", "supervisor/common", "supervisor/shim", "guest",
+                "files"}
 
 # Foreign libraries and the only folders that may see them.
 LIBRARIES = {

@@ -16,8 +16,8 @@ static const struct mode {
     int (*run)(char **argv, struct err *err);
 } modes[] = {
     {"exec", guest_exec},       {"dial", guest_dial},         {"listen", guest_listen},
-    {"copy-in", guest_copy_in}, {"copy-out", guest_copy_out}, {"reap", guest_reap},
-    {"init", guest_init},
+    {"copy-in", guest_copy_in}, {"copy-out", guest_copy_out}, {"files", guest_files},
+    {"reap", guest_reap},       {"init", guest_init},
 };
 
 static const struct mode *guest_find_mode(const char *name)

@@ -12,6 +12,7 @@ int guest_dial(char **argv, struct err *err);
 int guest_listen(char **argv, struct err *err);
 int guest_copy_in(char **argv, struct err *err);
 int guest_copy_out(char **argv, struct err *err);
+int guest_files(char **argv, struct err *err);
 int guest_reap(char **argv, struct err *err);
 int guest_init(char **argv, struct err *err);
 

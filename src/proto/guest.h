@@ -15,6 +15,7 @@
  *   guest copy-in PATH   unpacks a tar stream (lib/base/tree.h). Since 1.3 words may follow the
  *                        path: `through`, `parents`, `owner=USER`, `mode=OCTAL`
  *   guest copy-out PATH  sends a tar stream
+ *   guest files          one file operation (proto/files.h), whose bytes are STDIN and STDOUT
  *   guest reap [PID]...  kills processes that have lost their guest: every process below pid 1, and
  *                        the trees of the given guests (dead, or stopped from inside). It does not
  *                        touch live execs, jobs and starting ones, whose parent is the engine
@@ -57,6 +58,7 @@
  *  listen    HELLO | STARTED or FAILED | CALL_… against ANSWER_…, until the stream ends
  *  copy-in   HELLO | STDIN… STDIN_EOF | DONE or FAILED (may come before all of STDIN was read)
  *  copy-out  HELLO | STDOUT… | DONE or FAILED
+ *  files     HELLO | STDIN… against STDOUT… | DONE or FAILED
  *  reap      HELLO | DONE or FAILED
  *
  * Credit. In `exec` the relay keeps at most GUEST_CREDIT bytes of STDIN unacknowledged, so that
@@ -90,7 +92,7 @@
 
 /* Tests build a guest of another version. */
 #ifndef GUEST_VERSION_MINOR
-#define GUEST_VERSION_MINOR 4
+#define GUEST_VERSION_MINOR 5
 #endif
 enum { GUEST_VERSION_MAJOR = 1 };
 enum {

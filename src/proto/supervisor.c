@@ -148,8 +148,8 @@ void sup_writer_done(struct sup_writer *w)
 
 /* The minor version that brought a message type; 0: the first one. */
 static const uint8_t since[SUP_MSG_TYPE_MAX] = {
-    [SUP_PLAN] = 1,    [SUP_LISTENER] = 2, [SUP_EXEC_FED] = 3,
-    [SUP_COPY_AS] = 4, [SUP_SETTLED] = 5,  [SUP_EXEC_LARGE] = 6,
+    [SUP_PLAN] = 1,    [SUP_LISTENER] = 2,   [SUP_EXEC_FED] = 3, [SUP_COPY_AS] = 4,
+    [SUP_SETTLED] = 5, [SUP_EXEC_LARGE] = 6, [SUP_FILES] = 7,
 };
 
 int sup_check_known(enum sup_msg_type type, uint32_t minor, struct err *err)

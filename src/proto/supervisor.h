@@ -39,6 +39,8 @@
  *    COPY_AS      the same [, user, owner, mode, flags]. Into the sandbox, files are written
  *                 through, where COPY replaces them. A message type of its own, so that an older
  *                 supervisor refuses it
+ *    FILES        [user], + fd: one end of a stream socket, over which a helper inside and the
+ *                 daemon speak proto/files.h
  *    LISTENER
  *    SETTLED      no answer: the spec that this sandbox runs with is stored, so what the supervisor
  *                 keeps of an earlier one can go
@@ -57,7 +59,7 @@
  *    STATS        memory, cpu, pids, …
  *    RESULT       error or nothing; answers every message that has no answer of its own:
  *                   DIAL: + fd: a connected TCP socket to 127.0.0.1:port inside
- *                   COPY, COPY_AS: sent when the helper has ended
+ *                   COPY, COPY_AS, FILES: sent when the helper has ended
  *                   LISTENER: + fd: the socket on which the sandbox reaches the package cache
  *                   STOP: sent at once; then ENDED for each exec, then STOPPED
  *    STOPPED      no process is left in the sandbox; the supervisor ends
@@ -72,11 +74,11 @@
 #include "lib/base/err.h"
 
 /* The minor version rises with each new message type (1.1 PLAN, 1.2 LISTENER, 1.3 EXEC_FED,
- * 1.4 COPY_AS, 1.5 SETTLED, 1.6 EXEC_LARGE), not with a new field, which older readers skip. Tests
- * build programs of other versions. */
+ * 1.4 COPY_AS, 1.5 SETTLED, 1.6 EXEC_LARGE, 1.7 FILES), not with a new field, which older readers
+ * skip. Tests build programs of other versions. */
 #ifndef SUP_VERSION_MAJOR
 #define SUP_VERSION_MAJOR 1
-#define SUP_VERSION_MINOR 6
+#define SUP_VERSION_MINOR 7
 #endif
 
 /* Descriptor numbers when a supervisor starts, and the name of its socket. */
@@ -121,6 +123,7 @@ enum sup_msg_type {
     SUP_COPY_AS,
     SUP_SETTLED,
     SUP_EXEC_LARGE,
+    SUP_FILES,
     SUP_MSG_TYPE_MAX,
 };
 

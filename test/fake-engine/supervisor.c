@@ -369,6 +369,9 @@ static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
         do_dial(c, o);
     } else if (o->type == SUP_COPY || o->type == SUP_COPY_AS) {
         do_copy(c, o);
+    } else if (o->type == SUP_FILES) {
+        err_set(&err, ERR_UNSUPPORTED, "the fake engine has no files");
+        send_result(c, o->seq, &err, -1);
     } else if (o->type == SUP_PAUSE || o->type == SUP_RESUME) {
         s->paused = o->type == SUP_PAUSE;
         send_result(c, o->seq, NULL, -1);

@@ -393,7 +393,7 @@ class Wire(FilesCase):
             self.assert_refused(self.root.http("GET", target), status, {400: "invalid", 404: "not_found"}[status], word)
             self.assert_refused(self.root.http("PUT", target, b"", TAR), status,
                                 {400: "invalid", 404: "not_found"}[status], word)
-        self.assert_refused(self.put("/tmp", b"{}", {"Content-Type": "application/json"}), 415, "invalid", "x-tar")
+        self.assert_refused(self.put("/tmp", b"{}", {"Content-Type": "multipart/form-data; boundary=x"}), 415, "invalid", "x-tar")
 
     def test_a_refusal_comes_before_the_end_of_the_body(self):
         with self.root.connect(20) as s:

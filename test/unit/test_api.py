@@ -334,7 +334,8 @@ def test_files(d):
     assert d.call("GET", target) == (200, bytes(1024))
     doc = expect(d.call("PUT", target, bytes(5 << 20), tar), 200)
     assert doc == {"entries": 0, "bytes": 0, "skipped": 0}, doc
-    expect(d.call("PUT", target, b"{}"), 415, "invalid", "x-tar")
+    expect(d.call("PUT", target, b"{}", "Content-Type: multipart/form-data\r\n"), 415, "invalid", "x-tar")
+    expect(d.call("PUT", target, b"{}"), 501, "unsupported", "fake engine")  # the bytes of one file
     for bad in ("", "?path=", "?path=x", "?path=/%00"):
         expect(d.call("GET", "/v1/sandboxes/f/files" + bad), 400, "invalid", "")
     expect(d.call("POST", "/v1/sandboxes/f/pause"), 200)

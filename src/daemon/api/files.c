@@ -1,5 +1,6 @@
 /*
- * GET and PUT …/files: a tree of the sandbox as a tar stream. The bytes go through a pipe to or
+ * GET and PUT …/files. Here: a tree of the sandbox as a tar stream (the bytes of one file are in
+ * file-raw.c). The bytes go through a pipe to or
  * from a helper inside the sandbox; this file does not parse them. The slower side holds the faster
  * one back: the pipe is not read while the client lags, and the client's body is not read while the
  * pipe is full.
@@ -14,17 +15,19 @@
 
 #include "daemon/api/call.h"
 #include "daemon/api/drain.h"
+#include "daemon/api/file-raw.h"
 #include "daemon/core/sandbox/copy-dial.h"
+#include "lib/base/base64.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
+#include "proto/files.h"
 #include "proto/supervisor.h"
 
 enum {
     FILES_IN_MAX = 256 << 10, /* bytes that wait for a full pipe: more than one piece of a body */
-    FILES_PATH_MAX = 4095,
     FILES_PIPE = 1 << 20,
 };
 
@@ -84,10 +87,34 @@ static void files_query_done(struct files_query *q)
 }
 #define _cleanup_query_ __attribute__((cleanup(files_query_done)))
 
+/* A path that is not UTF-8, as base64. */
+static int files_read_path_base64(const struct api_call *call, struct files_query *q,
+                                  struct err *err)
+{
+    _cleanup_buf_ struct buf bytes = BUF_INIT(FILES_PATH_MAX + 1);
+    _cleanup_free_ char *text = NULL;
+    int r = call_query_text(call, "path_base64", &text, err);
+
+    if (r < 0 || !text)
+        return r;
+    if (q->path)
+        return err_set(err, ERR_INVALID,
+                       "query parameters 'path' and 'path_base64': give only one");
+    r = base64_decode(&bytes, text, strlen(text), err);
+    if (r < 0)
+        return err_wrap(err, "query parameter 'path_base64'");
+    if (memchr(buf_data(&bytes), 0, bytes.len))
+        return err_set(err, ERR_INVALID, "query parameter 'path_base64': must not contain a NUL");
+    q->path = buf_steal(&bytes);
+    return 0;
+}
+
 static int files_read_path(const struct api_call *call, struct files_query *q, struct err *err)
 {
     int r = call_query_text(call, "path", &q->path, err);
 
+    if (r >= 0)
+        r = files_read_path_base64(call, q, err);
     if (r < 0)
         return r;
     if (!q->path)
@@ -179,7 +206,26 @@ static void files_download_ended(void *arg, const struct err *err,
     free(d);
 }
 
-void handle_files_get(struct api_call *call)
+/* A client that names no media type is of a time when there was only one. */
+static bool files_wants_tar(const struct api_call *call)
+{
+    const char *accept = http_field_get(http_req_head(call->req), "accept");
+
+    return !accept || strstr(accept, tar_type);
+}
+
+static void files_get_raw(struct api_call *call)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_query_ struct files_query q = {0};
+
+    if (files_read_query(call, false, &q, &err) < 0)
+        call_reply_err(call, &err);
+    else
+        file_raw_get(call, &q.copy);
+}
+
+static void files_get_tar(struct api_call *call)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *what = NULL, *name = xstrdup(call->params[0]);
@@ -205,6 +251,14 @@ void handle_files_get(struct api_call *call)
         free(d->name);
         free(d);
     }
+}
+
+void handle_files_get(struct api_call *call)
+{
+    if (files_wants_tar(call))
+        files_get_tar(call);
+    else
+        files_get_raw(call);
 }
 
 /* ---- into the sandbox ---- */
@@ -341,16 +395,47 @@ static void files_upload_ended(void *arg, const struct err *err, const struct co
     }
 }
 
-void handle_files_put(struct api_call *call)
+static void files_put_raw(struct api_call *call)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_query_ struct files_query q = {0};
+
+    if (files_read_query(call, true, &q, &err) < 0)
+        call_reply_err(call, &err);
+    else
+        file_raw_put(call, &q.copy);
+}
+
+/* Bodies whose bytes are not those of the file. */
+static bool files_is_wrapped(const struct http_head *head, const char *type, struct err *err)
+{
+    if (type && strncasecmp(type, "multipart/", 10) == 0) {
+        err_set(err, ERR_INVALID, "request body: Content-Type must not be multipart");
+        err_hint(err, "Send the bytes of one file as the body, or several files as %s.", tar_type);
+    } else if (http_field_get(head, "content-encoding")) {
+        err_set(err, ERR_INVALID, "request body: Content-Encoding is not supported");
+    }
+    return err->code;
+}
+
+/* A tar has several files, so a condition on one of them says nothing. */
+static bool files_has_condition(const struct http_head *head, struct err *err)
+{
+    if (!http_field_get(head, "if-match") && !http_field_get(head, "if-none-match"))
+        return false;
+    err_set(err, ERR_INVALID, "headers 'If-Match' and 'If-None-Match' are not allowed with %s",
+            tar_type);
+    return true;
+}
+
+static void files_put_tar(struct api_call *call)
 {
     static const struct http_body_events events = {files_upload_data, files_upload_end};
-    const char *type = http_field_get(http_req_head(call->req), "content-type");
     _cleanup_err_ struct err err = ERR_INIT;
     struct api_copy *c;
 
-    if (!type || strcasecmp(type, tar_type) != 0) {
-        err_set(&err, ERR_INVALID, "request body: Content-Type must be %s", tar_type);
-        call_reply_status(call, 415, &err);
+    if (files_has_condition(http_req_head(call->req), &err)) {
+        call_reply_err(call, &err);
         return;
     }
     c = files_upload_start(call, files_upload_writable, files_upload_ended, &err);
@@ -358,4 +443,18 @@ void handle_files_put(struct api_call *call)
         call_reply_err(call, &err);
     else
         http_body_start(c->req, &events);
+}
+
+void handle_files_put(struct api_call *call)
+{
+    const struct http_head *head = http_req_head(call->req);
+    const char *type = http_field_get(head, "content-type");
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (type && strcasecmp(type, tar_type) == 0)
+        files_put_tar(call);
+    else if (files_is_wrapped(head, type, &err))
+        call_reply_status(call, 415, &err);
+    else
+        files_put_raw(call);
 }

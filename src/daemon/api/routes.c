@@ -65,8 +65,8 @@ static const struct route routes[] = {
     {"GET",    "/v1/sandboxes/*/sessions/*",              handle_session_get,         ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/sessions/*/events",       handle_session_events,      ROUTE_LIVE | ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"since", "follow"}},
     {"POST",   "/v1/sandboxes/*/sessions/*/cancel",       handle_session_cancel,      ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
-    {"GET",    "/v1/sandboxes/*/files",                   handle_files_get,           ROUTE_LIVE | ROUTE_FRESH_STATE, {"path", "user"}},
-    {"PUT",    "/v1/sandboxes/*/files",                   handle_files_put,           ROUTE_STREAM | ROUTE_LIVE | ROUTE_FRESH_STATE, {"path", "user", "owner", "mode", "parents", "atomic"}},
+    {"GET",    "/v1/sandboxes/*/files",                   handle_files_get,           ROUTE_LIVE | ROUTE_FRESH_STATE, {"path", "path_base64", "user"}},
+    {"PUT",    "/v1/sandboxes/*/files",                   handle_files_put,           ROUTE_STREAM | ROUTE_LIVE | ROUTE_FRESH_STATE, {"path", "path_base64", "user", "owner", "mode", "parents", "atomic"}},
     {"GET",    "/v1/sandboxes/*/ports/*",                 handle_port,                ROUTE_TUNNEL | ROUTE_LIVE | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/run",                                 handle_run,                 ROUTE_BODY | ROUTE_MAY_UPGRADE, {"wait"}},
 };

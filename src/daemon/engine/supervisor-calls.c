@@ -199,3 +199,16 @@ void supervisor_conn_copy(struct supervisor_conn *l, const struct sup_copy *copy
     q->stats_done = done;
     q->arg = arg;
 }
+
+void supervisor_conn_files(struct supervisor_conn *l, const char *user, int fd,
+                           supervisor_stats_fn done, void *arg)
+{
+    struct sup_writer w;
+    struct supervisor_request *q;
+
+    supervisor_conn_begin(l, &w, SUP_FILES, NULL);
+    sup_put_str(&w, SUP_TAG_USER, user);
+    q = supervisor_conn_request(l, &w, fd, 0);
+    q->stats_done = done;
+    q->arg = arg;
+}

@@ -79,5 +79,8 @@ void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_r
 void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg);
 /* Streams a tar out of or into the sandbox through `tar_fd` (taken). stats: entries, bytes,
  * skipped. Without any option, an older supervisor copies as it always did: it replaces files. */
+/* One operation of proto/files.h over `fd`, which it takes. user NULL: the sandbox's. */
+void supervisor_conn_files(struct supervisor_conn *l, const char *user, int fd,
+                           supervisor_stats_fn done, void *arg);
 void supervisor_conn_copy(struct supervisor_conn *l, const struct sup_copy *copy, int tar_fd,
                           supervisor_stats_fn done, void *arg);

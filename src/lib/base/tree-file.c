@@ -86,22 +86,42 @@ static int tree_file_prepare(int fd, const char *shown, const struct tree_rules 
     return 0;
 }
 
-int tree_file_open(int dirfd, const char *name, const char *shown, const struct tree_rules *rules,
-                   mode_t mode, int *ret, struct err *err)
+static int tree_file_check(const struct tree_condition *c, int fd, struct err *err)
 {
-    _cleanup_close_ int fd = tree_file_open_now(dirfd, name, 0, 0);
-    bool created = fd < 0 && errno == ENOENT;
-    int r;
+    return c->check ? c->check(c->arg, fd, err) : 0;
+}
 
+int tree_file_open_if(int dirfd, const char *name, const char *shown,
+                      const struct tree_rules *rules, mode_t mode,
+                      const struct tree_condition *condition, int *ret, bool *ret_created,
+                      struct err *err)
+{
+    bool exclusive = condition->exclusive;
+    _cleanup_close_ int fd = exclusive ? -1 : tree_file_open_now(dirfd, name, 0, 0);
+    bool created = exclusive || (fd < 0 && errno == ENOENT);
+    int r = fd >= 0 || created ? tree_file_check(condition, fd, err) : 0;
+
+    if (r < 0)
+        return r;
     if (rules->has_mode)
         mode = rules->mode;
     if (created)
-        fd = tree_file_open_now(dirfd, name, O_CREAT, mode);
+        fd = tree_file_open_now(dirfd, name, O_CREAT | (exclusive ? O_EXCL : 0), mode);
     if (fd < 0)
         return tree_file_refused(errno, shown, err);
     r = tree_file_prepare(fd, shown, rules, mode, created, err);
     if (r < 0)
         return r;
     *ret = TAKE_FD(fd);
+    *ret_created = created;
     return 0;
+}
+
+int tree_file_open(int dirfd, const char *name, const char *shown, const struct tree_rules *rules,
+                   mode_t mode, int *ret, struct err *err)
+{
+    static const struct tree_condition none;
+    bool created;
+
+    return tree_file_open_if(dirfd, name, shown, rules, mode, &none, ret, &created, err);
 }

@@ -63,6 +63,20 @@ int tree_from_tar(const char *path, const struct tree_rules *rules, tar_read_fn 
 int tree_file_open(int dirfd, const char *name, const char *shown, const struct tree_rules *rules,
                    mode_t mode, int *ret, struct err *err);
 
+/* What must hold before an existing file is changed. */
+struct tree_condition {
+    bool exclusive; /* the file must not exist: ERR_CONFLICT with EEXIST */
+    /* Called with an existing file, which is open for writing and unchanged, and with -1 if it does
+     * not exist. A failure leaves everything as it was. NULL: no check. */
+    int (*check)(void *arg, int fd, struct err *err);
+    void *arg;
+};
+/* tree_file_open() under a condition. *ret_created: the file did not exist. */
+int tree_file_open_if(int dirfd, const char *name, const char *shown,
+                      const struct tree_rules *rules, mode_t mode,
+                      const struct tree_condition *condition, int *ret, bool *ret_created,
+                      struct err *err);
+
 /* Like err_sys(), for a file that the user named: ENOENT, EACCES and ENOSPC get their own codes,
  * because they are not faults of the machine. */
 int tree_err(struct err *err, int errnum, const char *fmt, ...) _printf_(3, 4);

@@ -15,6 +15,11 @@
 
 #include "lib/base/macro.h"
 
+/* Linux 6.6; the headers may be older. */
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+
 #if defined(__x86_64__)
 #define CONFINE_ARCH AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
@@ -34,6 +39,15 @@ static const int helper_calls[] = {
     /* libc itself */
     SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom, SYS_clock_gettime,
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_exit, SYS_exit_group,
+};
+
+/* For confine_files_helper(), besides the list above. */
+static const int files_calls[] = {
+    SYS_flock, SYS_fchdir, SYS_fchmodat, SYS_fchmodat2, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
+    SYS_ppoll, SYS_pread64, SYS_pwrite64, SYS_geteuid, SYS_capget,
+#ifdef SYS_poll
+    SYS_poll,
+#endif
 };
 
 /* For confine_network_program(): no call that listens, renames, makes folders or changes modes. */
@@ -130,6 +144,15 @@ int confine_to(const int *calls, size_t n, bool threads, struct err *err)
 int confine_helper(struct err *err)
 {
     return confine_to(helper_calls, ARRAY_SIZE(helper_calls), false, err);
+}
+
+int confine_files_helper(struct err *err)
+{
+    int calls[ARRAY_SIZE(helper_calls) + ARRAY_SIZE(files_calls)];
+
+    memcpy(calls, helper_calls, sizeof(helper_calls));
+    memcpy(calls + ARRAY_SIZE(helper_calls), files_calls, sizeof(files_calls));
+    return confine_to(calls, ARRAY_SIZE(calls), false, err);
 }
 
 int confine_network_program(const int *more, size_t n, struct err *err)

@@ -13,6 +13,9 @@
  * signal a process, or make a namespace. */
 int confine_helper(struct err *err);
 
+/* The same with the calls that change, search and watch files (files/files.h). */
+int confine_files_helper(struct err *err);
+
 /* For a program that uses the network from several threads: no core dump, no debugger, no listening
  * socket, no new process. `more` lists n further calls; it may be NULL. Call it before the first
  * thread starts. */

@@ -162,7 +162,7 @@ static int commands_do_stats(const struct supervisor_request_fields *q, struct e
     return q->sup->ops->stats(q->peer, q->seq, err);
 }
 
-/* DIAL and COPY are answered when the work inside is done. */
+/* DIAL, COPY and FILES are answered when the work inside is done. */
 static int commands_do_dial(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->port < 1 || q->port > UINT16_MAX)
@@ -194,6 +194,13 @@ static int commands_do_copy(const struct supervisor_request_fields *q, struct er
 static int commands_do_copy_as(const struct supervisor_request_fields *q, struct err *err)
 {
     return commands_copy(q, q->flags, err);
+}
+
+static int commands_do_files(const struct supervisor_request_fields *q, struct err *err)
+{
+    if (q->fd < 0)
+        return err_set(err, ERR_INVALID, "the request has no stream");
+    return q->sup->ops->files(q->peer, q->seq, q->copy.user, q->fd, err);
 }
 
 static int commands_do_listener(const struct supervisor_request_fields *q, struct err *err)
@@ -243,6 +250,7 @@ static const command_fn commands[SUP_MSG_TYPE_MAX] = {
     [SUP_DIAL]        = commands_do_dial,
     [SUP_COPY]        = commands_do_copy,
     [SUP_COPY_AS]     = commands_do_copy_as,
+    [SUP_FILES]       = commands_do_files,
     [SUP_LISTENER]    = commands_do_listener,
     [SUP_SETTLED]     = commands_do_settled,
 };

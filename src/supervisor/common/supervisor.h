@@ -175,6 +175,8 @@ struct supervisor_ops {
     /* fd and the strings are borrowed. */
     int (*copy)(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *copy, int fd,
                 struct err *err);
+    int (*files)(struct supervisor_peer *p, uint64_t seq, const char *user, int fd,
+                 struct err *err);
     /* A new descriptor of the package cache's socket. NULL: unsupported. */
     int (*listener)(struct supervisor *s, struct err *err);
     /* The spec of this run is stored. NULL: nothing of an earlier one is kept. */

@@ -1,8 +1,9 @@
 /*
- * Dialling a port and copying files. Each job has a guest of its own (`guest dial`, `copy-in`,
- * `copy-out`). The relay forwards bytes between the guest's stream and a local descriptor: the
- * daemon's tar stream for a copy, or one end of a socket pair for a dial, whose other end the
- * daemon gets. If one side is slow, only the other side of the same job waits.
+ * Dialling a port, copying files and file operations. Each job has a guest of its own (`guest
+ * dial`, `copy-in`, `copy-out`, `files`). The relay forwards bytes between the guest's stream and a
+ * local descriptor: the daemon's tar stream for a copy, its socket for file operations, or one end
+ * of a socket pair for a dial, whose other end the daemon gets. If one side is slow, only the other
+ * side of the same job waits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@ enum {
     JOB_WORDS_MAX = 6, /* of the guest's command line */
 };
 
-enum job_kind { JOB_DIAL, JOB_COPY_IN, JOB_COPY_OUT };
+enum job_kind { JOB_DIAL, JOB_COPY_IN, JOB_COPY_OUT, JOB_FILES };
 
 struct relay_job {
     struct relay_job *next;
@@ -109,7 +110,8 @@ static void relay_job_watch_local(struct relay_job *j)
 
     if (reads && j->stream.out.len < JOB_QUEUE)
         events |= EPOLLIN;
-    if (j->kind == JOB_DIAL && j->local_read_done)
+    if ((j->kind == JOB_DIAL && j->local_read_done) ||
+        (j->kind == JOB_FILES && !(events & EPOLLIN)))
         events |= EPOLLPRI; /* never happens, but with it epoll reports a hang-up */
     source_set(&j->stream.relay->sup, &j->local, events);
 }
@@ -155,6 +157,10 @@ static void relay_job_read_local(struct relay_job *j)
         relay_job_local_lost(j, errno);
         return;
     }
+    if (n == 0 && j->kind == JOB_FILES) { /* the daemon waits for no answer any more */
+        relay_job_local_lost(j, EPIPE);
+        return;
+    }
     j->local_read_done = n == 0;
     if (guest_put(&j->stream.out, n ? GUEST_STDIN : GUEST_STDIN_EOF, io, (size_t)n) < 0)
         relay_job_local_lost(j, ENOBUFS);
@@ -170,7 +176,7 @@ static void relay_job_on_local(struct loop_source *src, uint32_t events)
         relay_job_write_local(j);
     if (!j->over && src->events & EPOLLIN && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         relay_job_read_local(j);
-    else if (!j->over && j->kind == JOB_DIAL && events & EPOLLHUP)
+    else if (!j->over && (j->kind == JOB_DIAL || j->kind == JOB_FILES) && events & EPOLLHUP)
         relay_job_local_lost(j, EPIPE); /* the daemon has closed both directions */
     relay_job_watch_local(j);
     relay_job_settle(j);
@@ -229,7 +235,7 @@ static int relay_job_on_frame(struct guest_stream *l, const struct guest_frame *
 
     if (type == GUEST_STARTED && j->kind == JOB_DIAL && !dialled)
         return relay_job_on_connected(j, err);
-    if (type == GUEST_STDOUT && !j->guest_done && (dialled || j->kind == JOB_COPY_OUT))
+    if (type == GUEST_STDOUT && !j->guest_done && (dialled || j->kind >= JOB_COPY_OUT))
         return relay_job_on_output(j, f, err);
     if (type == GUEST_FAILED && !dialled) {
         guest_get_failed(f, &j->err);
@@ -342,6 +348,15 @@ int job_copy(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *cop
     if (copy->flags & SUP_COPY_MODE)
         args[n++] = mode;
     return relay_job_start(p, seq, JOB_COPY_IN, copy, args, fd, err);
+}
+
+/* The guest's own mode of this name came with 1.5; an older guest ends with a text on stderr. */
+int job_files(struct supervisor_peer *p, uint64_t seq, const char *user, int fd, struct err *err)
+{
+    const struct sup_copy as = {.user = user};
+    const char *const args[] = {"files", NULL};
+
+    return relay_job_start(p, seq, JOB_FILES, &as, args, fd, err);
 }
 
 void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p)

@@ -81,6 +81,7 @@ static const struct supervisor_ops relay_ops = {
     .stats = control_stats,
     .dial = job_dial,
     .copy = job_copy,
+    .files = job_files,
     .listener = relay_packages_listener,
     .forget = jobs_forget,
     .has_died = relay_has_died,

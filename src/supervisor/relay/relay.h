@@ -206,6 +206,7 @@ struct relay_job;
 int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err);
 int job_copy(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *copy, int fd,
              struct err *err);
+int job_files(struct supervisor_peer *p, uint64_t seq, const char *user, int fd, struct err *err);
 void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p);
 void jobs_end(struct relay *r);
 

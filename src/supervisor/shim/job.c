@@ -1,13 +1,15 @@
 /*
  * Work that must be done from inside the sandbox but is not a command: dialling a port, copying
- * files. A job is a forked helper. It enters only the namespaces that it needs (never the pid
- * namespace, so no process inside sees it), becomes the sandbox's user if it touches files, gives
- * up every privilege, does its work and sends back one message. The helper has read hostile bytes
- * by then, so the shim parses that message and writes a new one for the daemon.
+ * files, file operations of the API. A job is a forked helper. It enters only the namespaces that
+ * it needs (never the pid namespace, so no process inside sees it), becomes the sandbox's user if
+ * it touches files, gives up every privilege, does its work and sends back one message. The helper
+ * has read hostile bytes by then, so the shim parses that message and writes a new one for the
+ * daemon.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -17,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "files/files.h"
 #include "lib/base/fd.h"
 #include "lib/base/guard.h"
 #include "lib/base/tree.h"
@@ -43,8 +46,10 @@ enum {
 struct job_spec {
     int namespaces;
     int fd;                      /* the tar stream, or -1 */
-    const struct sup_copy *copy; /* NULL for a dial */
+    const struct sup_copy *copy; /* NULL for a dial and for files */
     const char *path;            /* of the copy, inside */
+    bool files;                  /* an operation of files/files.h, by: */
+    const char *user;            /* NULL: the sandbox's */
     struct tree_rules rules;     /* of a copy into the sandbox; filled inside */
     uint16_t port;
     int (*run)(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd, struct err *err);
@@ -136,6 +141,48 @@ static int shim_job_run_copy_in(const struct job_spec *spec, struct tree_stats *
     return tree_from_tar(spec->path, &spec->rules, shim_job_read_in, &fd, stats, err);
 }
 
+static ssize_t shim_job_files_read(void *arg, void *data, size_t len)
+{
+    const struct job_sink *s = arg;
+    ssize_t n;
+
+    do
+        n = read(s->fd, data, len);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
+static int shim_job_files_flush(void *arg)
+{
+    return shim_job_sink_flush(arg);
+}
+
+/* The daemon sends nothing while it waits for an answer, so readable means that it has closed. */
+static int shim_job_files_wait(void *arg, int fd, int timeout_ms)
+{
+    const struct job_sink *s = arg;
+    struct pollfd p[] = {{.fd = s->fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    int n;
+
+    do
+        n = poll(p, 2, timeout_ms);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 || p[0].revents)
+        return -EPIPE;
+    return n > 0;
+}
+
+static int shim_job_run_files(const struct job_spec *spec, struct tree_stats *stats _unused_,
+                              int *ret_fd _unused_, struct err *err)
+{
+    _cleanup_free_ struct job_sink *sink = xnew0(struct job_sink);
+    const struct files_io io = {shim_job_files_read, shim_job_sink_write, shim_job_files_flush,
+                                shim_job_files_wait, sink};
+
+    sink->fd = spec->fd;
+    return files_serve(&io, err);
+}
+
 static int shim_job_become_user(const struct shim *s, const char *who, struct err *err)
 {
     struct user user;
@@ -207,6 +254,8 @@ static int shim_job_enter(const struct shim *s, struct job_spec *spec, struct er
     r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
     if (r < 0)
         return r;
+    if (spec->files)
+        return shim_job_become_user(s, spec->user, err);
     if (spec->copy) {
         r = shim_job_become_user(s, spec->copy->user, err);
         return r < 0 ? r : shim_job_make_rules(spec, err);
@@ -247,7 +296,10 @@ static int shim_job_work(const struct shim *s, int *sock, struct job_spec *spec,
     r = landlock_confine(spec->namespaces & CLONE_NEWNS ? "/" : NULL, spec->port, err);
     if (r < 0)
         return r;
-    r = confine_helper(err);
+    r = spec->files ? files_limit(err) : 0;
+    if (r < 0)
+        return r;
+    r = spec->files ? confine_files_helper(err) : confine_helper(err);
     if (r < 0)
         return r;
     return spec->run(spec, stats, ret_fd, err);
@@ -413,6 +465,25 @@ int job_copy(struct supervisor_peer *p, uint64_t seq, const struct sup_copy *cop
         .run = copy->into ? shim_job_run_copy_in : shim_job_run_copy_out,
     };
 
+    return shim_job_start(p, seq, &spec, err);
+}
+
+/* Landlock sees neither chmod nor chown nor inotify, so without namespaces a path of the request
+ * could reach files of the machine. */
+int job_files(struct supervisor_peer *p, uint64_t seq, const char *user, int fd, struct err *err)
+{
+    struct job_spec spec = {
+        .namespaces = CLONE_NEWUSER | CLONE_NEWNS,
+        .fd = fd,
+        .files = true,
+        .user = user,
+        .run = shim_job_run_files,
+    };
+
+    if (shim_of(p->sup)->confined) {
+        err_set(err, ERR_UNSUPPORTED, "a sandbox with isolation 'confined' has no file operations");
+        return err_hint(err, "Copy files as application/x-tar, or with `ripcord cp`.");
+    }
     return shim_job_start(p, seq, &spec, err);
 }
 

@@ -89,6 +89,7 @@ static const struct supervisor_ops shim_ops = {
     .stats = shim_stats,
     .dial = job_dial,
     .copy = job_copy,
+    .files = job_files,
     .listener = shim_listener,
     .settled = shim_drop_old_root,
     .forget = jobs_forget,

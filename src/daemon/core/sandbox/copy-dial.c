@@ -15,9 +15,10 @@ enum { TRANSFERS_MAX = 1024 };
 struct copy_call {
     struct copy_call *next;
     struct sandbox *sb;
-    struct sup_copy copy; /* its strings are owned; path NULL: a dial */
+    struct sup_copy copy; /* its strings are owned; path NULL: a dial, or files */
+    bool files;           /* an operation of proto/files.h, as copy.user */
     bool sent;
-    int tar_fd; /* owned until it is sent */
+    int tar_fd; /* of a copy or of files; owned until it is sent */
     uint16_t port;
     copy_done_fn done;
     void *arg;
@@ -109,7 +110,9 @@ static void copy_dial_launch(struct copy_call *t)
     struct supervisor_conn *conn = t->sb->conn;
 
     t->sent = true;
-    if (t->copy.path)
+    if (t->files)
+        supervisor_conn_files(conn, t->copy.user, TAKE_FD(t->tar_fd), copy_dial_copied, t);
+    else if (t->copy.path)
         supervisor_conn_copy(conn, &t->copy, TAKE_FD(t->tar_fd), copy_dial_copied, t);
     else
         supervisor_conn_dial(conn, t->port, copy_dial_dialled, t);
@@ -170,6 +173,20 @@ int manager_copy(struct manager *m, const char *name, const struct sup_copy *cop
     if (copy->path[0] != '/')
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", copy->path);
     r = copy->into ? disk_floor_check(m, err) : 0;
+    if (r < 0)
+        return r;
+    return copy_dial_start(m, name, TAKE_PTR(call), err);
+}
+
+int manager_files(struct manager *m, const char *name, const char *user, bool writes, int fd,
+                  copy_done_fn done, void *arg, struct err *err)
+{
+    _cleanup_(copy_call_freep) struct copy_call *call = xnew0(struct copy_call);
+    int r;
+
+    *call = (struct copy_call){.files = true, .tar_fd = fd, .done = done, .arg = arg};
+    call->copy.user = user ? xstrdup(user) : NULL;
+    r = writes ? disk_floor_check(m, err) : 0;
     if (r < 0)
         return r;
     return copy_dial_start(m, name, TAKE_PTR(call), err);

@@ -1,5 +1,5 @@
 /*
- * File copies and connections through a sandbox's supervisor, for `cp` and `port`. A stopped
+ * File copies, file operations and connections through a sandbox's supervisor. A stopped
  * sandbox is started first. The data does not pass through here: a copy streams through the
  * caller's descriptor, and a dial returns a connected one. All on the loop.
  */
@@ -27,6 +27,10 @@ typedef void (*copy_done_fn)(void *arg, const struct err *err, const struct copy
  * manager_copy() takes tar_fd, also on failure, and copies the strings of `copy`. */
 int manager_copy(struct manager *m, const char *name, const struct sup_copy *copy, int tar_fd,
                  copy_done_fn done, void *arg, struct err *err);
+/* One operation of proto/files.h over `fd`, which it takes, also on failure. user NULL: the
+ * sandbox's. writes: the operation needs space. */
+int manager_files(struct manager *m, const char *name, const char *user, bool writes, int fd,
+                  copy_done_fn done, void *arg, struct err *err);
 int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
                  struct err *err);
 

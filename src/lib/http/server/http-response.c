@@ -119,7 +119,7 @@ static bool http_response_reply_head(struct http_req *r, const struct http_answe
     struct http_conn *c = http_response_begin_response(r);
 
     return c && http_response_append_head(head, r, a, c->close_after) >= 0 &&
-           (a->status == 204 ||
+           (a->status == 204 || a->status == 304 ||
             buf_appendf(head, "Content-Length: %llu\r\n", (unsigned long long)len) >= 0) &&
            buf_append_str(head, "\r\n") >= 0;
 }
