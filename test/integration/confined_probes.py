@@ -20,6 +20,7 @@ import termios
 FACTS = json.loads(sys.argv[1]) if __name__ == "__main__" else {}
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_PTRACE, SYS_PROCESS_VM_READV, SYS_TGKILL, SYS_PIDFD_OPEN, SYS_PIDFD_SEND = 101, 310, 234, 434, 424
+SYS_OPENAT2, SYS_FCHMODAT2 = 437, 452
 SYS_PRLIMIT, SYS_SHMGET, SYS_SHMAT, SYS_MQ_OPEN, SYS_SETXATTR, SYS_INOTIFY_ADD = 302, 29, 30, 240, 188, 254
 ATTACKS = {}
 
@@ -106,7 +107,9 @@ def settings_of_a_process():
 @attack
 def read_outside():
     folder = FACTS["folder"]
-    return any_of(lambda: open(f"{folder}/canary", "rb"), lambda: os.listdir(folder), lambda: open("/etc/shadow", "rb"))
+    how = struct.pack("QQQ", os.O_RDONLY, 0, 0)
+    return any_of(lambda: open(f"{folder}/canary", "rb"), lambda: os.listdir(folder), lambda: open("/etc/shadow", "rb"),
+                  lambda: call(SYS_OPENAT2, -100, f"{folder}/canary".encode(), how, len(how)))
 
 
 @attack
@@ -146,13 +149,21 @@ def change_outside():
                   lambda: os.chown(canary, me, -1), lambda: os.chmod(f"{FACTS['folder']}/../{os.path.basename(FACTS['folder'])}/canary", 0o600),
                   lambda: os.chmod(f"/proc/self/root{canary}", 0o600), lambda: os.chmod(f"/proc/{os.getpid()}/cwd/l3", 0o600),
                   lambda: os.chmod("canary", 0o600, dir_fd=os.open(FACTS["folder"], os.O_PATH)),
-                  lambda: os.chmod(f"/proc/self/fd/{os.open(canary, os.O_PATH)}", 0o600))
+                  lambda: os.chmod(f"/proc/self/fd/{os.open(canary, os.O_PATH)}", 0o600),
+                  lambda: call(SYS_FCHMODAT2, -100, canary.encode(), 0o600, 0), lambda: call(SYS_FCHMODAT2, os.open(canary, os.O_PATH), b"", 0o600, 0x1000))
+
+
+@attack
+def pipes_of_a_process():
+    """The broker opens paths with its own rights, and those of pipes lie in no folder."""
+    pipe = f"/proc/{FACTS['victim']}/fd/{FACTS['victim_pipe']}"
+    return any_of(lambda: os.chmod(pipe, 0o666), lambda: os.utime(pipe, (1, 1)))
 
 
 @attack
 def attributes_and_watches():
     canary = f"{FACTS['folder']}/canary"
-    return any_of(lambda: os.setxattr(canary, "user.x", b"1"),
+    return any_of(lambda: os.setxattr(canary, "user.x", b"1"), lambda: os.getxattr(canary, "user.ripcord"), lambda: os.listxattr(canary),
                   lambda: call(SYS_INOTIFY_ADD, LIBC.inotify_init1(0), FACTS["folder"].encode(), 0x100))
 
 
@@ -194,6 +205,34 @@ def unix_pair_dgram():
 @attack
 def unix_sockets():
     return any_of(lambda: unix_stream(FACTS["unix"]), unix_pair_dgram)
+
+
+@attack
+def a_name_for_a_pair():
+    """A name of another program, or the mark of a block of ports."""
+    ours, _ = socket.socketpair()
+    ours.bind(f"\0{FACTS['abstract']}-taken")
+    return True
+
+
+@attack
+def a_pair_that_connects():
+    """The kernel refuses it for both kinds, in every state that a pair can have."""
+    def fresh(kind, closed):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        if closed:
+            theirs.close()
+            ours.shutdown(socket.SHUT_RDWR)
+        ours.connect(FACTS["unix" if kind == socket.SOCK_STREAM else "unix_packets"])
+        return theirs
+    kinds = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
+    return any_of(*(lambda k=k, c=c: fresh(k, c) for k in kinds for c in (False, True)))
+
+
+@attack
+def no_terminal():
+    os.open("/dev/tty", os.O_RDWR)
+    return True
 
 
 @attack
@@ -280,7 +319,10 @@ def forks():
 
 @attack
 def namespaces_and_the_kernel():
-    return any_of(lambda: call(272, 0x10000000), lambda: call(165, b"x", b"/tmp", b"tmpfs", 0, None), lambda: call(425, 1, array.array("B", bytes(120)).buffer_info()[0]),
+    return any_of(lambda: call(300, 0, 0), lambda: call(304, 0, b"", 0), lambda: call(438, call(SYS_PIDFD_OPEN, FACTS["victim"], 0), 1, 0),
+                  lambda: call(312, os.getpid(), FACTS["victim"], 0, 0, 0), lambda: call(440, call(SYS_PIDFD_OPEN, FACTS["victim"], 0), None, 0, 4, 0),
+                  lambda: call(250, 0, -3, 1), lambda: call(298, None, FACTS["victim"], -1, -1, 0), lambda: call(56, 0x10000011, 0, 0, 0, 0),
+                  lambda: call(272, 0x10000000), lambda: call(165, b"x", b"/tmp", b"tmpfs", 0, None), lambda: call(425, 1, array.array("B", bytes(120)).buffer_info()[0]),
                   lambda: call(321, 0, None, 0), lambda: call(248, b"user", b"x", b"y", 1, -3))
 
 

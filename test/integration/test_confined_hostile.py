@@ -34,12 +34,14 @@ GUARDS = {
     "take_a_file_inside": ("landlock", BOTH),
     "by_a_link": ("landlock", BOTH),
     "change_outside": ("own files", SAME),
+    "pipes_of_a_process": ("own files", SAME),
     "attributes_and_watches": ("confined calls", SAME),
     "set_id": ("seccomp", BOTH),
     "another_sandbox": ("landlock", SAME),
     "shared_memory_by_file": ("landlock", SAME),
     "a_terminal_outside": ("landlock", SAME),
     "unix_sockets": ("confined calls", BOTH),
+    "a_name_for_a_pair": ("confined calls", BOTH),
     "our_own_socket": ("confined calls", SAME),
     "abstract_sockets": ("confined calls,landlock", BOTH),
     "tcp_elsewhere": ("landlock", BOTH),
@@ -52,8 +54,8 @@ GUARDS = {
 }
 # held by what test_guards.py shows for every sandbox, or by nothing that could be left out
 ALWAYS = ("inherited_descriptors", "signals_to_our_own_processes", "namespaces_and_the_kernel", "a_program_without_a_file",
-          "write_and_run")
-VICTIM = "import ctypes, sys, time\nb = ctypes.create_string_buffer(b'ripcord')\nprint(ctypes.addressof(b), flush=True)\ntime.sleep(1000)"
+          "write_and_run", "a_pair_that_connects", "no_terminal")
+VICTIM = "import ctypes, os, sys, time\np = os.pipe()\nb = ctypes.create_string_buffer(b'ripcord')\nprint(ctypes.addressof(b), p[0], flush=True)\ntime.sleep(1000)"
 
 
 def guarded_programs():
@@ -86,7 +88,7 @@ class Machine:
         self.tcp = socket.create_server(("127.0.0.1", 0))
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.free_port = free.getsockname()[1]
-        self.unix = self.listen(str(self.folder / "stream"))
+        self.unix, self.packets = self.listen(str(self.folder / "stream")), self.listen(str(self.folder / "packets"), socket.SOCK_SEQPACKET)
         self.dgram = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.dgram.bind(str(self.folder / "dgram"))
         name = self.folder.name
@@ -99,7 +101,7 @@ class Machine:
             os.chown(path, uid, uid)
         self.facts |= {
             "folder": str(self.folder), "tcp": self.tcp.getsockname()[1],
-            "free_port": self.free_port, "unix": str(self.folder / "stream"), "unix_dgram": str(self.folder / "dgram"),
+            "free_port": self.free_port, "unix": str(self.folder / "stream"), "unix_dgram": str(self.folder / "dgram"), "unix_packets": str(self.folder / "packets"),
             "abstract": name, "shm": self.shm, "shm_file": str(self.shm_file),
             "terminal": os.ttyname(self.tty), "api": str(root.path / "run" / "ripcord.sock"), "state": str(root.path / "state"),
             "processes": processes,
@@ -109,7 +111,8 @@ class Machine:
         """The end of a sandbox with a user of its own ends all processes of that user, so each attack needs a new one."""
         self.victim = subprocess.Popen(["/usr/bin/python3", "-c", VICTIM], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self.folder,
                                        user=self.uid, group=self.uid, extra_groups=[])
-        self.facts |= {"victim": self.victim.pid, "victim_address": int(self.victim.stdout.readline())}
+        address, pipe = map(int, self.victim.stdout.readline().split())
+        self.facts |= {"victim": self.victim.pid, "victim_address": address, "victim_pipe": pipe}
 
     def end_victim(self):
         self.victim.kill()
@@ -117,15 +120,15 @@ class Machine:
         self.victim.stdout.close()
 
     @staticmethod
-    def listen(name):
-        s = socket.socket(socket.AF_UNIX)
+    def listen(name, kind=socket.SOCK_STREAM):
+        s = socket.socket(socket.AF_UNIX, kind)
         s.bind(name)
         s.listen()
         return s
 
     def close(self):
         self.end_victim()
-        for s in (self.tcp, self.unix, self.dgram, self.abstract):
+        for s in (self.tcp, self.unix, self.packets, self.dgram, self.abstract):
             s.close()
         LIBC.shmctl(self.shm, 0, None)  # IPC_RMID
         self.shm_file.unlink(missing_ok=True)
@@ -205,7 +208,7 @@ class Hostile(TestCase):
             self.assertEqual({a: o for a, o in found.items() if o != "breach"}, {}, f"nobody would notice that '{guards}' is missing")
             if "landlock" in guards:  # the folder as it was
                 for path in machine.folder.iterdir():
-                    if path.name not in ("canary", "stream", "dgram"):
+                    if path.name not in ("canary", "stream", "packets", "dgram"):
                         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 (machine.folder / "canary").write_text("canary", encoding="ascii")
 

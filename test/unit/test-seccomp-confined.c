@@ -72,6 +72,18 @@ TEST(only_tcp_and_only_by_the_reader)
     }
 }
 
+TEST(no_unix_names)
+{
+    const uint64_t sizes[] = {sizeof(struct sockaddr_in), sizeof(struct sockaddr_in6), 128};
+
+    for (uint64_t size = 0; size <= 200; size++) {
+        bool internet = size == sizes[0] || size == sizes[1] || size == sizes[2];
+        uint32_t v = verdict(false, SYS_bind, 3, 0, size | HIGH, 0);
+
+        CHECK(internet ? allowed(v) : refused(v, EAFNOSUPPORT));
+    }
+}
+
 TEST(no_connection_past_landlock)
 {
     CHECK(refused(verdict(false, SYS_sendto, 3, 0, 0, FASTOPEN | MSG_DONTWAIT), EOPNOTSUPP));
@@ -121,8 +133,13 @@ TEST(modes_owners_and_times_only_where_the_user_is_shared)
         SYS_chmod,  SYS_chown,    SYS_lchown, SYS_utime,  SYS_utimes,   SYS_futimesat,
 #endif
         SYS_fchmod, SYS_fchmodat, 452,        SYS_fchown, SYS_fchownat, SYS_utimensat};
-    static const int attributes[] = {SYS_setxattr,    SYS_lsetxattr,    SYS_fsetxattr,    463,
-                                     SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, 466};
+    static const int attributes[] = {SYS_setxattr,     SYS_lsetxattr,
+                                     SYS_fsetxattr,    463,
+                                     SYS_removexattr,  SYS_lremovexattr,
+                                     SYS_fremovexattr, 466,
+                                     SYS_getxattr,     SYS_lgetxattr,
+                                     SYS_listxattr,    464,
+                                     SYS_llistxattr,   465};
 
     for (size_t i = 0; i < ARRAY_SIZE(reported); i++) {
         CHECK(asked(verdict(true, reported[i], 0, 0, 0, 0)));
@@ -143,9 +160,9 @@ TEST(modes_owners_and_times_only_where_the_user_is_shared)
 TEST(all_other_calls_are_left_to_the_other_filter)
 {
     static const int touched[] = {
-        SYS_socket, SYS_socketpair, SYS_shmget,  SYS_shmat,      SYS_shmdt,     SYS_shmctl,
-        SYS_semget, SYS_semop,      SYS_semctl,  SYS_semtimedop, SYS_msgget,    SYS_msgsnd,
-        SYS_msgrcv, SYS_msgctl,     SYS_mq_open, SYS_mq_unlink,  SYS_ioprio_set};
+        SYS_socket, SYS_socketpair, SYS_shmget,  SYS_shmat,      SYS_shmdt,      SYS_shmctl,
+        SYS_semget, SYS_semop,      SYS_semctl,  SYS_semtimedop, SYS_msgget,     SYS_msgsnd,
+        SYS_msgrcv, SYS_msgctl,     SYS_mq_open, SYS_mq_unlink,  SYS_ioprio_set, SYS_bind};
     size_t others = 0;
 
     for (int nr = 0; nr < NUMBERS; nr++) {

@@ -31,7 +31,8 @@
 enum {
     IP_LOCAL_PORT_RANGE_OPT = 51, /* linux 6.3 */
     SOCKET_TYPE_MASK = 0xf,       /* the rest of the argument is flags */
-    BLOCK_MAX = 8,                /* instructions of one rule */
+    CONDITIONS_MAX = 3,
+    BLOCK_MAX = 10, /* instructions of one rule */
 };
 
 enum confined_test { IS, IS_NOT, HAS_BITS, TYPE_IS };
@@ -45,7 +46,7 @@ struct confined_condition {
 struct confined_call {
     int nr;
     int errnum; /* 0: reported */
-    struct confined_condition when[2];
+    struct confined_condition when[CONDITIONS_MAX];
     size_t n;
 };
 
@@ -79,6 +80,10 @@ static const struct confined_call all_users[] = {
     CALL(socketpair, EPROTONOSUPPORT, {1, TYPE_IS, SOCK_DGRAM}), CALL(socketpair, EPROTONOSUPPORT, {1, TYPE_IS, SOCK_RAW}),
     CALL(sendto, EOPNOTSUPP, {3, HAS_BITS, MSG_FASTOPEN}), CALL(sendmsg, EOPNOTSUPP, {2, HAS_BITS, MSG_FASTOPEN}),
     CALL(sendmmsg, EOPNOTSUPP, {3, HAS_BITS, MSG_FASTOPEN}),
+    /* A socket of a pair could take a unix name: one that another program waits for, or that marks
+     * a block of ports as taken. Addresses of IPv4 and IPv6 have these sizes, the last is for all. */
+    CALL(bind, EAFNOSUPPORT, {2, IS_NOT, sizeof(struct sockaddr_in)}, {2, IS_NOT, sizeof(struct sockaddr_in6)},
+         {2, IS_NOT, sizeof(struct sockaddr_storage)}),
     /* the ports that port 0 chooses from: the sandbox's own */
     CALL(setsockopt, EPERM, {1, IS, IPPROTO_IP}, {2, IS, IP_LOCAL_PORT_RANGE_OPT}),
 
@@ -97,8 +102,9 @@ static const struct confined_call all_users[] = {
     CALL(fcntl, EPERM, {1, IS, F_SETLEASE}), CALL(fcntl, EPERM, {1, IS, F_NOTIFY}),
 };
 
-/* Landlock decides who opens a file, but not who changes its mode, owner, times and attributes, nor
- * who watches a folder. The user id alone decides that, and it is not the sandbox's own here. */
+/* Landlock decides who opens a file, but not who changes its mode, owner and times, who reads and
+ * changes its attributes, nor who watches a folder. The user id alone decides that, and it is not
+ * the sandbox's own here. */
 static const struct confined_call same_users[] = {
 #ifdef SYS_chmod
     ASK(chmod), ASK(chown), ASK(lchown), ASK(utime), ASK(utimes), ASK(futimesat),
@@ -107,6 +113,8 @@ static const struct confined_call same_users[] = {
     NEVER(setxattr, EOPNOTSUPP), NEVER(lsetxattr, EOPNOTSUPP), NEVER(fsetxattr, EOPNOTSUPP), NEVER_NEW(463 /* setxattrat */, EOPNOTSUPP),
     NEVER(removexattr, EOPNOTSUPP), NEVER(lremovexattr, EOPNOTSUPP), NEVER(fremovexattr, EOPNOTSUPP),
     NEVER_NEW(466 /* removexattrat */, EOPNOTSUPP),
+    NEVER(getxattr, EOPNOTSUPP), NEVER(lgetxattr, EOPNOTSUPP), NEVER_NEW(464 /* getxattrat */, EOPNOTSUPP),
+    NEVER(listxattr, EOPNOTSUPP), NEVER(llistxattr, EOPNOTSUPP), NEVER_NEW(465 /* listxattrat */, EOPNOTSUPP),
     CALL(ioctl, EPERM, {1, IS, FS_IOC_SETFLAGS}), CALL(ioctl, EPERM, {1, IS, FS_IOC_FSSETXATTR}),
     NEVER(inotify_add_watch, EACCES),
 };

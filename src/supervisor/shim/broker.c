@@ -175,7 +175,7 @@ static int broker_open(const broker_call *q, struct broker_name *n, int *ret)
 
 /* The path that the kernel shows for an open file begins with one of the folders. Nothing outside
  * gets such a path: Landlock lets no file be moved or linked into them. */
-static bool broker_is_writable(const struct broker *b, int fd)
+static bool broker_is_writable(const struct broker *b, int fd, bool by_path)
 {
     char link[PROC_PATH_MAX], real[PATH_MAX];
     ssize_t n;
@@ -185,15 +185,15 @@ static bool broker_is_writable(const struct broker *b, int fd)
     if (n < 0)
         return false;
     real[n] = '\0';
-    if (real[0] != '/') /* a pipe or a socket: only processes of the sandbox have it */
-        return true;
+    if (real[0] != '/') /* a pipe or a socket; a path to one may lead to those of other processes */
+        return !by_path;
     for (char *const *w = b->writable; w && *w; w++) {
         size_t len = strlen(*w);
 
         if (strncmp(real, *w, len) == 0 && (!real[len] || real[len] == '/'))
             return true;
     }
-    return !GUARD("own files");
+    return false;
 }
 
 /* After everything was read: the process may have ended, and its pid may be that of another. */
@@ -213,7 +213,7 @@ static int broker_find(const struct broker *b, const broker_call *q, struct brok
         return r;
     if (!broker_still_waits(b, q))
         return -ESRCH;
-    return broker_is_writable(b, *ret) ? 0 : -EACCES;
+    return broker_is_writable(b, *ret, n->by_path) || !GUARD("own files") ? 0 : -EACCES;
 }
 
 /* ---- times ---- */
@@ -309,7 +309,8 @@ static int broker_read_name(const broker_call *q, const struct broker_form *f,
     return flags & AT_EMPTY_PATH ? 0 : -ENOENT;
 }
 
-static int broker_change(const broker_call *q, const struct broker_form *f, int fd)
+static int broker_change(const struct broker *b, const broker_call *q, const struct broker_form *f,
+                         int fd)
 {
     uint64_t value = broker_arg(q, f->value);
     struct timespec times[2];
@@ -330,6 +331,8 @@ static int broker_change(const broker_call *q, const struct broker_form *f, int 
         r = value ? broker_read_times(q, value, f->form, times) : 0;
         if (r < 0)
             return r;
+        if (!broker_still_waits(b, q))
+            return -ESRCH;
         r = utimensat(AT_FDCWD, path, value ? times : NULL, 0);
         break;
     }
@@ -345,7 +348,7 @@ static int broker_file(const struct broker *b, const broker_call *q, const struc
     if (r < 0)
         return r;
     r = broker_find(b, q, &name, &fd);
-    return r < 0 ? r : broker_change(q, f, fd);
+    return r < 0 ? r : broker_change(b, q, f, fd);
 }
 
 static int broker_do(const struct broker *b, const broker_call *q, bool *ret_sent)

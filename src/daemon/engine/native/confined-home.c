@@ -187,7 +187,7 @@ uint32_t confined_home_owner(const struct native_engine *n, const char *id)
     return st.st_uid > ids->first && st.st_uid < ids->first + ids->count ? st.st_uid : 0;
 }
 
-static bool confined_home_has_account(uint32_t uid)
+bool confined_home_has_account(uint32_t uid)
 {
     _cleanup_free_ char *text = NULL;
     struct user user;

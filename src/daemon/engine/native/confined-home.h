@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/base/err.h"
@@ -24,5 +25,7 @@ int confined_home_begin(struct native_engine *n, const char *id, uint32_t *ret_o
                         struct err *err);
 /* The user id of a sandbox, by its home's owner; 0: no home yet, or it has none of its own. */
 uint32_t confined_home_owner(const struct native_engine *n, const char *id);
+/* Whether /etc/passwd has it: then it is not a sandbox's alone any more. */
+bool confined_home_has_account(uint32_t uid);
 /* After the end: removes what such a user left in /dev/shm. */
 void confined_home_sweep_shared_memory(uint32_t uid);

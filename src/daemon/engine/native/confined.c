@@ -450,9 +450,12 @@ static int native_confined_kill_user(uint32_t uid, struct err *err)
 static int native_confined_end_user(struct native_engine *n, const char *id, struct err *err)
 {
     uint32_t uid = confined_home_owner(n, id);
-    int r = uid ? native_confined_kill_user(uid, err) : 0;
+    int r;
 
-    if (uid && r >= 0)
+    if (!uid || confined_home_has_account(uid))
+        return 0;
+    r = native_confined_kill_user(uid, err);
+    if (r >= 0)
         confined_home_sweep_shared_memory(uid);
     return r;
 }
