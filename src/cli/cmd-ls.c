@@ -4,6 +4,7 @@
 #include "cli/output.h"
 #include "cli/state.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
 
 static void print_table(const json_t *list)
 {
@@ -45,11 +46,29 @@ static void print_names(const json_t *list)
     }
 }
 
+/* The filters are the daemon's, and their options have the names of its query parameters. */
+static char *ls_target(const struct cli_args *args)
+{
+    static const char *const filters[] = {"label", "state", "engine", "prefix"};
+    char *target = xstrdup("/v1/sandboxes"), separator = '?';
+    const char *value;
+
+    for (size_t k = 0; k < ARRAY_SIZE(filters); k++)
+        for (size_t i = 0; (value = args_next(args, filters[k], &i));) {
+            _cleanup_free_ char *before = target, *escaped = client_escape(value);
+
+            target = xasprintf("%s%c%s=%s", before, separator, filters[k], escaped);
+            separator = '&';
+        }
+    return target;
+}
+
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
+    _cleanup_free_ char *target = ls_target(args);
     _cleanup_json_ json_t *doc = NULL;
     const json_t *list;
-    int r = cli_call(cli, "GET", "/v1/sandboxes", NULL, &doc, err);
+    int r = cli_call(cli, "GET", target, NULL, &doc, err);
 
     if (r < 0)
         return r;
@@ -65,6 +84,12 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
 static const struct cli_option options[] = {
     {"quiet", 'q', NULL, "print only the names", NULL},
+    {"label", 0, "KEY[=VALUE]", "only sandboxes with this label; may be repeated: with all of them",
+     NULL},
+    {"state", 0, "STATE", "only sandboxes in this state; may be repeated: in any of them",
+     "creating running paused stopping stopped removing failed reconciling"},
+    {"engine", 0, "NAME", "only sandboxes of this engine", "native docker"},
+    {"prefix", 0, "TEXT", "only sandboxes whose names begin so", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -74,7 +99,8 @@ const struct cli_command cmd_ls = {
     .name = "ls",
     .summary = "list the sandboxes",
     .usage = "ls [options]",
-    .examples = "ripcord ls --json | jq '.sandboxes[].name'\tprint the names for programs",
+    .examples = "ripcord ls --json | jq '.sandboxes[].name'\tprint the names for programs\n"
+                "ripcord rm $(ripcord ls -q --label task=42)\tremove the sandboxes of a task",
     .groups = groups,
     .max_args = 0,
     .stop_after = -1,

@@ -168,6 +168,23 @@ class Raw(TestCase):
         self.assertEqual(reply.headers["content-type"].split(";")[0], "application/json")
         self.assertEqual(set(reply.json()["error"]) - {"hint"}, {"code", "message"})
 
+    def test_errors_have_details(self):
+        for method, target, body, details in (
+                ("GET", "/v1/sandboxes/box", None, {"sandbox": "box"}),
+                ("GET", "/v1/sandboxes/b%22x", None, {"sandbox": 'b"x'}),
+                ("GET", "/v1/sandboxes/box/execs/0123456789abcdef", None, {"sandbox": "box", "exec": "0123456789abcdef"}),
+                ("GET", "/v1/sandboxes?limit=x", None, {"parameter": "limit"}),
+                ("GET", "/v1/sandboxes?colour=x", None, {"parameter": "colour"}),
+                ("GET", "/v1/images/show?name=nope", None, {"image": "nope"}),
+                ("PUT", "/v1/sandboxes/box", {"limits": {"cpus": "x"}}, {"sandbox": "box", "field": "limits.cpus"}),
+                ("PUT", "/v1/sandboxes/box", {"mounts": [{"source": "/x", "target": "/proc"}]}, {"sandbox": "box", "field": "mounts[0].source"}),
+                ("PUT", "/v1/sandboxes/box", {"colour": 1}, {"sandbox": "box", "field": "colour"}),
+                ("POST", "/v1/run", {"exec": {"argv": [""]}}, {"field": "argv[0]"})):
+            with self.subTest(target, body=body):
+                error = self.root.http(method, target, body).json()["error"]
+                self.assertEqual(error.get("details"), details, error)
+        self.assertNotIn("details", self.root.http("GET", "/v1/nothing").json()["error"])
+
     def test_head_of_every_documented_get(self):
         for target in ("/healthz", "/readyz", "/v1/version", "/v1/config", "/v1/engines", "/v1/sandboxes"):
             self.assertIsInstance(self.root.get(target), dict, target)

@@ -71,6 +71,24 @@ TEST(err_set_wrap_and_hint)
     CHECK_STR(err.hint, "Second.");
 }
 
+TEST(err_knows_the_part_of_a_request)
+{
+    _cleanup_err_ struct err err = ERR_INIT, copy = ERR_INIT;
+
+    err_set(&err, ERR_INVALID, "field 'limits.cpus' must be a number");
+    err_wrap(&err, "field 'limits'"); /* less exact */
+    CHECK_STR(err.part, "field");
+    CHECK_STR(err.part_name, "limits.cpus");
+    CHECK(err_copy(&copy, &err) < 0);
+    CHECK_STR(copy.part_name, "limits.cpus");
+    err_set(&err, ERR_INVALID, "must be a number");
+    CHECK(!err.part && !err.part_name);
+    err_wrap(&err, "query parameter 'limit'");
+    CHECK_STR(err.part, "parameter");
+    err_set(&err, ERR_INVALID, "field 'without an end");
+    CHECK(!err.part);
+}
+
 TEST(err_set_replaces_an_old_error_whole)
 {
     _cleanup_err_ struct err err = ERR_INIT;

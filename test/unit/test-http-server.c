@@ -322,6 +322,10 @@ static void on_request(void *arg _unused_, struct http_req *r)
         http_stream_start(r, 200, "text/plain", no_drain);
         http_stream_write(r, "half", 4);
         http_stream_abort(r);
+    } else if (STREQ(path, "/events")) {
+        http_stream_start(r, 200, "text/event-stream", no_drain);
+        http_stream_write(r, "data: 1\n\n", 9);
+        http_req_on_gone(r, count_gone);
     } else if (want_stream(NULL, NULL, path))
         start_body(r, path);
     else if (STREQ(path, "/drip")) {
@@ -1226,6 +1230,31 @@ TEST(write_stall_is_cut)
 
     fd = dial(s);
     CHECK(send_text(fd, REQ("GET /stream") "\r\n", strlen(REQ("GET /stream") "\r\n")));
+    CHECK(wait_until(&s->gone, 1));
+}
+
+/* A stream of events says something now and then, and its peer's end is seen. */
+TEST(silent_events_have_a_heartbeat)
+{
+    struct http_server_config config = {.heartbeat = 20000};
+    _cleanup_buf_ struct buf b = BUF_INIT(4096);
+    int fd;
+    SERVER(&config);
+
+    fd = dial(s);
+    CHECK(send_text(fd, REQ("GET /events") "\r\n", strlen(REQ("GET /events") "\r\n")));
+    while (b.len < 4000 && !(b.len && strstr(buf_data(&b), "3\r\n:\n\n\r\n3\r\n:\n\n\r\n"))) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        char piece[256];
+        ssize_t n = poll(&p, 1, 5000) > 0 ? recv(fd, piece, sizeof(piece), 0) : 0;
+
+        CHECK(n > 0);
+        if (n <= 0)
+            break;
+        CHECK(buf_append(&b, piece, (size_t)n) == 0);
+    }
+    CHECK(strstr(buf_data(&b), "data: 1"));
+    close(fd);
     CHECK(wait_until(&s->gone, 1));
 }
 

@@ -123,8 +123,9 @@ static bool holds_all(struct store *s)
     struct seen seen = {.right = true};
 
     return store_sandbox_each(s, on_sandbox, &seen, NULL) >= 0 &&
-           store_exec_each(s, "00000000000000aa", 10, on_exec, &seen, NULL) >= 0 && seen.right &&
-           seen.sandboxes == 1 && seen.execs == 1;
+           store_exec_each(s, "00000000000000aa", &(struct store_exec_page){.limit = 10}, on_exec,
+                           &seen, NULL) >= 0 &&
+           seen.right && seen.sandboxes == 1 && seen.execs == 1;
 }
 
 /* Everything that a later daemon does with it. */

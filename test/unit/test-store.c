@@ -191,11 +191,21 @@ TEST(exec_rows)
     CHECK(store_exec_get(s, "1", "last", on_exec, &seen, NULL) == 0);
     CHECK_STR(seen.last_id, "x2");
     seen = (struct seen){0};
-    CHECK(store_exec_each(s, "1", 10, on_exec, &seen, NULL) == 0);
+    CHECK(store_exec_each(s, "1", &(struct store_exec_page){.limit = 10}, on_exec, &seen, NULL) ==
+          0);
     CHECK(seen.n == 2 && seen.seq == 1); /* newest first */
     seen = (struct seen){0};
-    CHECK(store_exec_each(s, "1", 1, on_exec, &seen, NULL) == 0);
+    CHECK(store_exec_each(s, "1", &(struct store_exec_page){.limit = 1}, on_exec, &seen, NULL) ==
+          0);
     CHECK(seen.n == 1 && seen.seq == 2);
+    seen = (struct seen){0};
+    CHECK(store_exec_each(s, "1", &(struct store_exec_page){.limit = 9, .before = 2}, on_exec,
+                          &seen, NULL) == 0);
+    CHECK(seen.n == 1 && seen.seq == 1);
+    seen = (struct seen){0};
+    CHECK(store_exec_each(s, "1", &(struct store_exec_page){.limit = 9, .sessions = true}, on_exec,
+                          &seen, NULL) == 0);
+    CHECK(seen.n == 0);
     seen = (struct seen){0};
     CHECK(store_exec_each_open(s, "1", on_exec, &seen, NULL) == 0);
     CHECK(seen.n == 1 && STREQ(seen.last_id, "x2"));

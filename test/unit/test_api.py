@@ -183,7 +183,7 @@ def test_unknown_paths_methods_and_types(d):
     expect(d.call("PUT", "/v1/sandboxes/a", {"memroy": 1}), 400, "invalid", "memroy")
     expect(d.call("PUT", "/v1/sandboxes/A", {}), 400, "invalid", "'A'")
     expect(d.call("DELETE", "/v1/sandboxes/a?force=perhaps"), 400, "invalid", "force")
-    assert expect(d.call("GET", "/v1/sandboxes"), 200) == {"sandboxes": []}
+    assert expect(d.call("GET", "/v1/sandboxes"), 200) == {"sandboxes": [], "next": None}
 
 
 def head_and_document(d, method, path, body=None):

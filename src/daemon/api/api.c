@@ -11,12 +11,14 @@
 #include "lib/base/command-size.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
+#include "lib/base/text.h"
 #include "lib/base/xalloc.h"
 #include "proto/exec-frames.h"
 
 enum {
     BODY_LARGE = 256 << 10,
     BODY_SMALL = 1 << 20,
+    OBJECTS_MAX = 16 << 10,
     BODY_VALUES_MAX = 2 * COMMAND_STRINGS_MAX + 10000, /* all words and variables, and the rest */
 };
 
@@ -127,11 +129,7 @@ void call_reply(struct api_call *c, int status, json_t *doc)
 
 void call_reply_err(struct api_call *c, const struct err *err)
 {
-    _cleanup_free_ char *deprecation = api_deprecation(c);
-
-    if (c->req)
-        http_reply_err(c->req, deprecation, err);
-    api_call_free(c);
+    call_reply_status(c, err_code_http(err->code), err);
 }
 
 void call_answered(void *arg, const struct err *err, const char *json)
@@ -147,14 +145,11 @@ void call_answered(void *arg, const struct err *err, const char *json)
 static void api_reply_status_with(struct api_call *c, int status, const char *extra,
                                   const struct err *err)
 {
-    _cleanup_json_ json_t *doc = json_from_err(err);
-    _cleanup_free_ char *text = json_to_text(doc, false), *deprecation = api_deprecation(c);
+    _cleanup_free_ char *deprecation = api_deprecation(c);
     _cleanup_free_ char *lines = xasprintf("%s%s", deprecation ? deprecation : "", extra);
-    const struct http_answer answer = {
-        .status = status, .content_type = "application/json", .extra = lines};
 
     if (c->req)
-        http_reply_with(c->req, &answer, text, strlen(text));
+        http_reply_err_status(c->req, status, lines, err);
     api_call_free(c);
 }
 
@@ -371,6 +366,35 @@ static void api_identify(struct api_call *c)
     log_debug("request %s: %s %s", id, http_req_head(c->req)->method, http_req_path(c->req));
 }
 
+static int api_append_object(struct buf *b, const char *what, const char *name)
+{
+    if (buf_appendf(b, "%s\"%s\":\"", b->len ? "," : "", what) < 0 || text_escape_json(b, name) < 0)
+        return -ERR_LIMIT;
+    return buf_append_str(b, "\"");
+}
+
+/* The objects that the request names, for the errors about it. */
+static void api_name_objects(struct api_call *c)
+{
+    static const struct {
+        const char *key, *what;
+    } in_query[] = {{"path", "path"}, {"name", "image"}};
+    _cleanup_buf_ struct buf b = BUF_INIT(OBJECTS_MAX);
+
+    for (size_t i = 0; i < CALL_PARAMS_MAX && c->params[i]; i++)
+        if (api_append_object(&b, routes_param_name(c->route, i), c->params[i]) < 0)
+            return;
+    for (size_t i = 0; i < ARRAY_SIZE(in_query); i++) {
+        _cleanup_free_ char *value = NULL;
+
+        if (call_query_text(c, in_query[i].key, &value, NULL) >= 0 && value &&
+            api_append_object(&b, in_query[i].what, value) < 0)
+            return;
+    }
+    if (b.len)
+        http_req_set_details(c->req, xstrdup(buf_data(&b)));
+}
+
 void api_on_request(void *arg, struct http_req *req)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -385,6 +409,7 @@ void api_on_request(void *arg, struct http_req *req)
         return;
     }
     routes_split(c->route, c->path, c->params, CALL_PARAMS_MAX);
+    api_name_objects(c);
     status = routes_check_query(c->route, http_req_query(req), &err) < 0 ? 400 : 0;
     if (!status)
         status = api_check_upgrade(c, &err);

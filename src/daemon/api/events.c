@@ -46,8 +46,7 @@ static int api_events_append(struct events_answer *l, const struct event *e)
     int r;
 
     if (l->sse) {
-        r = buf_appendf(&l->out, "id: %llu\nevent: %s\ndata: ", (unsigned long long)e->seq,
-                        e->kind);
+        r = buf_appendf(&l->out, "id: %llu\ndata: ", (unsigned long long)e->seq);
         if (r < 0)
             return r;
     }

@@ -14,35 +14,6 @@
 #include "lib/base/xalloc.h"
 #include "proto/spec-limits.h"
 
-void handle_exec_list(struct api_call *c)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *list = NULL, *totals = NULL;
-    struct sandbox *sb = call_sandbox(c);
-
-    if (!sb)
-        return;
-    if (exec_list_json(c->manager, sb, &list, &err) < 0 ||
-        exec_totals_of(c->manager, sb, &totals, &err) < 0)
-        call_reply_err(c, &err);
-    else
-        call_reply(c, 200, json_pack("{s:O, s:O}", "execs", list, "totals", totals));
-}
-
-void handle_exec_list_all(struct api_call *c)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *list = NULL, *totals = NULL;
-    bool all = false;
-
-    if (call_query_bool(c, "all", &all, &err) < 0 ||
-        exec_list_all_json(c->manager, all, &list, &err) < 0 ||
-        exec_totals_all(c->manager, &totals, &err) < 0)
-        call_reply_err(c, &err);
-    else
-        call_reply(c, 200, json_pack("{s:O, s:O}", "execs", list, "totals", totals));
-}
-
 /* Which bytes of both streams are still stored. */
 static json_t *execs_output_kept(struct manager *m, struct sandbox *sb, const char *id)
 {

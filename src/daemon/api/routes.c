@@ -28,7 +28,7 @@ static const struct route routes[] = {
     {"POST",   "/v1/caches/packages/prune",               handle_cache_prune,         ROUTE_BODY, {NULL}},
     {"POST",   "/v1/doctor",                              handle_doctor,              ROUTE_BODY, {NULL}},
     {"GET",    "/v1/events",                              handle_events,              ROUTE_LIVE | ROUTE_FOLLOW, {"since", "follow", "sandbox", "kind"}},
-    {"GET",    "/v1/execs",                               handle_exec_list_all,       ROUTE_FRESH_STATE, {"all"}},
+    {"GET",    "/v1/execs",                               handle_exec_list_all,       ROUTE_FRESH_STATE, {"all", "limit", "after"}},
     {"GET",    "/v1/images",                              handle_image_list,          0, {"engine"}},
     {"POST",   "/v1/images",                              handle_image_import,        ROUTE_STREAM | ROUTE_LIVE, {"engine", "name"}},
     {"DELETE", "/v1/images",                              handle_image_remove,        ROUTE_FRESH_STATE, {"engine", "name"}},
@@ -40,7 +40,7 @@ static const struct route routes[] = {
     {"POST",   "/v1/images/prune",                        handle_image_prune,         ROUTE_BODY | ROUTE_FRESH_STATE, {"engine"}},
     {"GET",    "/v1/reconcile",                           handle_reconcile_get,       0, {"run", "brief"}},
     {"POST",   "/v1/reconcile",                           handle_reconcile,           ROUTE_BODY, {NULL}},
-    {"GET",    "/v1/sandboxes",                           handle_sandbox_list,        ROUTE_FRESH_STATE | ROUTE_SOON, {NULL}},
+    {"GET",    "/v1/sandboxes",                           handle_sandbox_list,        ROUTE_FRESH_STATE | ROUTE_SOON, {"limit", "after", "label", "state", "engine", "prefix"}},
     {"PUT",    "/v1/sandboxes/*",                         handle_sandbox_ensure,      ROUTE_BODY, {NULL}},
     {"GET",    "/v1/sandboxes/*",                         handle_sandbox_get,         ROUTE_FRESH_STATE | ROUTE_SOON, {NULL}},
     {"PATCH",  "/v1/sandboxes/*",                         handle_sandbox_lease,       ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
@@ -49,7 +49,7 @@ static const struct route routes[] = {
     {"POST",   "/v1/sandboxes/*/pause",                   handle_sandbox_pause,       ROUTE_BODY, {NULL}},
     {"POST",   "/v1/sandboxes/*/resume",                  handle_sandbox_resume,      ROUTE_BODY, {NULL}},
     {"POST",   "/v1/sandboxes/*/execs",                   handle_exec_start,          ROUTE_BODY | ROUTE_MAY_UPGRADE, {"wait"}},
-    {"GET",    "/v1/sandboxes/*/execs",                   handle_exec_list,           ROUTE_FRESH_STATE, {NULL}},
+    {"GET",    "/v1/sandboxes/*/execs",                   handle_exec_list,           ROUTE_FRESH_STATE, {"limit", "after"}},
     {"GET",    "/v1/sandboxes/*/execs/*",                 handle_exec_get,            ROUTE_FRESH_STATE, {"wait", "output", "output_max"}},
     {"GET",    "/v1/sandboxes/*/execs/*/stdout",          handle_exec_stdout,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"offset", "follow"}},
     {"GET",    "/v1/sandboxes/*/execs/*/stderr",          handle_exec_stderr,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"offset", "follow"}},
@@ -61,7 +61,7 @@ static const struct route routes[] = {
     {"POST",   "/v1/sandboxes/*/execs/*/stdin/close",     handle_exec_stdin_close,    ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/sandboxes/*/execs/*/resize",          handle_exec_resize,         ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/sandboxes/*/sessions",                handle_session_start,       ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
-    {"GET",    "/v1/sandboxes/*/sessions",                handle_session_list,        ROUTE_FRESH_STATE, {NULL}},
+    {"GET",    "/v1/sandboxes/*/sessions",                handle_session_list,        ROUTE_FRESH_STATE, {"limit", "after"}},
     {"GET",    "/v1/sandboxes/*/sessions/*",              handle_session_get,         ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/sessions/*/events",       handle_session_events,      ROUTE_LIVE | ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"since", "follow"}},
     {"POST",   "/v1/sandboxes/*/sessions/*/cancel",       handle_session_cancel,      ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
@@ -164,6 +164,27 @@ void routes_split(const struct route *route, char *path, const char **ret_params
         pattern += want;
         path += have;
     }
+}
+
+const char *routes_param_name(const struct route *route, size_t i)
+{
+    static const struct {
+        const char *segment, *name;
+    } names[] = {{"sandboxes/", "sandbox"},
+                 {"execs/", "exec"},
+                 {"sessions/", "session"},
+                 {"ports/", "port"}};
+    const char *p = strchr(route->pattern, '*');
+
+    for (; p && i > 0; i--)
+        p = strchr(p + 1, '*');
+    for (size_t k = 0; p && k < ARRAY_SIZE(names); k++) {
+        size_t len = strlen(names[k].segment);
+
+        if ((size_t)(p - route->pattern) >= len && memcmp(p - len, names[k].segment, len) == 0)
+            return names[k].name;
+    }
+    return "name";
 }
 
 const struct route_rename *routes_renamed(const char *path)

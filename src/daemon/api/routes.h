@@ -48,5 +48,7 @@ char *routes_allowed(const char *path);
 int routes_check_query(const struct route *route, const char *query, struct err *err);
 /* Cuts `path`, which matches the route, into segments; ret_params gets those that "*" matched. */
 void routes_split(const struct route *route, char *path, const char **ret_params, size_t max);
+/* What the i-th "*" of its pattern stands for, such as "sandbox". */
+const char *routes_param_name(const struct route *route, size_t i);
 /* The rename that applies to this path, or NULL. */
 const struct route_rename *routes_renamed(const char *path);

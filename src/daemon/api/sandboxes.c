@@ -8,24 +8,20 @@
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/packages/packages-proxy.h"
 #include "lib/base/cleanup.h"
-#include "lib/base/command-size.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 #include "proto/spec-limits.h"
 
-enum { LISTED_ENV_MAX = 64 << 10 };
-
 static void sandboxes_set_state(json_t *o, const struct sandbox *sb)
 {
-    bool unsure = sandbox_is_unsure(sb);
-    const char *state = sandbox_state_name(sb->state);
-
-    json_object_set_new(o, "state", json_string(unsure ? "reconciling" : state));
+    json_object_set_new(o, "state", json_string(sandbox_shown_state(sb)));
     json_object_set_new(o, "since", json_from_time(sb->since));
     json_object_set_new(
         o, "reason",
-        unsure ? json_sprintf("the daemon has just started; the last known state is %s", state)
-               : json_from_text(sb->reason));
+        sandbox_is_unsure(sb)
+            ? json_sprintf("the daemon has just started; the last known state is %s",
+                           sandbox_state_name(sb->state))
+            : json_from_text(sb->reason));
 }
 
 json_t *sandbox_to_json(const struct sandbox *sb)
@@ -54,42 +50,6 @@ json_t *sandbox_to_json(const struct sandbox *sb)
     json_object_set_new(o, "expires", lease_to_json(sb));
     json_object_set_new(o, "spec", spec_to_json(&sb->spec, engine));
     return o;
-}
-
-static int sandboxes_by_name(const void *a, const void *b)
-{
-    const struct sandbox *const *x = a, *const *y = b;
-
-    return strcmp((*x)->name, (*y)->name);
-}
-
-/* Without a large environment: a list of many such sandboxes would take gigabytes. */
-static json_t *sandboxes_list_item(const struct sandbox *sb)
-{
-    json_t *o = sandbox_to_json(sb);
-
-    if (command_size(sb->spec.env) > LISTED_ENV_MAX)
-        json_object_del(json_object_get(o, "spec"), "env");
-    return o;
-}
-
-void handle_sandbox_list(struct api_call *c)
-{
-    struct sandbox **all = NULL, *sb;
-    json_t *list = json_array();
-    size_t n = 0;
-
-    for (size_t i = 0; manager_next(c->manager, &i, &sb);) {
-        if (n % 64 == 0)
-            all = xreallocarray(all, n + 64, sizeof(*all));
-        all[n++] = sb;
-    }
-    if (n)
-        qsort(all, n, sizeof(*all), sandboxes_by_name);
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, sandboxes_list_item(all[i]));
-    free(all);
-    call_reply(c, 200, json_pack("{s:o}", "sandboxes", list));
 }
 
 /* ---- ensure ---- */

@@ -113,28 +113,7 @@ void handle_session_start(struct api_call *c)
     exec_spec_done(&spec);
 }
 
-/* ---- list and show ---- */
-
-void handle_session_list(struct api_call *c)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *execs = NULL;
-    struct sandbox *sb = call_sandbox(c);
-    json_t *list, *exec;
-    size_t i;
-
-    if (!sb)
-        return;
-    if (exec_list_json(c->manager, sb, &execs, &err) < 0) {
-        call_reply_err(c, &err);
-        return;
-    }
-    list = json_array();
-    json_array_foreach (execs, i, exec)
-        if (json_is_true(json_object_get(exec, "session")))
-            json_array_append(list, exec);
-    call_reply(c, 200, json_pack("{s:o}", "sessions", list));
-}
+/* ---- show ---- */
 
 void handle_session_get(struct api_call *c)
 {

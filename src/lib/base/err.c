@@ -33,7 +33,32 @@ void err_done(struct err *err)
         return;
     free(err->msg);
     free(err->hint);
+    free(err->part_name);
     *err = (struct err)ERR_INIT;
+}
+
+/* The innermost name is the most exact one. */
+static void err_note_part(struct err *err, const char *text)
+{
+    static const struct {
+        const char *words, *part;
+    } parts[] = {
+        {"field '", "field"},
+        {"unknown field '", "field"},
+        {"query parameter '", "parameter"},
+        {"unknown query parameter '", "parameter"},
+        {"header '", "header"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(parts) && !err->part; i++) {
+        size_t len = strlen(parts[i].words);
+        const char *end = strncmp(text, parts[i].words, len) == 0 ? strchr(text + len, '\'') : NULL;
+
+        if (!end)
+            continue;
+        err->part = parts[i].part;
+        err->part_name = xstrndup(text + len, (size_t)(end - text) - len);
+    }
 }
 
 int err_setv(struct err *err, enum err_code code, const char *fmt, va_list ap)
@@ -43,6 +68,7 @@ int err_setv(struct err *err, enum err_code code, const char *fmt, va_list ap)
     err_done(err);
     err->code = code;
     err->msg = xvasprintf(fmt, ap);
+    err_note_part(err, err->msg);
     return -(int)code;
 }
 
@@ -84,6 +110,7 @@ int err_wrap(struct err *err, const char *fmt, ...)
     context = xvasprintf(fmt, ap);
     va_end(ap);
     inner = err->msg;
+    err_note_part(err, context);
     err->msg = xasprintf("%s: %s", context, inner ? inner : "");
     free(inner);
     free(context);
@@ -125,6 +152,8 @@ int err_copy(struct err *dst, const struct err *src)
         dst->errnum = src->errnum;
         dst->msg = src->msg ? xstrdup(src->msg) : NULL;
         dst->hint = src->hint ? xstrdup(src->hint) : NULL;
+        dst->part = src->part;
+        dst->part_name = src->part_name ? xstrdup(src->part_name) : NULL;
     }
     return -(int)src->code;
 }

@@ -34,6 +34,9 @@ struct err {
     int errnum;         /* 0 unless a system call failed */
     char *msg;          /* owned; "outer: inner: reason" */
     char *hint;         /* owned; what the user can do, or NULL */
+    const char
+        *part;       /* the kind of what is wrong in a request: field, parameter, header; or NULL */
+    char *part_name; /* owned; which one */
 };
 
 #define ERR_INIT                                                                                   \
@@ -44,7 +47,8 @@ struct err {
 
 void err_done(struct err *err);
 
-/* Fills *err and returns -code. */
+/* Fills *err and returns -code. A message that begins with "field 'x'", "query parameter 'x'" or
+ * "header 'x'" sets part and part_name; so does a context of err_wrap(). */
 int err_set(struct err *err, enum err_code code, const char *fmt, ...) _printf_(3, 4);
 int err_setv(struct err *err, enum err_code code, const char *fmt, va_list ap) _printf_(3, 0);
 

@@ -4,6 +4,7 @@
 #define COLUMNS "id, sandbox_id, seq, argv, options, state, started_at, ended_at, end, journal"
 #define KEPT "journal IS NOT NULL AND end IS NOT NULL "
 #define SELECT "SELECT " COLUMNS " FROM execs WHERE sandbox_id = ?1 "
+#define IS_SESSION "instr(options, '\"session\":true') > 0 "
 
 int store_exec_add(struct store *s, const struct store_exec *row, struct err *err)
 {
@@ -75,7 +76,7 @@ static int store_exec_each_row(struct store *s, sqlite3_stmt *st, store_exec_fn 
     return r < 0 ? r : n;
 }
 
-/* limit 0: the statement has no limit. */
+/* limit 0: the statement has no more parameters. */
 static int store_exec_list(struct store *s, enum store_stmt which, const char *sql,
                            const char *sandbox_id, unsigned limit, store_exec_fn fn, void *arg,
                            struct err *err)
@@ -92,11 +93,24 @@ static int store_exec_list(struct store *s, enum store_stmt which, const char *s
     return MIN(r, 0);
 }
 
-int store_exec_each(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
-                    void *arg, struct err *err)
+int store_exec_each(struct store *s, const char *sandbox_id, const struct store_exec_page *page,
+                    store_exec_fn fn, void *arg, struct err *err)
 {
-    return store_exec_list(s, STMT_EXEC_EACH, SELECT "ORDER BY seq DESC LIMIT ?2", sandbox_id,
-                           limit, fn, arg, err);
+    sqlite3_stmt *st = store_prepare(s, STMT_EXEC_EACH,
+                                     SELECT "AND (?3 = 0 OR seq < ?3) "
+                                            "AND (NOT ?4 OR " IS_SESSION ") "
+                                            "ORDER BY seq DESC LIMIT ?2",
+                                     err);
+    int r;
+
+    if (!st)
+        return -ERR_SYSTEM;
+    store_bind_text(st, 1, sandbox_id);
+    store_bind_u64(st, 2, page->limit);
+    store_bind_u64(st, 3, page->before);
+    store_bind_u64(st, 4, page->sessions);
+    r = store_exec_each_row(s, st, fn, arg, err);
+    return MIN(r, 0);
 }
 
 int store_exec_each_open(struct store *s, const char *sandbox_id, store_exec_fn fn, void *arg,
@@ -165,9 +179,7 @@ int store_exec_last_session(struct store *s, const char *sandbox_id, store_exec_
                             struct err *err)
 {
     sqlite3_stmt *st = store_prepare(s, STMT_EXEC_LAST_SESSION,
-                                     SELECT "AND instr(options, '\"session\":true') > 0 "
-                                            "ORDER BY seq DESC LIMIT 1",
-                                     err);
+                                     SELECT "AND " IS_SESSION "ORDER BY seq DESC LIMIT 1", err);
     int r;
 
     if (!st)

@@ -87,9 +87,14 @@ typedef void (*store_exec_fn)(void *arg, const struct store_exec *row);
 int store_exec_add(struct store *s, const struct store_exec *row, struct err *err);
 int store_exec_end(struct store *s, const char *id, const char *state, uint64_t ended_at,
                    const char *end, uint64_t journal, struct err *err);
-/* Newest first, at most `limit`. */
-int store_exec_each(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
-                    void *arg, struct err *err);
+struct store_exec_page {
+    unsigned limit;
+    uint64_t before; /* only execs with a lower seq; 0: all */
+    bool sessions;   /* only sessions */
+};
+/* Newest first. */
+int store_exec_each(struct store *s, const char *sandbox_id, const struct store_exec_page *page,
+                    store_exec_fn fn, void *arg, struct err *err);
 int store_exec_each_open(struct store *s, const char *sandbox_id, store_exec_fn fn, void *arg,
                          struct err *err); /* execs that have not ended */
 /* id "last" is the newest. -ERR_NOT_FOUND: no such exec. fn is called at most once. */

@@ -67,7 +67,22 @@ struct exec_json_collect {
     struct sandbox *sb;
     json_t *list; /* or a single document */
     bool one;
+    struct exec_page *page; /* NULL: there is no page */
+    unsigned n;             /* of this page */
+    uint64_t last;          /* seq of the last one */
 };
+
+/* Whether one more belongs to this page. It then knows whether another page follows. */
+static bool exec_json_fits(struct exec_json_collect *c, uint64_t seq)
+{
+    if (c->page && c->n == c->page->limit) {
+        c->page->next = c->last;
+        return false;
+    }
+    c->n++;
+    c->last = seq;
+    return true;
+}
 
 static void exec_json_collect_row(void *arg, const struct store_exec *row)
 {
@@ -75,6 +90,8 @@ static void exec_json_collect_row(void *arg, const struct store_exec *row)
     const struct exec *live = exec_find_live(c->sb, row->id);
     json_t *o;
 
+    if (!exec_json_fits(c, row->seq))
+        return;
     if (!live && !row->end)
         live = exec_save_find(c->sb->m, row->id);
     o = live ? exec_to_json(live) : exec_json_from_row(c->sb, row);
@@ -85,40 +102,27 @@ static void exec_json_collect_row(void *arg, const struct store_exec *row)
         json_array_append_new(c->list, o);
 }
 
-int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct err *err)
+int exec_list_json(struct manager *m, struct sandbox *sb, struct exec_page *page, json_t *list,
+                   struct err *err)
 {
-    _cleanup_json_ json_t *list = json_array();
-    struct exec_json_collect c = {.sb = sb, .list = list};
-    int r;
+    struct exec_json_collect c = {.sb = sb, .list = list, .page = page};
+    struct store_exec_page stored;
 
-    r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX, exec_json_collect_row, &c, err);
-    if (r < 0)
-        return r;
-    *ret = TAKE_PTR(list);
-    return 0;
+    page->next = 0;
+    if (!page->limit || page->limit > EXEC_LIST_MAX)
+        page->limit = EXEC_LIST_MAX;
+    stored = (struct store_exec_page){page->limit + 1, page->before, page->sessions};
+    return store_exec_each(m->store, sb->id, &stored, exec_json_collect_row, &c, err);
 }
 
-int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *err)
+void exec_list_live_json(const struct sandbox *sb, struct exec_page *page, json_t *list)
 {
-    _cleanup_json_ json_t *list = json_array();
-    struct sandbox *sb = NULL;
+    struct exec_json_collect c = {.page = page};
 
-    for (size_t i = 0; manager_next(m, &i, &sb);) {
-        struct exec_json_collect c = {.sb = sb, .list = list};
-        size_t n = json_array_size(list);
-        int r = 0;
-
-        if (!all || sb->ephemeral)
-            for (const struct exec *x = sb->execs; x; x = x->next) /* the newest first */
-                json_array_append_new(list, exec_to_json(x));
-        else if (n < EXEC_LIST_MAX)
-            r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX - (unsigned)n,
-                                exec_json_collect_row, &c, err);
-        if (r < 0)
-            return r;
-    }
-    *ret = TAKE_PTR(list);
-    return 0;
+    page->next = 0;
+    for (const struct exec *x = sb->execs; x; x = x->next) /* the newest first */
+        if ((!page->before || x->seq < page->before) && exec_json_fits(&c, x->seq))
+            json_array_append_new(list, exec_to_json(x));
 }
 
 int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err)

@@ -96,9 +96,19 @@ void exec_resize(struct exec *x, uint16_t rows, uint16_t cols);
 /* The EXEC document of a live or referenced exec; exec_get_json() also finds stored ones. New
  * reference. */
 json_t *exec_to_json(const struct exec *x);
-int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct err *err);
-/* Of all sandboxes: live execs, or with `all` also stored ones, up to the limit of an answer. */
-int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *err);
+
+/* A page of a list of execs, newest first. */
+struct exec_page {
+    unsigned limit;  /* 0: as many as an answer may have */
+    uint64_t before; /* continues behind that exec; 0: begins with the newest */
+    bool sessions;   /* only sessions */
+    uint64_t next;   /* returned: `before` of the next page; 0: this is the last one */
+};
+/* Adds the execs of a sandbox to a list. */
+int exec_list_json(struct manager *m, struct sandbox *sb, struct exec_page *page, json_t *list,
+                   struct err *err);
+/* The same for live execs only. The page has a limit. */
+void exec_list_live_json(const struct sandbox *sb, struct exec_page *page, json_t *list);
 /* What execs have used in total: {"execs","cpu_ms",…} of a sandbox, or
  * {"all","labels","sandboxes"} of all of them. New reference. */
 int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err);

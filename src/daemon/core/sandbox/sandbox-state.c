@@ -41,6 +41,11 @@ const char *sandbox_state_name(enum sandbox_state s)
     return state_names[s];
 }
 
+const char *sandbox_shown_state(const struct sandbox *sb)
+{
+    return sandbox_is_unsure(sb) ? STATE_RECONCILING : sandbox_state_name(sb->state);
+}
+
 enum sandbox_state sandbox_state_parse(const char *name)
 {
     for (int s = 0; s < SANDBOX_STATE_MAX; s++)

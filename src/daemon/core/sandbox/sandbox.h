@@ -102,8 +102,11 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
 /* ERR_CONFLICT when it is paused: only `up` and `resume` wake it. */
 int sandbox_check_awake(const struct sandbox *sb, struct err *err);
 
-/* Its state was left by the last daemon and is not confirmed yet. Shown as `reconciling`. */
+/* Its state was left by the last daemon and is not confirmed yet. */
 bool sandbox_is_unsure(const struct sandbox *sb);
+#define STATE_RECONCILING "reconciling"
+/* The name of its state, or STATE_RECONCILING while that is unsure. */
+const char *sandbox_shown_state(const struct sandbox *sb);
 
 /* Writes the whole row (spec, hash, state). */
 int sandbox_save(struct sandbox *sb, struct err *err);

@@ -32,6 +32,7 @@ enum { OUT_BLOCK_SIZE = 16 << 10, OUT_IOV_MAX = 16 };
 #define BODY_TIMEOUT (30 * USEC_PER_SEC)
 #define WRITE_TIMEOUT (60 * USEC_PER_SEC)
 #define LINGER_TIMEOUT (2 * USEC_PER_SEC)
+#define HEARTBEAT (15 * USEC_PER_SEC)
 
 static void http_conn_on_poll(uv_poll_t *h, int status, int events);
 static void http_conn_on_timer(uv_timer_t *h);
@@ -209,7 +210,7 @@ static enum conn_wait http_conn_wanted_wait(const struct http_conn *c)
         return WAIT_BODY;
     if (c->state == CONN_HEAD)
         return c->in.len || !c->served ? WAIT_HEAD : WAIT_IDLE;
-    return WAIT_NONE;
+    return c->state == CONN_STREAM && c->req->events ? WAIT_SILENCE : WAIT_NONE;
 }
 
 static uint64_t http_conn_wait_usec(const struct http_conn *c)
@@ -226,6 +227,8 @@ static uint64_t http_conn_wait_usec(const struct http_conn *c)
         return config->stall_timeout ? config->stall_timeout : BODY_TIMEOUT;
     case WAIT_WRITE:
         return config->stall_timeout ? config->stall_timeout : WRITE_TIMEOUT;
+    case WAIT_SILENCE:
+        return config->heartbeat ? config->heartbeat : HEARTBEAT;
     case WAIT_LINGER:
         return LINGER_TIMEOUT;
     case WAIT_NONE:
@@ -307,6 +310,17 @@ static void http_conn_refuse_crowd(struct http_conn *c)
     conn_refuse_body(c, 429, &err);
 }
 
+/* Streams write whole events, so a comment fits between any two writes. */
+static void http_conn_beat(struct http_conn *c)
+{
+    static const char comment[] = ":\n\n";
+
+    if (c->req->silent)
+        http_stream_write(c->req, comment, sizeof(comment) - 1);
+    c->req->silent = true;
+    http_conn_restart_timer(c);
+}
+
 static void http_conn_on_timer(uv_timer_t *h)
 {
     struct http_conn *c = h->data;
@@ -323,6 +337,9 @@ static void http_conn_on_timer(uv_timer_t *h)
         break;
     case WAIT_BODY:
         http_conn_refuse_late(c, "the request body");
+        break;
+    case WAIT_SILENCE:
+        http_conn_beat(c);
         break;
     case WAIT_IDLE:
     case WAIT_WRITE:

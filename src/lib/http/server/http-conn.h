@@ -35,7 +35,16 @@ enum conn_state {
     CONN_CLOSED, /* handles are closing */
 };
 
-enum conn_wait { WAIT_NONE, WAIT_HEAD, WAIT_IDLE, WAIT_ROOM, WAIT_BODY, WAIT_WRITE, WAIT_LINGER };
+enum conn_wait {
+    WAIT_NONE,
+    WAIT_HEAD,
+    WAIT_IDLE,
+    WAIT_ROOM,
+    WAIT_BODY,
+    WAIT_WRITE,
+    WAIT_SILENCE, /* of a stream of Server-Sent Events */
+    WAIT_LINGER,
+};
 
 struct http_server {
     struct loop *loop;
@@ -108,7 +117,9 @@ struct http_req {
     struct http_raw_events raw;
     struct http_body_events body_events;
     bool chunked, no_body; /* of the response */
+    bool events, silent;   /* it is a stream of events; none since the last heartbeat was due */
     char id[HTTP_ID_SIZE];
+    char *details; /* owned, see http_req_set_details() */
 };
 
 /* http-conn.c */

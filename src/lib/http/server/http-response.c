@@ -35,27 +35,42 @@ static int http_response_append_head(struct buf *b, const struct http_req *r,
     return 0;
 }
 
-static int http_response_append_error_json(struct buf *b, const struct err *err)
+/* The objects of the request, and which part of it is wrong. */
+static int http_response_append_details(struct buf *b, const char *objects, const struct err *err)
+{
+    if (!objects && !err->part)
+        return 0;
+    if (buf_appendf(b, ",\"details\":{%s", objects ? objects : "") < 0)
+        return -ERR_LIMIT;
+    if (err->part && (buf_appendf(b, "%s\"%s\":\"", objects ? "," : "", err->part) < 0 ||
+                      text_escape_json(b, err->part_name) < 0 || buf_append_str(b, "\"") < 0))
+        return -ERR_LIMIT;
+    return buf_append_str(b, "}");
+}
+
+static int http_response_append_error_json(struct buf *b, const char *objects,
+                                           const struct err *err)
 {
     if (buf_appendf(b, "{\"error\":{\"code\":\"%s\",\"message\":\"", err_code_name(err->code)) <
             0 ||
         text_escape_json(b, err->msg ? err->msg : "") < 0 ||
         (err->hint && buf_append_str(b, "\",\"hint\":\"") < 0) ||
-        (err->hint && text_escape_json(b, err->hint) < 0))
+        (err->hint && text_escape_json(b, err->hint) < 0) || buf_append_str(b, "\"") < 0 ||
+        http_response_append_details(b, objects, err) < 0)
         return -ERR_LIMIT;
-    return buf_append_str(b, "\"}}");
+    return buf_append_str(b, "}}");
 }
 
 /* A message that is too long is replaced, not cut: a cut JSON string is invalid. */
-static void http_response_error_body(struct buf *b, const struct err *err)
+static void http_response_error_body(struct buf *b, const char *objects, const struct err *err)
 {
     struct err plain = {.code = err->code, .msg = (char *)"(message too long to show)"};
 
     buf_clear(b);
-    if (http_response_append_error_json(b, err) >= 0)
+    if (http_response_append_error_json(b, objects, err) >= 0)
         return;
     buf_clear(b);
-    (void)!http_response_append_error_json(b, &plain);
+    (void)!http_response_append_error_json(b, NULL, &plain);
 }
 
 int response_error(struct buf *b, int status, const struct err *err, bool close)
@@ -63,7 +78,7 @@ int response_error(struct buf *b, int status, const struct err *err, bool close)
     _cleanup_buf_ struct buf body = BUF_INIT(ERROR_BODY_MAX);
     int r;
 
-    http_response_error_body(&body, err);
+    http_response_error_body(&body, NULL, err);
     r = http_response_append_head(
         b, NULL,
         &(struct http_answer){.status = status,
@@ -158,14 +173,19 @@ void http_reply(struct http_req *r, int status, const char *content_type, const 
                     len);
 }
 
-void http_reply_err(struct http_req *r, const char *extra, const struct err *err)
+void http_reply_err_status(struct http_req *r, int status, const char *extra, const struct err *err)
 {
     const struct http_answer answer = {
-        .status = err_code_http(err->code), .content_type = "application/json", .extra = extra};
+        .status = status, .content_type = "application/json", .extra = extra};
     _cleanup_buf_ struct buf body = BUF_INIT(ERROR_BODY_MAX);
 
-    http_response_error_body(&body, err);
+    http_response_error_body(&body, r->details, err);
     http_reply_with(r, &answer, buf_data(&body), body.len);
+}
+
+void http_reply_err(struct http_req *r, const char *extra, const struct err *err)
+{
+    http_reply_err_status(r, err_code_http(err->code), extra, err);
 }
 
 void http_stream_start(struct http_req *r, int status, const char *content_type,
@@ -187,6 +207,7 @@ void http_stream_start_with(struct http_req *r, const struct http_answer *a, htt
     /* HTTP/1.0 has no chunks: the end of the connection is the end of the body. */
     r->chunked = r->head.minor == 1;
     r->no_body = http_response_has_no_body(r, a->status);
+    r->events = r->silent = a->content_type && STREQ(a->content_type, "text/event-stream");
     if (http_response_append_head(&head, r, a, c->close_after) >= 0 &&
         buf_append_str(&head, r->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n") >= 0)
         conn_write(c, &(struct iovec){buf_data(&head), head.len}, 1);
@@ -218,6 +239,7 @@ void http_stream_write(struct http_req *r, const void *data, size_t len)
     /* An empty chunk would end the body. */
     if (!r->conn || len == 0)
         return;
+    r->silent = false;
     iov[0].iov_len = (size_t)snprintf(size, sizeof(size), "%zx\r\n", len);
     if (r->no_body)
         conn_write(r->conn, NULL, 0);

@@ -7,7 +7,9 @@
  *
  * Limits: head 16 KiB / 64 fields / 10 s, idle between requests 60 s, body stall 30 s, write stall
  * 60 s. The connections of a server are limited: one more is answered with 429 and closed. A
- * reserve descriptor lets it answer when descriptors run out (EMFILE).
+ * reserve descriptor lets it answer when descriptors run out (EMFILE). A stream of Server-Sent
+ * Events that is silent for 15 s gets a comment, so that proxies keep it open and clients notice a
+ * dead connection.
  */
 #pragma once
 
@@ -48,7 +50,8 @@ struct http_server_config {
     bool any_peer;   /* do not check credentials: TCP, or a socket that other users may use */
     bool raw_target; /* do not split the target: http_req_path() is NULL, the handler parses
                         the target of the head */
-    uint64_t head_timeout, idle_timeout, stall_timeout; /* usec; 0: the defaults above */
+    /* usec; 0: the defaults above */
+    uint64_t head_timeout, idle_timeout, stall_timeout, heartbeat;
 };
 
 int http_server_new(struct loop *l, const struct http_server_config *config,
@@ -99,9 +102,15 @@ void http_body_read(struct http_req *r, bool on);
 /* -- the response: exactly one of these ends or starts it -- */
 void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
                 size_t len); /* r is gone after */
+/* The members of `details` in an error about this request, as JSON without braces, such as
+ * "sandbox":"box". Takes a malloc'd text. */
+void http_req_set_details(struct http_req *r, char *owned);
 /* JSON error; r is gone after. extra: header lines, each with its line break, or NULL. Bytes that
  * are not UTF-8 are replaced one by one, so that the rest of the message stays readable. */
 void http_reply_err(struct http_req *r, const char *extra, const struct err *err);
+/* The same with another status than that of the code. */
+void http_reply_err_status(struct http_req *r, int status, const char *extra,
+                           const struct err *err);
 
 /* A response with more control over the head. The texts are borrowed and hold no line break. NULL
  * omits a field, or uses the standard reason. */
