@@ -35,7 +35,7 @@ static int http_response_append_head(struct buf *b, const struct http_req *r,
     return 0;
 }
 
-/* The objects of the request, and which part of it is wrong. */
+/* The objects of the request, and its wrong part. */
 static int http_response_append_details(struct buf *b, const char *objects, const struct err *err)
 {
     if (!objects && !err->part)
