@@ -526,8 +526,13 @@ static int guest_exec_watch_children(struct guest_exec *x, struct err *err)
     sigfillset(&all);
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    if (sigprocmask(SIG_SETMASK, &all, NULL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
-        return err_sys(err, errno, "become the subreaper of the command's processes");
+    if (sigprocmask(SIG_SETMASK, &all, NULL) < 0)
+        return err_sys(err, errno, "block signals");
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) {
+        err_set(err, ERR_UNSUPPORTED,
+                "the container's kernel has no child subreapers (an old gVisor?)");
+        return err_hint(err, "Install a newer version of the runtime.");
+    }
     x->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     return x->signals < 0 ? err_sys(err, errno, "watch for children") : 0;
 }
@@ -539,15 +544,16 @@ int guest_exec(char **argv _unused_, struct err *err)
         .child = CHILD_INIT,
         .streams = {{.fd = -1, .type = GUEST_STDOUT}, {.fd = -1, .type = GUEST_STDERR}},
         .pending = BUF_INIT(GUEST_CREDIT)};
+    _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
+    x.signals = -1;
     r = guest_conn_open_async(&x.conn, err);
     if (r < 0)
         return r;
-    r = guest_exec_watch_children(&x, err);
-    if (r < 0)
-        return r;
     guest_conn_queued(&x.conn, guest_put_hello(&x.conn.out, (uint32_t)getpid()));
+    if (guest_exec_watch_children(&x, &why) < 0)
+        guest_exec_send_failed(&x, &why);
     guest_conn_flush(&x.conn);
     while (!x.conn.gone && !(x.state == STATE_REPORTED && !x.conn.out.len))
         guest_exec_turn(&x);

@@ -41,6 +41,7 @@ static const struct member {
     MEMBER(U32,  unenforced,     UINT32_MAX),
     NAMED("registry_port",   U32,  packages_port,   UINT16_MAX), /* as older relays call them */
     NAMED("registry_inside", BOOL, packages_inside, 1),
+    MEMBER(BOOL, own_kernel,     1),
     MEMBER(U64,  journal_budget, INT64_MAX),
     MEMBER(BOOL, ephemeral,      1),
 #undef MEMBER

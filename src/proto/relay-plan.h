@@ -46,6 +46,7 @@ struct relay_plan {
     uint32_t unenforced; /* enum limit_bit bits; HELLO returns them */
     uint32_t packages_port;  /* of the package cache, on 127.0.0.1 inside; 0: no package cache */
     bool packages_inside;    /* the network is on another machine: the guest must listen there */
+    bool own_kernel;         /* the runtime has one (gVisor, Kata) inside the container's limits */
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */
     bool ephemeral;          /* the sandbox stops when its first exec has ended */
 };

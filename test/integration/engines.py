@@ -86,6 +86,7 @@ class Engine:
 
     kind = None
     programs = ()
+    runtime = None  # tests ask for it with --runtime
 
     def __init__(self, flags=(), size=None, image=True, outside=False):
         """flags: more of the engine's own options. size: the data folder lies on a file system of so many MiB.
@@ -347,6 +348,29 @@ class Docker(Engine):
                 "--bridge", "none", "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{self.name}", *self.flags]
 
 
+class Gvisor(Docker):
+    """A dockerd whose containers have gVisor's kernel: by default, and for `up` and `run` also by name."""
+
+    kind = "gvisor"
+    runtime = "runsc"
+
+    @classmethod
+    def program(cls):
+        """The program that tools/gvisor/gvisor.py has built, or None."""
+        tool = Path(__file__).resolve().parents[2] / "tools/gvisor/gvisor.py"
+        said = subprocess.run([tool, "--no-build"], capture_output=True, text=True, check=False).stdout.strip()
+        return said or None
+
+    @classmethod
+    def missing(cls):
+        return super().missing() or (None if cls.program() else "no gVisor was built: tools/gvisor/gvisor.py")
+
+    def prepare(self):
+        super().prepare()
+        runtimes = {"runsc": {"path": self.program(), "runtimeArgs": ["--platform=systrap"]}}
+        (self.place / "daemon.json").write_text(json.dumps({"runtimes": runtimes, "default-runtime": "runsc"}), encoding="ascii")
+
+
 CONTAINERS_CONF = """
 [containers]
 default_ulimits = ["nofile={nofile}:{nofile}", "nproc={nproc}:{nproc}"]
@@ -404,7 +428,7 @@ class Podman(Engine):
         remove_cgroups(PODMAN_CGROUP)  # but for those of another Podman's containers
 
 
-KINDS = {"docker": Docker, "podman": Podman}
+KINDS = {"docker": Docker, "podman": Podman, "gvisor": Gvisor}
 SHARED = {}
 LOCK = threading.Lock()
 

@@ -165,7 +165,7 @@ class Sandbox:
         plan = {"sandbox_id": "0123456789abcdef", "name": "box", "hash": "", "endpoint": self.host or self.engine.host,
                 "container": self.id, "run_dir": str(self.run), "exec_dir": str(self.execs), "user": "agent",
                 "workdir": "/home/agent", "env": ["HOME=/home/agent", "USER=agent", "BASE=1"], "memory": self.memory,
-                "pids": self.pids, "unenforced": 0, "registry_port": self.port, "registry_inside": self.inside,
+                "pids": self.pids, "unenforced": 0, "registry_port": self.port, "registry_inside": self.inside, "own_kernel": False,
                 "journal_budget": self.budget, "ephemeral": self.ephemeral}
         fd = os.memfd_create("plan")
         os.write(fd, json.dumps(plan).encode())

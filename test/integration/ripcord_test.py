@@ -61,6 +61,7 @@ CAPABILITIES = {
     "cgroup namespace": ("native", "docker"),  # Podman's API has no field for it, and on cgroup v1 its default is the host's
     "routed network": ("native",),  # interfaces and firewall rules of our own on the host
     "capable root": ("native",),    # root inside may change owners and pass over modes; in our containers it has no capabilities
+    "limits of a command": ("native", "docker", "podman"),  # with gVisor, the whole sandbox ends at its memory or process limit
     "own kernel objects": ("native",),  # cgroups, mounts, namespaces and processes that we make ourselves
 }
 
@@ -196,6 +197,8 @@ class Root:
     # ---- the command line ----
 
     def argv(self, *args):
+        if Config.backend and Config.backend.runtime and args[:1] in (("up",), ("run",)):
+            args = (args[0], "--runtime", Config.backend.runtime, *args[1:])
         return [str((self.bin or Config.bin) / "ripcord"), *map(str, args)]
 
     def env(self, extra=None):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the integration tests: a line for each, two at a time.
 
-    test/integration/run.py [-k WORD] [--bin BUILD] [--engine native|docker|podman] [--quick | --soak | --smoke] [--jobs N] [--list]
+    test/integration/run.py [-k WORD] [--bin BUILD] [--engine native|docker|podman|gvisor] [--quick | --soak | --smoke] [--jobs N] [--list]
 
 Ends with `N passed, N failed, N skipped`; status 1 when one failed, 77 when nothing can run here.
 """

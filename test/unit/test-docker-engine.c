@@ -553,6 +553,7 @@ TEST(the_archive_holds_our_program_and_the_users_folders)
 {
     _cleanup_buf_ struct buf tar = BUF_INIT(MIB(1));
     const struct sandbox_request req = {.spec = {.user = (char *)"agent"}};
+    const struct body_program program = {.data = "program", .len = 7};
     struct body_parts p = parts;
     struct cursor c;
     struct tar_reader r;
@@ -560,7 +561,7 @@ TEST(the_archive_holds_our_program_and_the_users_folders)
     bool guest = false, home = false, pip = false;
 
     p.req = &req;
-    CHECK(body_archive(&p, "program", 7, &tar, NULL) == 0);
+    CHECK(body_archive(&p, &program, &tar, NULL) == 0);
     c = (struct cursor){buf_data(&tar), tar.len};
     tar_reader_init(&r, read_cursor, &c);
     while (tar_next(&r, e, NULL) > 0) {
@@ -571,6 +572,52 @@ TEST(the_archive_holds_our_program_and_the_users_folders)
     }
     CHECK(guest && home && pip);
     free(e);
+}
+
+static mode_t mode_of_guest(bool readable)
+{
+    _cleanup_buf_ struct buf tar = BUF_INIT(MIB(1));
+    const struct body_program program = {.data = "program", .len = 7, .readable = readable};
+    struct tar_entry *e;
+    struct tar_reader r;
+    struct cursor c;
+    mode_t mode = 0;
+
+    if (body_guest(&program, &tar, NULL) < 0)
+        return 0;
+    e = xnew0(struct tar_entry);
+    c = (struct cursor){buf_data(&tar), tar.len};
+    tar_reader_init(&r, read_cursor, &c);
+    while (tar_next(&r, e, NULL) > 0)
+        if (STREQ(e->path, ".ripcord/guest"))
+            mode = e->mode;
+    free(e);
+    return mode;
+}
+
+TEST(the_program_is_readable_only_where_the_runtime_needs_it)
+{
+    CHECK(mode_of_guest(false) == 0111);
+    CHECK(mode_of_guest(true) == 0555);
+}
+
+TEST(gvisor_is_known_by_name_program_or_shim)
+{
+    _cleanup_json_ json_t *info =
+        json_pack("{s:s s:{s:{s:s} s:{s:s} s:{s:s} s:{s:s} s:{s:s}}}", "DefaultRuntime",
+                  "sandboxed", "Runtimes", "runc", "path", "runc", "sandboxed", "path",
+                  "/opt/bin/runsc-2026", "kata", "path", "/opt/runsc/kata-runtime", "short", "path",
+                  "runsc", "shim", "runtimeType", "io.containerd.runsc.v1");
+
+    CHECK(docker_runtime_is_gvisor(info, NULL));
+    CHECK(docker_runtime_is_gvisor(info, "sandboxed"));
+    CHECK(docker_runtime_is_gvisor(info, "short"));
+    CHECK(docker_runtime_is_gvisor(info, "shim"));
+    CHECK(docker_runtime_is_gvisor(info, "io.containerd.runsc.v1"));
+    CHECK(docker_runtime_is_gvisor(info, "gvisor"));
+    CHECK(!docker_runtime_is_gvisor(info, "runc"));
+    CHECK(!docker_runtime_is_gvisor(info, "kata"));
+    CHECK(!docker_runtime_is_gvisor(info, "unknown"));
 }
 
 TEST(older_is_older_whatever_the_digits)

@@ -4,9 +4,14 @@
 #include "tap.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -817,6 +822,47 @@ TEST(other_processes_cannot_read_the_guest)
                        " done; echo end",
                        l.inside);
     CHECK(run(&b, shell(script, 0), &e) && says(&e.out, "end\n"));
+}
+
+/* As gVisor of 2022 answers. */
+static bool forget_subreapers(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_CHILD_SUBREAPER, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = sizeof(code) / sizeof(*code), .filter = code};
+
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+}
+
+static bool refused_without_subreapers(void)
+{
+    static const char *const args[] = {"exec", NULL};
+    _cleanup_gbox_ struct gbox b = {0};
+    _cleanup_gconn_ struct gconn l = GCONN_INIT;
+    _cleanup_gend_ struct gend end = GEND_INIT;
+
+    return forget_subreapers() && gbox_open(&b, NULL) && gconn_open(&l, &b, args) &&
+           gconn_finish(&l, &end) && end.last == GUEST_FAILED &&
+           end.failed.code == ERR_UNSUPPORTED && end.failed.hint;
+}
+
+TEST(a_kernel_without_subreapers_is_refused)
+{
+    int status;
+    pid_t pid;
+
+    if (gbox_unavailable())
+        SKIP(gbox_unavailable());
+    pid = fork(); /* the filter cannot be taken off again */
+    if (pid == 0)
+        _exit(!refused_without_subreapers());
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
 TEST(unknown_modes)

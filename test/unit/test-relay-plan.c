@@ -28,6 +28,7 @@ static void fill(struct relay_plan *p)
         .unenforced = 3,
         .packages_port = 7417,
         .packages_inside = true,
+        .own_kernel = true,
         .journal_budget = 1 << 28,
         .ephemeral = true,
     };
@@ -58,6 +59,7 @@ TEST(round_trip)
     CHECK(strv_len(b.env) == 2 && STREQ(b.env[0], a.env[0]) && STREQ(b.env[1], "B="));
     CHECK(b.memory == a.memory && b.pids == 300 && b.unenforced == 3 && b.ephemeral);
     CHECK(b.journal_budget == 1 << 28 && b.packages_port == 7417 && b.packages_inside);
+    CHECK(b.own_kernel);
     relay_plan_done(&a);
     relay_plan_done(&b);
 }

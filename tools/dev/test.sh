@@ -125,6 +125,9 @@ dist_tests() { python3 test/dist/run.py --dist build/test-dist --jobs "$((JOBS +
 SAME_ON_ALL=cli,daemon,http,input,packages,packages_server,packages_hostile,packages_tools,relay_faults
 INSTRUMENTED=faults,packages_server,packages_hostile,relay_faults,restart,run,streams,torture
 IN_MEMORY=caches,files,image_export,image_pull,packages,packages_live,packages_tools,rootless
+# What gVisor changes, and that the rest of a sandbox's life is the same.
+ON_GVISOR=gvisor,causes,life
+ON_GVISOR_ALL=$ON_GVISOR,exec_http,files,guest,input,isolation,large_commands,packages,ports,run,secrets,sessions,streams
 ON_PODMAN=cache_layers,causes,docker_sandbox,docker_ensure,guest,life,restart,run
 
 # Native tests run on the disk, as in real use. Tests that make and remove thousands of trees run in memory, because ext4
@@ -133,6 +136,7 @@ test_full() {
     part build build_part build -Dwerror=true
     beside build-asan build_part build-asan "${MESON_ASAN[@]}"
     beside vm-image vm_tests "${SMOKE[@]}" --image-only
+    beside gvisor-build tools/gvisor/gvisor.py # takes minutes at the first time
     part unit unit_tests build
     part corpus corpus_replay build
     part native integration_tests build --without "$IN_MEMORY"
@@ -147,6 +151,8 @@ test_full() {
     part native-asan integration_tests build-asan --memory --only "$INSTRUMENTED"
     part docker integration_tests build --engine docker --memory --without "$SAME_ON_ALL"
     part podman integration_tests build --engine podman --memory --only "$ON_PODMAN"
+    joined gvisor-build
+    part gvisor integration_tests build --engine gvisor --memory --only "$ON_GVISOR"
     joined lint
     joined dist-build
     part dist dist_tests --only tarball
@@ -162,6 +168,7 @@ test_soak() {
     part native-asan-all integration_tests build-asan
     part docker-all integration_tests build-asan --engine docker
     part podman-all integration_tests build --engine podman
+    part gvisor-all integration_tests build --engine gvisor --memory --only "$ON_GVISOR_ALL"
     part build-tsan build_part build-tsan "${MESON_TSAN[@]}"
     part unit-tsan unit_tests build-tsan
     part native-tsan integration_tests build-tsan

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 
 #define GUEST_PATH "/.ripcord/guest"
 
-enum { REAP_IN_MAX = 64 << 10, STATUS_POLL_MS = 50 };
+enum { REAP_IN_MAX = 64 << 10, STATUS_POLL_MS = 50, STATUS_KILLED = 128 + SIGKILL };
 
 /* ---- an exec of the engine ---- */
 
@@ -102,6 +103,14 @@ int call_exec_status(const struct relay *r, const char *exec_id, const struct de
 
 /* ---- the container ---- */
 
+/* The engine's flag stays true after any process was a victim. The kernel of the container was one
+ * if it was also killed. */
+static bool calls_show_oom(const json_t *state)
+{
+    return json_is_true(json_object_get(state, "OOMKilled")) &&
+           json_integer_value(json_object_get(state, "ExitCode")) == STATUS_KILLED;
+}
+
 int call_inspect(const struct relay *r, const struct deadline *by, struct relay_container *ret,
                  struct err *err)
 {
@@ -128,6 +137,8 @@ int call_inspect(const struct relay *r, const struct deadline *by, struct relay_
         ret->life = LIFE_PAUSED;
     else if (json_is_true(json_object_get(state, "Running")))
         ret->life = LIFE_RUNNING;
+    else
+        ret->oom = r->plan.own_kernel && calls_show_oom(state);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 #include "supervisor/relay/relay.h"
@@ -406,6 +407,19 @@ static uint64_t relay_exec_risen(uint64_t before, uint64_t after)
     return before != GUEST_UNKNOWN && after != GUEST_UNKNOWN && after > before ? after - before : 0;
 }
 
+static void relay_exec_fill_oom(struct end_record *rec)
+{
+    char limit[FORMAT_MAX];
+
+    rec->oom_kills = 1;
+    format_size(rec->memory_limit, limit);
+    snprintf(
+        rec->message, sizeof(rec->message),
+        "out of memory: the sandbox ended at its limit of %s, because its runtime has a kernel "
+        "of its own",
+        limit);
+}
+
 /*
  * The counters belong to the container. Refused forks count for an exec only if it ran alone; so
  * does the memory's peak, if it rose meanwhile.
@@ -417,8 +431,11 @@ void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec)
     const struct guest_exit *e = &x->exit;
 
     rec->memory_limit = r->plan.unenforced & LIMIT_MEMORY ? 0 : r->plan.memory;
-    if (!x->exit_known)
+    if (!x->exit_known) {
+        if (r->oom)
+            relay_exec_fill_oom(rec);
         return;
+    }
     rec->drained = e->flags & GUEST_EXIT_DRAINED;
     rec->cpu_usec = relay_exec_known(e->cpu_usec);
     rec->io_read = relay_exec_known(e->io_read);

@@ -160,6 +160,7 @@ static void loss_done(struct relay_work *w)
 
     bool gone = w->relay->sup.gone || (!w->err.code && l->container.life == LIFE_GONE);
 
+    w->relay->oom |= l->container.oom;
     if (x)
         x->loss = NULL;
     if (!gone && (w->err.code || l->reap_err.code || l->container.life == LIFE_PAUSED))

@@ -143,7 +143,8 @@ int call_open(const struct relay *r, const char *user, const char *const *args,
 enum container_life { LIFE_RUNNING, LIFE_PAUSED, LIFE_GONE };
 struct relay_container {
     enum container_life life;
-    int pid; /* of its pid 1, on the engine's machine */
+    int pid;  /* of its pid 1, on the engine's machine */
+    bool oom; /* it is gone because the OOM killer ended its own kernel (plan.own_kernel) */
 };
 int call_inspect(const struct relay *r, const struct deadline *by, struct relay_container *ret,
                  struct err *err);
@@ -278,6 +279,7 @@ struct relay {
     bool here;                /* its processes are on this machine and use this kernel's network */
     bool memory_over;         /* it was over its limit at the last check */
     uint64_t memory_check_at; /* see kernel-memory.c; or DEADLINE_NEVER */
+    bool oom;                 /* as in struct relay_container */
     bool dead; /* the engine reports that the container does not run; its event will follow */
     unsigned stop_tries;
     uint64_t stop_at; /* next try to stop the container, or DEADLINE_NEVER */

@@ -20,6 +20,7 @@ enum news { NEWS_LOST, NEWS_BACK, NEWS_GONE, NEWS_GIVEN_UP };
 struct notice {
     struct relay_work work;
     enum news news;
+    bool oom; /* with NEWS_GONE: as in struct relay_container */
 };
 
 struct relay_watcher {
@@ -52,6 +53,7 @@ static void watch_on_notice(struct relay_work *w)
         relay_gone(r);
         break;
     case NEWS_GONE:
+        r->oom |= n->oom;
         relay_gone(r);
         break;
     }
@@ -61,12 +63,13 @@ static void watch_on_notice(struct relay_work *w)
 
 /* ---- on the thread ---- */
 
-static void watch_notify(struct relay_watcher *w, enum news news, struct err *err)
+static void watch_notify(struct relay_watcher *w, enum news news, bool oom, struct err *err)
 {
     struct notice *n = xnew0(struct notice);
 
     n->work = (struct relay_work){.relay = w->relay, .done = watch_on_notice};
     n->news = news;
+    n->oom = oom;
     if (err)
         err_copy(&n->work.err, err);
     work_post(&n->work);
@@ -101,12 +104,12 @@ static bool watch_still_hopes(struct relay_watcher *w, struct err *err)
 {
     if (!w->lost) {
         w->lost_at = time_mono();
-        watch_notify(w, NEWS_LOST, err);
+        watch_notify(w, NEWS_LOST, false, err);
     }
     w->lost = true;
     if (time_mono() - w->lost_at < GIVE_UP_AFTER)
         return true;
-    watch_notify(w, NEWS_GIVEN_UP, err);
+    watch_notify(w, NEWS_GIVEN_UP, false, err);
     return false;
 }
 
@@ -138,11 +141,11 @@ static bool watch_check(struct relay_watcher *w)
         return watch_still_hopes(w, &err);
     }
     if (container.life == LIFE_GONE) {
-        watch_notify(w, NEWS_GONE, NULL);
+        watch_notify(w, NEWS_GONE, container.oom, NULL);
         return false;
     }
     if (w->lost)
-        watch_notify(w, NEWS_BACK, NULL);
+        watch_notify(w, NEWS_BACK, false, NULL);
     w->lost = false;
     return watch_sit(w);
 }

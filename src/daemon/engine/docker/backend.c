@@ -255,6 +255,38 @@ bool docker_runtime_is_plain(const char *name)
     return false;
 }
 
+static bool backend_names_gvisor(const char *text)
+{
+    return strstr(text, "runsc") || strstr(text, "gvisor");
+}
+
+/* A runtime has any name. Its program, or the type of its shim, is named as its makers do. */
+bool docker_runtime_is_gvisor(const json_t *info, const char *name)
+{
+    const char *which = name ? name : docker_text(info, "DefaultRuntime"), *program;
+    const json_t *r = json_object_get(json_object_get(info, "Runtimes"), which);
+
+    program = strrchr(docker_text(r, "path"), '/');
+    return backend_names_gvisor(which) || backend_names_gvisor(docker_text(r, "runtimeType")) ||
+           backend_names_gvisor(program ? program : docker_text(r, "path"));
+}
+
+int docker_needs_readable_programs(struct docker_engine *d, const char *runtime,
+                                   const struct deadline *by, bool *ret, struct err *err)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    int r;
+
+    *ret = false;
+    if (runtime ? docker_runtime_is_plain(runtime) : d->plain)
+        return 0;
+    r = docker_ask(d, "GET", "/info", NULL, by, &reply, err);
+    if (r < 0)
+        return err_wrap(err, "read the engine's runtimes");
+    *ret = docker_runtime_is_gvisor(reply.json, runtime);
+    return 0;
+}
+
 static void backend_take_caps(struct docker_engine *d, const struct docker *c, const json_t *info)
 {
     uint32_t caps = ENGINE_CAP_PAUSE | ENGINE_CAP_PTY | ENGINE_CAP_STATS | ENGINE_CAP_NET_OPEN |

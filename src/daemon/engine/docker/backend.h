@@ -97,6 +97,11 @@ int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct 
 /* Whether a runtime uses namespaces. Others (gVisor, Kata) have their own network stack inside, and
  * nothing is assumed about unknown ones. */
 bool docker_runtime_is_plain(const char *name);
+/* Whether the `/info` of an engine says that a runtime (NULL: its default one) is gVisor. */
+bool docker_runtime_is_gvisor(const json_t *info, const char *name);
+/* gVisor opens a program for reading to run it, unlike Linux. NULL: the default runtime. */
+int docker_needs_readable_programs(struct docker_engine *d, const char *runtime,
+                                   const struct deadline *by, bool *ret, struct err *err);
 /* engine_ops.note */
 int docker_note(struct engine *e, const char *id, const char *spec_text, struct err *err);
 /* Opens our own folders. Works without the engine. */

@@ -200,9 +200,10 @@ static int body_put_folder(struct tar_writer *w, const char *path, unsigned uid,
 
 /* The file is executable but not readable: its processes are then never dumpable, so the sandbox
  * cannot read their memory, not even right after their start. */
-static int body_put_guest(struct tar_writer *w, const void *guest, size_t len, struct err *err)
+static int body_put_guest(struct tar_writer *w, const struct body_program *guest, struct err *err)
 {
-    struct tar_entry e = {.type = TAR_FILE, .mode = 0111, .size = len};
+    struct tar_entry e = {
+        .type = TAR_FILE, .mode = guest->readable ? 0555 : 0111, .size = guest->len};
     int r;
 
     snprintf(e.path, sizeof(e.path), "%s", &GUEST_PATH[1]);
@@ -212,7 +213,7 @@ static int body_put_guest(struct tar_writer *w, const void *guest, size_t len, s
     r = tar_put(w, &e, err);
     if (r < 0)
         return r;
-    return tar_write(w, guest, len, err);
+    return tar_write(w, guest->data, guest->len, err);
 }
 
 /* ripcord-guest looks for it. Only root could remove it, and root does not get in. */
@@ -244,24 +245,24 @@ static int body_put_cache_folders(struct tar_writer *w, const struct body_volume
     return 0;
 }
 
-int body_guest(const void *guest, size_t len, struct buf *ret, struct err *err)
+int body_guest(const struct body_program *guest, struct buf *ret, struct err *err)
 {
     struct tar_writer w;
     int r;
 
     tar_writer_init(&w, body_to_buf, ret);
-    r = body_put_guest(&w, guest, len, err);
+    r = body_put_guest(&w, guest, err);
     return r < 0 ? r : tar_finish(&w, err);
 }
 
-int body_archive(const struct body_parts *p, const void *guest, size_t len, struct buf *ret,
+int body_archive(const struct body_parts *p, const struct body_program *guest, struct buf *ret,
                  struct err *err)
 {
     struct tar_writer w;
     int r;
 
     tar_writer_init(&w, body_to_buf, ret);
-    r = body_put_guest(&w, guest, len, err);
+    r = body_put_guest(&w, guest, err);
     if (r < 0)
         return r;
     r = p->no_root ? body_put_no_root(&w, err) : 0;

@@ -32,11 +32,18 @@ struct body_parts {
     uint64_t nproc_max;
 };
 
+/* The file of ripcord-guest. */
+struct body_program {
+    const void *data;
+    size_t len;
+    bool readable; /* the runtime can only run readable files (docker_needs_readable_programs()) */
+};
+
 /* The body of POST /containers/create. NULL: a value is not valid UTF-8. */
 json_t *body_container(const struct body_parts *p);
 
 /* The tar archive for "/" with ripcord-guest alone. */
-int body_guest(const void *guest, size_t len, struct buf *ret, struct err *err);
+int body_guest(const struct body_program *guest, struct buf *ret, struct err *err);
 /* The one for a new container: ripcord-guest, and the folders of the sandbox's user. */
-int body_archive(const struct body_parts *p, const void *guest, size_t len, struct buf *ret,
+int body_archive(const struct body_parts *p, const struct body_program *guest, struct buf *ret,
                  struct err *err);

@@ -41,38 +41,44 @@ static int guest_program_note(const struct docker_engine *d, const char *contain
 
 /* p NULL: only the program. */
 static int guest_program_archive(const struct docker_engine *d, const struct body_parts *p,
-                                 struct buf *ret, struct err *err)
+                                 bool readable, struct buf *ret, struct err *err)
 {
-    _cleanup_free_ char *program = guest_program_path(d), *guest = NULL;
-    size_t len = 0;
-    int r = file_read(AT_FDCWD, program, GUEST_MAX, &guest, &len, err);
+    _cleanup_free_ char *path = guest_program_path(d), *text = NULL;
+    struct body_program guest = {.readable = readable};
+    int r = file_read(AT_FDCWD, path, GUEST_MAX, &text, &guest.len, err);
 
     if (r < 0)
         return guest_program_missing(err);
-    return p ? body_archive(p, guest, len, ret, err) : body_guest(guest, len, ret, err);
+    guest.data = text;
+    return p ? body_archive(p, &guest, ret, err) : body_guest(&guest, ret, err);
 }
 
-static int guest_program_copy(struct docker_engine *d, const char *id, const struct body_parts *p,
-                              const char *container, const struct deadline *by, struct err *err)
+static int guest_program_copy(struct docker_engine *d, const struct sandbox_request *req,
+                              const struct body_parts *p, const char *container,
+                              const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *path = docker_path("/containers/%s/archive?path=/", container);
-    _cleanup_free_ char *file = xasprintf("%s/" NOTE, id), *note = NULL;
+    _cleanup_free_ char *file = xasprintf("%s/" NOTE, req->id), *note = NULL;
     _cleanup_buf_ struct buf tar = BUF_INIT(GUEST_MAX + MIB(1));
     struct deadline one = docker_by(d, by);
     struct docker_source source;
+    bool readable;
     int r;
 
     r = guest_program_note(d, container, &note, err);
     if (r < 0)
         return r;
-    r = guest_program_archive(d, p, &tar, err);
+    r = docker_needs_readable_programs(d, req->spec.runtime, by, &readable, err);
+    if (r < 0)
+        return r;
+    r = guest_program_archive(d, p, readable, &tar, err);
     if (r < 0)
         return r;
     source = (struct docker_source){.data = buf_data(&tar), .len = tar.len, .fd = -1};
     r = docker_upload(docker_client(d), "PUT", path, &source, &one, NULL, err);
     if (r < 0)
         return err_wrap(err, "copy ripcord-guest into the container");
-    r = dir_make_all(d->execs, id, 0700, err); /* it is gone if our state was lost */
+    r = dir_make_all(d->execs, req->id, 0700, err); /* it is gone if our state was lost */
     if (r < 0)
         return r;
     return file_replace(d->execs, file, note, strlen(note), 0600, false, err);
@@ -81,18 +87,18 @@ static int guest_program_copy(struct docker_engine *d, const char *id, const str
 int guest_program_install(struct docker_engine *d, const struct body_parts *p,
                           const char *container, const struct deadline *by, struct err *err)
 {
-    return guest_program_copy(d, p->req->id, p, container, by, err);
+    return guest_program_copy(d, p->req, p, container, by, err);
 }
 
-int guest_program_renew(struct docker_engine *d, const char *id, const char *container,
-                        const struct deadline *by, struct err *err)
+int guest_program_renew(struct docker_engine *d, const struct sandbox_request *req,
+                        const char *container, const struct deadline *by, struct err *err)
 {
-    _cleanup_free_ char *file = xasprintf("%s/" NOTE, id), *note = NULL, *have = NULL;
+    _cleanup_free_ char *file = xasprintf("%s/" NOTE, req->id), *note = NULL, *have = NULL;
     int r = guest_program_note(d, container, &note, err);
 
     if (r < 0)
         return r;
     if (file_read(d->execs, file, NOTE_MAX, &have, NULL, NULL) >= 0 && STREQ(have, note))
         return 0;
-    return guest_program_copy(d, id, NULL, container, by, err);
+    return guest_program_copy(d, req, NULL, container, by, err);
 }

@@ -11,5 +11,5 @@
 int guest_program_install(struct docker_engine *d, const struct body_parts *p,
                           const char *container, const struct deadline *by, struct err *err);
 /* The container must not run. */
-int guest_program_renew(struct docker_engine *d, const char *id, const char *container,
-                        const struct deadline *by, struct err *err);
+int guest_program_renew(struct docker_engine *d, const struct sandbox_request *req,
+                        const char *container, const struct deadline *by, struct err *err);

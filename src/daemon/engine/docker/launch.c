@@ -29,6 +29,8 @@
 #include "proto/supervisor.h"
 
 enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 100, UNMOUNT_EVERY = 10 };
+/* gVisor has some 40 threads and 20 MiB before the first command. */
+enum { OWN_KERNEL_PIDS = 100, OWN_KERNEL_MIB = 128 };
 
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 #define RELAY_LOG "relay.log"
@@ -98,13 +100,18 @@ static bool docker_launch_has_packages_listener(const struct docker_launch *l)
     return l->req->spec.network == SPEC_NETWORK_PACKAGES;
 }
 
+static bool docker_launch_has_plain_runtime(const struct docker_launch *l)
+{
+    const char *runtime = l->req->spec.runtime;
+
+    return runtime ? docker_runtime_is_plain(runtime) : l->d->plain;
+}
+
 /* Whether a socket in the container's network namespace is on the loopback that its commands
  * see. */
 static bool docker_launch_is_near(const struct docker_launch *l)
 {
-    const char *runtime = l->req->spec.runtime;
-
-    return l->d->near && (runtime ? docker_runtime_is_plain(runtime) : l->d->plain);
+    return l->d->near && docker_launch_has_plain_runtime(l);
 }
 
 static char **docker_launch_environment(const struct docker_launch *l)
@@ -151,6 +158,7 @@ static int docker_launch_make_plan(struct docker_launch *l, struct err *err)
     p.pids = d->engine.caps & ENGINE_CAP_PIDS_LIMIT ? req->spec.pids : 0;
     p.packages_port = docker_launch_has_packages_listener(l) ? PLAN_PACKAGES_PORT : 0;
     p.packages_inside = !docker_launch_is_near(l);
+    p.own_kernel = !docker_launch_has_plain_runtime(l);
     p.journal_budget = d->journal_budget;
     p.ephemeral = req->ephemeral;
     r = relay_plan_write(&p, &l->plan, err);
@@ -294,7 +302,7 @@ static int docker_launch_find_container(struct docker_launch *l, const struct de
         if (r < 0)
             return r;
     }
-    return guest_program_renew(l->d, l->req->id, l->container, by, err);
+    return guest_program_renew(l->d, l->req, l->container, by, err);
 }
 
 /* Somebody has removed the container's network: it is connected to the present one. */
@@ -390,6 +398,20 @@ static int docker_launch_make_run_folder(struct docker_launch *l, const struct d
     return l->log < 0 ? err_sys(err, errno, "create the relay log of sandbox '%s'", l->req->id) : 0;
 }
 
+/* gVisor then fails in many places, with as many errors, and none of them names a limit. */
+static int docker_launch_explain_limits(const struct docker_launch *l, struct err *err)
+{
+    const struct sandbox_spec *s = &l->req->spec;
+
+    if (docker_launch_has_plain_runtime(l) ||
+        (s->pids >= OWN_KERNEL_PIDS && s->memory >= MIB(OWN_KERNEL_MIB)))
+        return -(int)err->code;
+    return err_hint(err,
+                    "The kernel of runtime '%s' counts against the limits of the sandbox, with all "
+                    "of its threads. Use at least --memory %dM and --pids %d.",
+                    s->runtime ? s->runtime : "default", OWN_KERNEL_MIB, OWN_KERNEL_PIDS);
+}
+
 static int docker_launch_run(struct docker_launch *l, const struct deadline *by,
                              struct engine_sandbox *sandbox, struct err *err)
 {
@@ -406,7 +428,7 @@ static int docker_launch_run(struct docker_launch *l, const struct deadline *by,
         return r;
     r = docker_launch_start_container(l, by, err);
     if (r < 0)
-        return r;
+        return docker_launch_explain_limits(l, err);
     return docker_launch_start_relay(l, by, sandbox, err);
 }
 
