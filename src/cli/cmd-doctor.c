@@ -86,7 +86,10 @@ static int ask(struct cli *cli, json_t **ret, struct err *err)
         *ret = report_no_daemon(&why);
         return 0;
     }
-    return client_call(c, "POST", "/v1/doctor", body, ret, err);
+    r = client_call(c, "POST", "/v1/doctor", body, ret, err);
+    return r == -ERR_NOT_FOUND
+               ? err_hint(err, "The running daemon is older than this program. Restart it.")
+               : r;
 }
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import unittest
 from pathlib import Path
 
 import engines
@@ -162,25 +161,28 @@ class Nested:
         name = f"nested-{os.getpid()}-{next(NUMBERS)}"
         self.starts(f"{options} {fix.replace('-v ripcord:', f'-v {name}:')}".replace(APPARMOR, ""))
 
-
     def test_lines_of_the_page(self):
-        """Each line that people copy; which features work is in this table."""
+        """The lines that people copy are those of the table, and each has a test (with_lines)."""
         text = (HERE / "docs" / "platforms.md").read_text(encoding="utf-8")
         found = re.findall(rf"(?m)^\$ {self.kind} run (.*) IMAGE$", text)
         self.assertEqual(sorted(found), sorted(self.lines))
-        for options in self.lines:
-            if not options.startswith("--privileged"):
-                self.line(options)
-
-    @unittest.skipUnless(may_be_privileged(), "root has no CAP_SYS_RESOURCE here")
-    def test_privileged(self):
-        """All works, and the cgroup of the container stays what it is."""
-        self.line(f"--privileged {DATA}")
+        self.assertEqual(len(self.lines), len([name for name in dir(self) if name.startswith("test_line_")]))
 
     def line(self, options):
+        """With --privileged all works, and the cgroup of the container stays what it is."""
+        if options.startswith("--privileged") and not may_be_privileged():
+            self.skipTest("root has no CAP_SYS_RESOURCE here")
         has = self.lines[options]
         name = f"nested-{os.getpid()}-{next(NUMBERS)}"
         self.starts(options.replace("-v ripcord:", f"-v {name}:"), has, [n for n in FEATURES if n not in has])
+
+
+def with_lines(cls):
+    """A test for each line, so that no test takes as long as all of them."""
+    for options in cls.lines:
+        words = re.sub(r"-v \S+|--security-opt|contrib/containers/", "", options)
+        setattr(cls, "test_line_" + "_".join(re.findall(r"[a-z]+", words.lower())), lambda self, options=options: self.line(options))
+    return cls
 
 
 # Only its own processes, nothing of /proc that reveals keys or the kernel, and a timeout that leaves no process.
@@ -195,6 +197,7 @@ echo killed $(ps ax -o comm= | grep -c sleep) $(cat /sys/fs/cgroup/cgroup.type 2
 @needs("own kernel objects")
 @only_on("native")
 @full_run_only
+@with_lines
 class InDocker(Nested, TestCase):
     kind = "docker"
     lines = {
@@ -237,6 +240,7 @@ class InDocker(Nested, TestCase):
 @needs("own kernel objects")
 @only_on("native")
 @full_run_only
+@with_lines
 class InPodman(Nested, TestCase):
     kind = "podman"
     lines = {
@@ -342,19 +346,6 @@ class WithoutPtrace(TestCase):
         self.assertEqual(self.root.run("run", "--timeout", "300ms", "--", "sh", "-c", "sleep 60 & sleep 60").code, 137)
         lines = {line["name"]: line["status"] for line in self.root.ok("doctor", "--json").json()["checks"]}
         self.assertEqual([lines[n] for n in ("start", "kept sandbox", "id ranges", "network open")], ["ok"] * 4)
-
-
-@needs("own kernel objects")
-class WithoutProgramsInMemory(TestCase):
-    def test_doctor_names_the_sysctl(self):
-        """It belongs to the pid namespace."""
-        if os.geteuid() != 0 or not Path("/proc/sys/vm/memfd_noexec").exists():
-            self.skipTest("needs root and vm.memfd_noexec (Linux 6.3)")
-        self.root.argv = lambda *args: ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c",
-                                        'echo 2 >/proc/sys/vm/memfd_noexec; "$@"', "sh", str(Config.bin / "ripcord"), *map(str, args)]
-        report = self.assert_exit(self.root.run("doctor", "--json"), 7).json()
-        self.assertIn("sysctl -w vm.memfd_noexec=1", report["checks"][0]["fix"])
-        self.assert_exit(self.root.run("run", "--", "true"), 125)
 
 
 def options_of_fix(*options):

@@ -36,19 +36,16 @@ static long surroundings_number(int root, const char *path, long missing)
     return text && *text ? strtol(text, NULL, 10) : missing;
 }
 
-/* PID_NS_INIT_INO of the kernel's nsfs.h. */
-#define FIRST_PID_NAMESPACE "pid:[4026531836]"
-
 /* Docker and Podman leave a file of their own in each container; Kubernetes writes /etc/hosts; and
  * systemd-nspawn and LXC name themselves in /run. A machine whose disk was made from an image has
- * such files too. */
+ * such files too, but its /proc shows the kernel's threads. (Our own pid namespace says nothing:
+ * pid 1 of a sandbox has a new one.) */
 static enum container_kind surroundings_container(int root)
 {
     _cleanup_free_ char *hosts = surroundings_text(root, "etc/hosts");
-    char pids[sizeof(FIRST_PID_NAMESPACE) + 1] = "";
+    _cleanup_free_ char *second = surroundings_text(root, "proc/2/comm");
 
-    if (readlinkat(root, "proc/self/ns/pid", pids, sizeof(pids) - 1) > 0 &&
-        STREQ(pids, FIRST_PID_NAMESPACE))
+    if (second && STREQ(second, "kthreadd\n"))
         return CONTAINER_NONE;
     if (hosts && strstr(hosts, "Kubernetes-managed"))
         return CONTAINER_KUBERNETES;
@@ -234,7 +231,7 @@ static void surroundings_options(const struct surroundings *s, unsigned needs,
         surroundings_option(t, "--privileged");
         needs &= NEED_UPPER;
     }
-    if (needs & (NEED_NETWORK | NEED_IDS) && !caps_have(CAP_SYS_ADMIN))
+    if (needs & NEED_NETWORK && !caps_have(CAP_SYS_ADMIN))
         surroundings_option(t, "--cap-add SYS_ADMIN");
     if (needs & NEED_NETWORK && !caps_have(CAP_NET_ADMIN))
         surroundings_option(t, "--cap-add NET_ADMIN");
@@ -270,11 +267,11 @@ static void surroundings_pod(const struct surroundings *s, unsigned needs, const
         surroundings_field(t, "privileged: true");
     else if (needs & NEED_NETWORK)
         surroundings_field(t, "capabilities: {add: [SYS_ADMIN, NET_ADMIN]}, procMount: Unmasked");
-    else if (needs & (NEED_PROC | NEED_IDS))
+    else if (needs & NEED_PROC)
         surroundings_field(t, "capabilities: {add: [SYS_ADMIN]}");
-    if (needs & (NEED_NAMESPACES | NEED_PROC | NEED_IDS) && s->seccomp)
+    if (needs & (NEED_NAMESPACES | NEED_PROC) && s->seccomp)
         surroundings_field(t, "seccompProfile: {type: Unconfined}");
-    if (needs & (NEED_NAMESPACES | NEED_PROFILE | NEED_PROC | NEED_IDS) && *s->apparmor)
+    if (needs & (NEED_NAMESPACES | NEED_PROFILE | NEED_PROC) && *s->apparmor)
         surroundings_field(t, "appArmorProfile: {type: Unconfined}");
     if (needs & NEED_UPPER && state_dir) {
         snprintf(volume, sizeof(volume), "an emptyDir volume at '%s'", state_dir);

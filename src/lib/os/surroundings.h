@@ -44,8 +44,7 @@ enum surroundings_need {
     NEED_NETWORK = 1 << 3,    /* to make interfaces and firewall rules */
     NEED_CGROUPS = 1 << 4,    /* to write cgroups */
     NEED_DEVICES = 1 << 5,    /* loop devices */
-    NEED_IDS = 1 << 6,        /* rights over several ids */
-    NEED_PROFILE = 1 << 7,    /* what a security module forbids */
+    NEED_PROFILE = 1 << 6,    /* what a security module forbids */
 };
 
 /*
