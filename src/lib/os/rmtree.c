@@ -41,6 +41,25 @@ static int rmtree_open_up(int at, const char *name)
     return chmod(path, 0700) < 0 ? -errno : 0;
 }
 
+/* The guest of a container with a writable mount has no openat2(). There the device number shows
+ * a mount; a bind mount of the same file system stays unseen. */
+static int rmtree_openat(int at, const char *name, const struct open_how *how)
+{
+    int fd = (int)syscall(SYS_openat2, at, name, how, sizeof(*how));
+    struct stat above, st;
+
+    if (fd >= 0 || errno != ENOSYS)
+        return fd;
+    fd = openat(at, name, (int)how->flags);
+    if (fd < 0 || !(how->resolve & RESOLVE_NO_XDEV) || fstat(at, &above) < 0 || fstat(fd, &st) < 0)
+        return fd;
+    if (above.st_dev == st.st_dev)
+        return fd;
+    close(fd);
+    errno = EXDEV;
+    return -1;
+}
+
 static DIR *rmtree_open_folder(int at, const char *name, struct err *err)
 {
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC};
@@ -54,9 +73,9 @@ static DIR *rmtree_open_folder(int at, const char *name, struct err *err)
     }
     if (GUARD("removed mounts"))
         how.resolve |= RESOLVE_NO_XDEV;
-    fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
+    fd = rmtree_openat(at, name, &how);
     if (fd < 0 && errno == EACCES && rmtree_open_up(at, name) >= 0)
-        fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
+        fd = rmtree_openat(at, name, &how);
     if (fd < 0) {
         if (errno == EXDEV)
             err_set(err, ERR_CONFLICT, "'%s' is a mount point: not removed", name);
