@@ -237,3 +237,102 @@ class TestChange(FileHttpCase):
         self.shell("a", "mkdir kept")
         self.root.ok("stop", "a")
         self.assertEqual(paths(self.done("list", path=""))[-1], "kept")
+
+
+class TestGrep(FileHttpCase):
+    def setUp(self):
+        super().setUp()
+        self.shell("a", "mkdir -p t/sub; printf 'one\\nTwo needle\\nthree\\nfour\\nfive needle needle\\n' > t/a; "
+                        "printf 'no line break needle' > t/sub/b; printf 'x\\0needle' > t/bin; ln -s /etc t/link; echo needle > t/zed; chmod 0 t/zed")
+
+    def found(self, **body):
+        doc = self.done("grep", **body)
+        return [(m["path"].removeprefix(HOME + "t/"), m["line"], m.get("column"), m["text"]) for m in doc["matches"]], doc
+
+    def test_matches(self):
+        found, doc = self.found(path="t", pattern="needle")
+        self.assertEqual(found, [("a", 2, 5, "Two needle"), ("a", 5, 6, "five needle needle"), ("sub/b", 1, 15, "no line break needle")])
+        self.assertEqual((doc["searched"], doc["skipped"], "after" in doc), (3, 2, False))  # binary, and not readable
+        self.assertEqual(len(self.found(path="t", pattern="NEEDLE", ignore_case=True)[0]), 3)
+        self.assertEqual(self.found(path="t", pattern="n.edle")[0], [])
+        self.assertEqual(len(self.found(path="t", pattern="^(five|Two) n.e", regex=True)[0]), 2)
+        self.assertEqual(self.found(path="t", pattern="needle", glob="b")[0], [("sub/b", 1, 15, "no line break needle")])
+        self.assertEqual(len(self.found(path="t", pattern="needle", depth=1)[0]), 2)
+        self.assertEqual(len(self.found(path="t/a", pattern="needle")[0]), 2)
+        self.assert_refused(self.op("grep", path="t", pattern="(", regex=True), 400, "invalid", "pattern")
+        self.assert_refused(self.op("grep", path="t", pattern="a\nb"), 400, "invalid", "line break")
+        self.assert_refused(self.op("grep", path="none", pattern="x"), 404, "not_found", "none")
+
+    def test_context(self):
+        found = self.done("grep", path="t/a", pattern="four", context=1)["matches"]
+        self.assertEqual([(m["line"], m.get("context", False)) for m in found], [(3, True), (4, False), (5, True)])
+        found = self.done("grep", path="t/a", pattern="needle", context=20)["matches"]
+        self.assertEqual([(m["line"], m.get("context", False)) for m in found],
+                         [(1, True), (2, False), (3, True), (4, True), (5, False)])
+
+    def test_long_lines_and_odd_bytes(self):
+        self.shell("a", "head -c 200000 /dev/zero | tr '\\0' a > t/long; echo needle >> t/long; echo second needle >> t/long; "
+                        "printf 'n\\377edle needle\\n' > t/odd")
+        found = self.done("grep", path="t", pattern="needle", glob="[lo]*")["matches"]
+        self.assertEqual([(m["line"], m.get("cut", False)) for m in found], [(1, True), (2, False), (1, False)])
+        self.assertIn("needle", found[0]["text"])
+        self.assertLessEqual(len(found[0]["text"]), 1024)
+        self.assertEqual(base64.b64decode(found[2]["text_base64"]), b"n\xffedle needle")
+
+    def test_pages(self):
+        self.shell("a", "mkdir many; cd many; for i in $(seq 1 30); do printf 'x needle\\nneedle\\n' > f$i; done")
+        total, after = 0, {}
+        while True:
+            doc = self.done("grep", path="many", pattern="needle", limit=7, **after)
+            total += len(doc["matches"])
+            self.assertLessEqual(len(doc["matches"]), 8)
+            if "after" not in doc:
+                break
+            after = {"after": doc["after"]}
+        self.assertEqual(total, 60)
+
+    def test_a_hostile_pattern_and_a_hostile_file_end(self):
+        """Neither time nor memory of the helper is without a limit, and the daemon goes on."""
+        reply = self.op("grep", path="t", pattern="(((a{1,255}){1,255}){1,255}){1,255}", regex=True)
+        self.assertGreaterEqual(reply.status, 400)
+        self.shell("a", "yes needle | head -c 3000000 > t/big")
+        doc = self.done("grep", path="t/big", pattern="needle", limit=10000)
+        self.assertEqual(len(doc["matches"]), 10000)
+        self.assertEqual(self.done("stat", path="t")["type"], "folder")
+
+
+class TestEdit(FileHttpCase):
+    def test_exact_replacements(self):
+        self.shell("a", "printf 'a b a\\nb\\n' > f; ln f hard; chmod 640 f")
+        doc = self.done("edit", path="f", edits=[{"old": "b\n", "new": "B!\n"}, {"old": "a", "new": "", "count": 2}])
+        self.assertEqual((doc["replaced"], doc["size"], doc["mode"]), (3, 7, "0640"))
+        self.assertEqual(self.shell("a", "cat hard"), " b \nB!\n")
+        self.done("edit", path="f", edits=[{"old": "B", "new": "long text"}], atomic=True)
+        self.assertEqual(self.shell("a", "cat f hard; stat -c %a f; ls -A | grep -c tmp || true"), " b \nlong text!\n b \nB!\n640\n0\n")
+
+    def test_nothing_changes_when_one_does_not_fit(self):
+        self.shell("a", "printf 'a b a' > f; echo x > ro; chmod 444 ro; mkdir d")
+        for edits, words in (([{"old": "a", "new": "x"}], ("found 2 times, expected 1", "count")),
+                             ([{"old": "b", "new": "x"}, {"old": "b", "new": "y"}], ("edit 2: found 0", "exact text")),
+                             ([{"old": "a", "new": "x", "count": 3}], ("found 2 times",))):
+            self.assert_refused(self.op("edit", path="f", edits=edits), 409, "conflict", *words)
+        self.assertEqual(self.shell("a", "cat f"), "a b a")
+        self.assert_refused(self.op("edit", path="ro", edits=[{"old": "x", "new": "y"}]), 403, "denied", "ro")
+        self.assert_refused(self.op("edit", path="d", edits=[{"old": "x", "new": "y"}]), 409, "conflict", "d")
+        for body, word in (({}, "'edits' is missing"), ({"edits": []}, "1 to 256"), ({"edits": [{"old": "a"}]}, "'new' is missing"),
+                           ({"edits": [{"old": "", "new": "x"}]}, "empty"), ({"edits": [{"old": "a", "new": "b", "times": 1}]}, "times"),
+                           ({"old": "a", "new": "b"}, "unknown field"), ({"edits": [7]}, "objects")):
+            self.assert_refused(self.op("edit", path="f", **body), 400, "invalid", word)
+
+    def test_versions_and_bytes(self):
+        tag = self.written("f", b"\xff a", 201)["etag"]
+        new = self.done("edit", path="f", edits=[{"old_base64": base64.b64encode(b"\xff").decode(), "new": "ok"}], if_match=tag)
+        self.assertEqual(self.read("f").body, b"ok a")
+        self.assert_refused(self.op("edit", path="f", edits=[{"old": "ok", "new": "no"}], if_match=tag), 409, "conflict", "etag")
+        self.assertEqual(new["etag"], self.read("f").headers["etag"])
+
+    def test_a_large_file(self):
+        self.shell("a", "head -c 17M /dev/zero > f; yes | head -c 10000000 > g")
+        self.assert_refused(self.op("edit", path="f", edits=[{"old": "x", "new": "y"}]), 429, "limit", "16 MiB")
+        self.assertEqual(self.done("edit", path="g", edits=[{"old": "y", "new": "Y", "count": 5000000}])["replaced"], 5000000)
+        self.assert_refused(self.op("edit", path="g", edits=[{"old": "Y", "new": "yyyyy", "count": 5000000}]), 429, "limit", "16 MiB")
