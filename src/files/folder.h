@@ -36,8 +36,10 @@ struct files_walk {
 
 enum { FILES_DEEPEST = 256 };
 
-/* 0: the end; 1: the visitor or the time has stopped it. */
 /* Ends a page: the totals, and the cursor if the walk has stopped. */
 int files_send_page(struct files_task *j, const struct files_walk *w, const char *last, int stopped,
                     uint64_t searched, struct err *err);
+/* 0: the end; 1: the visitor or the time has stopped it. */
 int files_walk_tree(struct files_walk *w, const char *top, struct err *err);
+/* The same from an open folder, which it takes. */
+int files_walk_from(struct files_walk *w, int fd, const char *top, struct err *err);

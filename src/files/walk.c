@@ -203,20 +203,26 @@ static int files_walk_folder(struct walk_state *s, int fd, unsigned depth, const
     return r;
 }
 
-int files_walk_tree(struct files_walk *w, const char *top, struct err *err)
+int files_walk_from(struct files_walk *w, int fd, const char *top, struct err *err)
 {
     struct walk_state s = {.walk = w, .path = BUF_INIT(WALK_PATH_MAX)};
-    int fd, r = files_open_folder(top, &fd, err);
+    int r;
 
-    if (r < 0)
-        return r;
     if (buf_append_str(&s.path, top) < 0 ||
         (top[strlen(top) - 1] != '/' && buf_append_str(&s.path, "/") < 0)) {
         fd_close(fd);
+        buf_done(&s.path);
         return err_set(err, ERR_LIMIT, "'%.80s...' is too long", top);
     }
     s.top = s.path.len;
     r = files_walk_folder(&s, fd, 1, w->after, err);
     buf_done(&s.path);
     return r < 0 ? r : r > 0;
+}
+
+int files_walk_tree(struct files_walk *w, const char *top, struct err *err)
+{
+    int fd, r = files_open_folder(top, &fd, err);
+
+    return r < 0 ? r : files_walk_from(w, fd, top, err);
 }

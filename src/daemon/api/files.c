@@ -15,15 +15,13 @@
 
 #include "daemon/api/call.h"
 #include "daemon/api/drain.h"
+#include "daemon/api/file-query.h"
 #include "daemon/api/file-raw.h"
 #include "daemon/core/sandbox/copy-dial.h"
-#include "lib/base/base64.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
-#include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"
-#include "proto/files.h"
 #include "proto/supervisor.h"
 
 enum {
@@ -72,118 +70,6 @@ static void files_on_gone(struct http_req *req)
         files_copy_free(c);
 }
 
-/* ---- query ---- */
-
-struct files_query {
-    struct sup_copy copy; /* its strings are those below */
-    char *path, *user, *owner;
-};
-
-static void files_query_done(struct files_query *q)
-{
-    free(q->path);
-    free(q->user);
-    free(q->owner);
-}
-#define _cleanup_query_ __attribute__((cleanup(files_query_done)))
-
-/* A path that is not UTF-8, as base64. */
-static int files_read_path_base64(const struct api_call *call, struct files_query *q,
-                                  struct err *err)
-{
-    _cleanup_buf_ struct buf bytes = BUF_INIT(FILES_PATH_MAX + 1);
-    _cleanup_free_ char *text = NULL;
-    int r = call_query_text(call, "path_base64", &text, err);
-
-    if (r < 0 || !text)
-        return r;
-    if (q->path)
-        return err_set(err, ERR_INVALID,
-                       "query parameters 'path' and 'path_base64': give only one");
-    r = base64_decode(&bytes, text, strlen(text), err);
-    if (r < 0)
-        return err_wrap(err, "query parameter 'path_base64'");
-    if (memchr(buf_data(&bytes), 0, bytes.len))
-        return err_set(err, ERR_INVALID, "query parameter 'path_base64': must not contain a NUL");
-    q->path = buf_steal(&bytes);
-    return 0;
-}
-
-static int files_read_path(const struct api_call *call, struct files_query *q, struct err *err)
-{
-    int r = call_query_text(call, "path", &q->path, err);
-
-    if (r >= 0)
-        r = files_read_path_base64(call, q, err);
-    if (r < 0)
-        return r;
-    if (!q->path)
-        return err_set(err, ERR_INVALID, "query parameter 'path' is missing");
-    if (q->path[0] != '/')
-        return err_set(err, ERR_INVALID, "query parameter 'path': '%.80s' must be absolute",
-                       q->path);
-    if (strlen(q->path) > FILES_PATH_MAX)
-        return err_set(err, ERR_INVALID, "query parameter 'path': too long (at most %d bytes)",
-                       FILES_PATH_MAX);
-    return 0;
-}
-
-static int files_read_user(const struct api_call *call, const char *key, char **ret,
-                           struct err *err)
-{
-    int r = call_query_text(call, key, ret, err);
-
-    if (r < 0 || !*ret)
-        return r;
-    r = parse_user(*ret, err);
-    return r < 0 ? err_wrap(err, "query parameter '%s'", key) : 0;
-}
-
-static int files_read_flag(const struct api_call *call, const char *key, uint64_t flag,
-                           uint64_t *flags, struct err *err)
-{
-    bool on = false;
-    int r = call_query_bool(call, key, &on, err);
-
-    if (r >= 0 && on)
-        *flags |= flag;
-    return r;
-}
-
-static int files_read_mode(const struct api_call *call, struct sup_copy *copy, struct err *err)
-{
-    _cleanup_free_ char *text = NULL;
-    int r = call_query_text(call, "mode", &text, err);
-
-    if (r < 0 || !text)
-        return r;
-    r = parse_mode(text, &copy->mode, err);
-    if (r < 0)
-        return err_wrap(err, "query parameter 'mode'");
-    copy->flags |= SUP_COPY_MODE;
-    return 0;
-}
-
-static int files_read_query(const struct api_call *call, bool into, struct files_query *ret,
-                            struct err *err)
-{
-    struct sup_copy *copy = &ret->copy;
-    int r;
-
-    if ((r = files_read_path(call, ret, err)) < 0 ||
-        (r = files_read_user(call, "user", &ret->user, err)) < 0 ||
-        (r = files_read_user(call, "owner", &ret->owner, err)) < 0 ||
-        (r = files_read_mode(call, copy, err)) < 0 ||
-        (r = files_read_flag(call, "atomic", SUP_COPY_ATOMIC, &copy->flags, err)) < 0 ||
-        (r = files_read_flag(call, "parents", SUP_COPY_PARENTS, &copy->flags, err)) < 0)
-        return r;
-    copy->path = ret->path;
-    copy->user = ret->user;
-    copy->owner = ret->owner;
-    copy->into = into;
-    return 0;
-}
-
 /* ---- out of the sandbox ---- */
 
 struct file_download {
@@ -217,9 +103,9 @@ static bool files_wants_tar(const struct api_call *call)
 static void files_get_raw(struct api_call *call)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_query_ struct files_query q = {0};
+    _cleanup_query_ struct file_query q = {0};
 
-    if (files_read_query(call, false, &q, &err) < 0)
+    if (file_query_read(call, false, &q, &err) < 0)
         call_reply_err(call, &err);
     else
         file_raw_get(call, &q.copy);
@@ -229,14 +115,14 @@ static void files_get_tar(struct api_call *call)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *what = NULL, *name = xstrdup(call->params[0]);
-    _cleanup_query_ struct files_query q = {0};
+    _cleanup_query_ struct file_query q = {0};
     struct manager *m = call->manager;
     struct drain_config config = {.type = tar_type};
     struct file_download *d;
     struct drain *drain = NULL;
     int fd;
 
-    if (files_read_query(call, false, &q, &err) >= 0) {
+    if (file_query_read(call, false, &q, &err) >= 0) {
         config.what = what = xasprintf("sandbox %s: copy of '%s'", name, q.path);
         drain = drain_start(call, &config, &fd, &err);
     }
@@ -267,11 +153,11 @@ static struct api_copy *files_upload_start(struct api_call *call, loop_watch_fn 
                                            copy_done_fn done, struct err *err)
 {
     struct loop *loop = api_settings(call->api)->loop;
-    _cleanup_query_ struct files_query q = {0};
+    _cleanup_query_ struct file_query q = {0};
     struct api_copy *c;
     int p[2];
 
-    if (files_read_query(call, true, &q, err) < 0)
+    if (file_query_read(call, true, &q, err) < 0)
         return NULL;
     if (pipe2(p, O_CLOEXEC) < 0) {
         err_sys(err, errno, "make a pipe");
@@ -398,9 +284,9 @@ static void files_upload_ended(void *arg, const struct err *err, const struct co
 static void files_put_raw(struct api_call *call)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_query_ struct files_query q = {0};
+    _cleanup_query_ struct file_query q = {0};
 
-    if (files_read_query(call, true, &q, &err) < 0)
+    if (file_query_read(call, true, &q, &err) < 0)
         call_reply_err(call, &err);
     else
         file_raw_put(call, &q.copy);

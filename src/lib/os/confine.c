@@ -43,7 +43,7 @@ static const int helper_calls[] = {
 
 /* For confine_files_helper(), besides the list above. */
 static const int files_calls[] = {
-    SYS_flock, SYS_fchdir, SYS_fchmodat, SYS_fchmodat2, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
+    SYS_flock, SYS_chdir, SYS_fchdir, SYS_fchmodat, SYS_fchmodat2, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
     SYS_ppoll, SYS_pread64, SYS_pwrite64, SYS_geteuid, SYS_capget,
 #ifdef SYS_poll
     SYS_poll,
