@@ -57,7 +57,7 @@ static const struct plan_field {
     FIELD(EPHEMERAL,      BOOL, ephemeral,      1),
     FIELD(STRICT,         BOOL, strict,         1),
     FIELD(BARE,           BOOL, bare,           1),
-    FIELD(CGROUP_PARENT,  STR,  cgroup_parent,  64),
+    FIELD(CGROUP_PARENT,  STR,  cgroup_parent,  PLAN_CGROUP_MAX),
     FIELD(NETWORK,        U32,  network,        PLAN_NETWORK_OPEN),
     FIELD(REQUIRED,       U32,  required,       UINT32_MAX),
     FIELD(NET_IFNAME,     STR,  net_ifname,     IFNAMSIZ - 1),
@@ -115,21 +115,26 @@ static bool proto_plan_is_hex_id(const char *s)
 }
 
 /* Absolute, without empty, "." or ".." parts, and without a trailing slash (except "/"). */
-static bool proto_plan_is_clean_path(const char *s)
+/* "a/b": no empty part, and neither "." nor "..". */
+static bool proto_plan_is_clean_relative(const char *s)
 {
-    if (!s || *s != '/')
-        return false;
-    if (!s[1])
-        return true;
-    while (*s == '/') {
-        size_t n = strcspn(++s, "/");
+    for (;; s++) {
+        size_t n = strcspn(s, "/");
 
         if (n == 0 || n > NAME_MAX || (n == 1 && s[0] == '.') ||
             (n == 2 && s[0] == '.' && s[1] == '.'))
             return false;
         s += n;
+        if (!*s)
+            return true;
     }
-    return true;
+}
+
+static bool proto_plan_is_clean_path(const char *s)
+{
+    if (!s || *s != '/')
+        return false;
+    return !s[1] || proto_plan_is_clean_relative(s + 1);
 }
 
 static int proto_plan_check_path(const char *what, const char *s, struct err *err)
@@ -294,7 +299,7 @@ static int proto_plan_check_ids(const struct plan *p, struct err *err)
         return err_set(err, ERR_INVALID, "plan: sandbox and root ids must have 16 hex digits");
     if (!p->name || !name_is_valid(p->name))
         return err_set(err, ERR_INVALID, "plan: invalid name '%s'", p->name ? p->name : "");
-    if (!proto_plan_is_plain_name(p->cgroup_parent))
+    if (p->cgroup_parent && !proto_plan_is_clean_relative(p->cgroup_parent))
         return err_set(err, ERR_INVALID, "plan: invalid cgroup parent '%s'", p->cgroup_parent);
     if (p->id_base && p->id_base < PLAN_ID_MIN)
         return err_set(err, ERR_INVALID, "plan: id range starts at %u, below %d", p->id_base,

@@ -129,10 +129,11 @@ enum {
     PLAN_ID_COUNT = 65536,         /* ids of one sandbox when id_base is not 0 */
     PLAN_AGENT_ID = 1000,          /* the ordinary user inside */
     PLAN_SQUASHED_ID = 0x7ffffffe, /* on disk, in place of root: see struct plan_mount */
-    PLAN_SECCOMP_MAX = 4096,       /* instructions: BPF_MAXINSNS */
-    PLAN_PACKAGES_PORT = 7417,     /* on 127.0.0.1 inside, with `packages` */
-    PLAN_PORTS_MAX = 64,           /* ranges of a confined sandbox */
-    PLAN_PORTS_SUM_MAX = 1024,     /* ports in all of them: each is a Landlock rule */
+    PLAN_CGROUP_MAX = 1024,
+    PLAN_SECCOMP_MAX = 4096,   /* instructions: BPF_MAXINSNS */
+    PLAN_PACKAGES_PORT = 7417, /* on 127.0.0.1 inside, with `packages` */
+    PLAN_PORTS_MAX = 64,       /* ranges of a confined sandbox */
+    PLAN_PORTS_SUM_MAX = 1024, /* ports in all of them: each is a Landlock rule */
     PLAN_READABLE_MAX = 512,
 };
 
@@ -206,7 +207,7 @@ struct plan {
     bool ephemeral;          /* the sandbox stops when its first exec has ended */
     bool strict;             /* every exec in a Landlock domain of its own */
     bool bare;               /* a build step: nothing is added to the image's own files */
-    char *cgroup_parent;     /* first folder below each hierarchy's root; NULL: "ripcord" */
+    char *cgroup_parent;     /* folder below each hierarchy's root; NULL: no cgroups are made */
     enum plan_network network;
     char *net_ifname; /* `open`: the host's end of the veth pair (inside: eth0); else NULL */
     uint32_t net_host, net_sandbox; /* IPv4 addresses of the two ends, host byte order: a /31 */

@@ -227,6 +227,24 @@ class InDocker(Nested, TestCase):
         self.refused("--cap-add SYS_ADMIN", "the file system cannot map the ids of a sandbox",
                      options_of_fix(SECCOMP, f"-v ripcord:{STATE}"), choice=False)
 
+    @unittest.skipUnless(may_be_privileged(), "root has no CAP_SYS_RESOURCE here")
+    def test_exec_into_a_privileged_container(self):
+        """Docker's own processes still come in after the daemon has moved those of the container to a leaf."""
+        engine, name = Nest.engine("docker"), f"nested-{os.getpid()}-exec"
+
+        def docker(*words):
+            return subprocess.run([*engine.cli, *words], capture_output=True, text=True, check=True, timeout=300).stdout
+
+        docker("run", "-d", "--name", name, "--privileged", "--network", "none", "-v", STATE, "-v", f"{Nest.programs.name}:/opt/ripcord:ro",
+               IMAGE, "sleep", "1000")
+        self.addCleanup(docker, "rm", "-f", "-v", name)
+        for command in ("exec", "exec", "restart", "exec"):
+            if command == "restart":
+                docker("restart", "--time", "1", name)
+                continue
+            self.assertEqual(docker("exec", name, "/opt/ripcord/ripcord", "run", "--memory", "64M", "--", "echo", "inside"), "inside\n")
+            self.assertNotIn("threaded", docker("exec", name, "sh", "-c", "cat /sys/fs/cgroup/cgroup.type 2>/dev/null || true"))
+
     def test_in_the_words_of_a_pod(self):
         """A pod has no seccomp profile by default, and a covered /proc."""
         hosts = self.root.path / "hosts"

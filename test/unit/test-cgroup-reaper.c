@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/native/cgroup-reaper.h"
-#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/cgroups.h"
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/os/cgroup.h"
@@ -18,13 +18,22 @@ static const char *root(void)
     return id;
 }
 
+static const struct native_cgroups *cgroups(void)
+{
+    static char *parents[] = {"ripcord", NULL};
+    static struct native_cgroups c = {.parents = parents};
+
+    c.root_id = (char *)root();
+    return &c;
+}
+
 /* The folders of a sandbox without processes; false where none may be made. */
 static bool make_rest(const char *id)
 {
     struct cgroup c;
     bool made;
 
-    if (cgroup_open(&c, NATIVE_CGROUP_PARENT, root(), id, NULL) < 0)
+    if (cgroup_open(&c, "ripcord", root(), id, NULL) < 0)
         return false;
     made = !STREQ(c.ops->name, "none");
     cgroup_close(&c);
@@ -35,7 +44,7 @@ static bool is_there(const char *id)
 {
     _cleanup_strv_ char **ids = NULL;
 
-    return cgroup_list(NATIVE_CGROUP_PARENT, root(), &ids, NULL) >= 0 && strv_contains(ids, id);
+    return cgroup_list("ripcord", root(), &ids, NULL) >= 0 && strv_contains(ids, id);
 }
 
 static bool waits(struct cgroup_reaper *b, const char *id)
@@ -57,7 +66,7 @@ static bool goes(const char *id)
 
 TEST(empty_cgroups_are_removed)
 {
-    struct cgroup_reaper *b = cgroup_reaper_new(root());
+    struct cgroup_reaper *b = cgroup_reaper_new(cgroups());
 
     if (!make_rest("a") || !make_rest("b"))
         SKIP("no cgroup may be made here");
@@ -70,7 +79,7 @@ TEST(empty_cgroups_are_removed)
 /* Each that comes puts the sweeping off: by then it has been seen waiting. */
 TEST(queued_ids_are_listed_and_can_be_reclaimed)
 {
-    struct cgroup_reaper *b = cgroup_reaper_new(root());
+    struct cgroup_reaper *b = cgroup_reaper_new(cgroups());
     struct deadline by = deadline_in(30 * USEC_PER_SEC);
     bool kept = false;
 
@@ -94,7 +103,7 @@ TEST(queued_ids_are_listed_and_can_be_reclaimed)
 
 TEST(free_removes_the_whole_queue)
 {
-    struct cgroup_reaper *b = cgroup_reaper_new(root());
+    struct cgroup_reaper *b = cgroup_reaper_new(cgroups());
     char id[8];
 
     if (!make_rest("0"))
@@ -109,5 +118,5 @@ TEST(free_removes_the_whole_queue)
         snprintf(id, sizeof(id), "%d", i);
         CHECK(!is_there(id));
     }
-    cgroup_remove_root(NATIVE_CGROUP_PARENT, root());
+    cgroup_remove_root("ripcord", root());
 }

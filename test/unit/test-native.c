@@ -249,7 +249,7 @@ static bool no_groups(void)
 {
     _cleanup_strv_ char **groups = NULL;
 
-    return cgroup_list(NATIVE_CGROUP_PARENT, ROOT, &groups, NULL) >= 0 && strv_len(groups) == 0;
+    return cgroup_list("ripcord", ROOT, &groups, NULL) >= 0 && strv_len(groups) == 0;
 }
 
 static bool nothing_left(const struct bed *b)

@@ -222,8 +222,8 @@ static bool spoil(struct plan *p, int which)
     case 12: strv_add(&p->env, "no equals"); break;
     case 13: set(&p->workdir, "here"); break;
     case 14: p->seccomp_len = 7; break;
-    case 15: set(&p->cgroup_parent, "a/b"); break;
-    case 16: set(&p->cgroup_parent, ".."); break;
+    case 15: set(&p->cgroup_parent, "/a"); break;
+    case 16: set(&p->cgroup_parent, "a/../b"); break;
     case 17: p->cpu_milli = 2000000; break;
     case 18: p->image = 17; break;
     case 19: set(&p->disk_image, "disk.img"); break;

@@ -25,12 +25,12 @@ PACKAGES = """
     linux-image-cloud-amd64 systemd systemd-sysv libpam-systemd dbus dbus-user-session polkitd sudo openssh-server uidmap
     iproute2 iptables nftables procps psmisc util-linux kmod e2fsprogs apparmor strace python3 python3-pip python3-yaml
     ca-certificates curl git gcc libc6-dev busybox-static zstd xz-utils
-    docker.io podman buildah crun netavark fuse-overlayfs slirp4netns
+    docker.io docker-cli podman buildah crun netavark fuse-overlayfs slirp4netns
     libjansson4 libsqlite3-0 libyaml-0-2 libuv1 libcurl4 libssl3 libarchive13
 """.split()
-# Debian 13 has other names for libraries whose time_t has grown.
+# Debian 13 has other names for libraries whose time_t has grown, and a package of its own for Docker's command line.
 RENAMED = {
-    "bookworm": {},
+    "bookworm": {"docker-cli": ""},
     "trixie": {"libuv1": "libuv1t64", "libcurl4": "libcurl4t64", "libssl3": "libssl3t64", "libarchive13": "libarchive13t64"},
 }
 SUITES = tuple(RENAMED)
@@ -52,7 +52,7 @@ def folder():
 
 
 def packages(suite):
-    return [RENAMED[suite].get(name, name) for name in PACKAGES]
+    return [name for name in (RENAMED[suite].get(name, name) for name in PACKAGES) if name]
 
 
 def image_path(suite):

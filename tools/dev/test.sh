@@ -102,6 +102,7 @@ test_vm() {
     for suite in bookworm trixie; do
         part "vm-$suite" vm_tests "$suite" --only "$IN_MACHINES" --patience 2 --jobs "$JOBS"
         part "vm-$suite-docker" vm_tests "$suite" --engine docker --only causes,life,restart,run --patience 2 --jobs "$JOBS"
+        part "vm-$suite-nested" vm_tests "$suite" --only nested -k privileged --patience 2 --jobs "$JOBS"
     done
 }
 

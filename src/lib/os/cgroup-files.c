@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/base/cleanup.h"
+#include "lib/base/limits.h"
 #include "lib/base/macro.h"
 #include "lib/base/time.h"
 
@@ -111,4 +113,41 @@ uint64_t cgroup_read_key(int dirfd, const char *file, const char *key)
 
     cgroup_find(dirfd, file, key, &v);
     return v;
+}
+
+bool cgroup_has_word(int dirfd, const char *file, const char *word)
+{
+    char text[1024], *p = text, *w;
+
+    if (!cgroup_files_read_text(dirfd, file, text, sizeof(text)))
+        return false;
+    while ((w = strsep(&p, " \n")))
+        if (STREQ(w, word))
+            return true;
+    return false;
+}
+
+bool cgroup_is_real_root(int dirfd)
+{
+    return faccessat(dirfd, "cgroup.type", F_OK, 0) < 0; /* only the root does not have this file */
+}
+
+uint32_t cgroup_controllers(int dirfd, char ret[static CGROUP_CONTROLLERS_MAX])
+{
+    static const struct {
+        const char *name;
+        enum limit_bit bit;
+    } used[] = {{"memory", LIMIT_MEMORY}, {"cpu", LIMIT_CPUS}, {"pids", LIMIT_PIDS}};
+    uint32_t missing = 0;
+    size_t len = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(used); i++) {
+        if (cgroup_has_word(dirfd, "cgroup.controllers", used[i].name))
+            len += (size_t)snprintf(ret + len, CGROUP_CONTROLLERS_MAX - len, "%s+%s",
+                                    len ? " " : "", used[i].name);
+        else
+            missing |= used[i].bit;
+    }
+    return missing;
 }

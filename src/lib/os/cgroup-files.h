@@ -25,3 +25,14 @@ int cgroup_await_events(int dirfd, bool frozen);
 /* Like cgroup_find(); a value that cannot be read is 0. */
 uint64_t cgroup_read_u64(int dirfd, const char *file);
 uint64_t cgroup_read_key(int dirfd, const char *file, const char *key);
+/* Whether a file of words separated by spaces has this word. */
+bool cgroup_has_word(int dirfd, const char *file, const char *word);
+
+/* The root of the machine's v2 tree: unlike all other folders it may hold processes and hand down
+ * controllers. */
+bool cgroup_is_real_root(int dirfd);
+
+/* The controllers that we use and that a v2 folder can hand down: "+memory +cpu +pids", or less.
+ * Returns the missing ones as bits of enum limit_bit. */
+enum { CGROUP_CONTROLLERS_MAX = 32 };
+uint32_t cgroup_controllers(int dirfd, char ret[static CGROUP_CONTROLLERS_MAX]);

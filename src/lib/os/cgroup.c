@@ -16,6 +16,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 #include "lib/os/cgroup-files.h"
 
 enum { MOUNTS_MAX = 1 << 20, MKDIR_TRIES = 50, KILL_ROUNDS = 200 };
@@ -123,13 +124,15 @@ static int cgroup_find_mounts(char **text, char *mounts[CGROUP_TREES], struct er
     return 0;
 }
 
-/* Enables the controllers for the folders below; missing controllers are skipped. */
+/* Enables the controllers for the folders below. One write: some of them without the others could
+ * make the folder threaded (cgroup-place.h). */
 static void cgroup_hand_down(int dir)
 {
-    static const char *const wanted[] = {"+memory", "+cpu", "+pids"};
+    char controllers[CGROUP_CONTROLLERS_MAX];
 
-    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
-        cgroup_write(dir, "cgroup.subtree_control", wanted[i]);
+    cgroup_controllers(dir, controllers);
+    if (*controllers)
+        cgroup_write(dir, "cgroup.subtree_control", controllers);
 }
 
 static int cgroup_open_dir_at(int dirfd, const char *name)
@@ -151,7 +154,7 @@ static int cgroup_make_dir_at(int dirfd, const char *name, bool v2)
     return fd;
 }
 
-struct cgroup_place {
+struct cgroup_names {
     const char *parent, *root_id, *sandbox_id;
     bool v2, make;
 };
@@ -163,7 +166,7 @@ static void cgroup_root_name(int tree, const char *root_id, char ret[static CGRO
 }
 
 /* Opens <mount>/<parent>/<root id> and <sandbox id> in it. 0 or -errno. */
-static int cgroup_open_tree_at(const char *mount, const struct cgroup_place *at, int *ret_root,
+static int cgroup_open_tree_at(const char *mount, const struct cgroup_names *at, int *ret_root,
                                int *ret_dir)
 {
     _cleanup_close_ int base = -1, parent = -1, root = -1;
@@ -172,7 +175,7 @@ static int cgroup_open_tree_at(const char *mount, const struct cgroup_place *at,
     base = cgroup_open_dir_at(AT_FDCWD, mount);
     if (base < 0)
         return base;
-    if (at->make && at->v2)
+    if (at->make && at->v2 && cgroup_is_real_root(base))
         cgroup_hand_down(base);
     parent = at->make ? cgroup_make_dir_at(base, at->parent, at->v2)
                       : cgroup_open_dir_at(base, at->parent);
@@ -193,7 +196,7 @@ static int cgroup_open_tree_at(const char *mount, const struct cgroup_place *at,
 
 /* Another sandbox of this root may remove an empty parent while we make our folder: then it starts
  * again. */
-static int cgroup_make_tree(const char *mount, const struct cgroup_place *at, int *ret_root,
+static int cgroup_make_tree(const char *mount, const struct cgroup_names *at, int *ret_root,
                             int *ret_dir)
 {
     int tries = at->make ? MKDIR_TRIES : 1, r;
@@ -211,13 +214,13 @@ static void cgroup_reset(struct cgroup *c)
         c->root[t] = c->dir[t] = c->tasks[t] = -1;
 }
 
-static int cgroup_open_all(struct cgroup *c, const struct cgroup_place *where,
+static int cgroup_open_all(struct cgroup *c, const struct cgroup_names *where,
                            char *const mounts[CGROUP_TREES], struct err *err)
 {
     bool v2 = !cgroup_is_v1(mounts);
 
     for (int t = 0; t < CGROUP_TREES; t++) {
-        struct cgroup_place at = *where;
+        struct cgroup_names at = *where;
         char root[CGROUP_NAME_MAX];
         int r;
 
@@ -239,7 +242,7 @@ static int cgroup_open_all(struct cgroup *c, const struct cgroup_place *where,
     return 0;
 }
 
-static int cgroup_open_as(struct cgroup *c, const struct cgroup_place *at, struct err *err)
+static int cgroup_open_as(struct cgroup *c, const struct cgroup_names *at, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     char *mounts[CGROUP_TREES] = {NULL};
@@ -259,9 +262,12 @@ static int cgroup_open_as(struct cgroup *c, const struct cgroup_place *at, struc
 int cgroup_open(struct cgroup *c, const char *parent, const char *root_id, const char *sandbox_id,
                 struct err *err)
 {
-    struct cgroup_place at = {parent, root_id, sandbox_id, false, true};
+    struct cgroup_names at = {parent, root_id, sandbox_id, false, true};
 
-    return cgroup_open_as(c, &at, err);
+    if (parent)
+        return cgroup_open_as(c, &at, err);
+    cgroup_reset(c);
+    return 0;
 }
 
 void cgroup_close(struct cgroup *c)
@@ -525,7 +531,7 @@ void cgroup_kill_groups(struct cgroup *c, const char *prefix)
 
 int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id, struct err *err)
 {
-    struct cgroup_place at = {parent, root_id, sandbox_id, false, false};
+    struct cgroup_names at = {parent, root_id, sandbox_id, false, false};
     struct cgroup c;
     int r;
 
@@ -550,7 +556,7 @@ static bool cgroup_is_empty(int dir)
 
 bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox_id)
 {
-    struct cgroup_place at = {parent, root_id, sandbox_id, false, false};
+    struct cgroup_names at = {parent, root_id, sandbox_id, false, false};
     struct cgroup c;
     bool rest;
 
@@ -607,6 +613,23 @@ int cgroup_list(const char *parent, const char *root_id, char ***ret, struct err
     }
     *ret = ids;
     return 0;
+}
+
+bool cgroup_parent_exists(const char *parent)
+{
+    _cleanup_free_ char *text = NULL;
+    char *mounts[CGROUP_TREES] = {NULL};
+    bool found = false;
+
+    if (cgroup_find_mounts(&text, mounts, NULL) < 0)
+        return true; /* not known: it does no harm to look there */
+    for (int t = 0; t < CGROUP_TREES && !found; t++) {
+        _cleanup_close_ int base = mounts[t] ? cgroup_open_dir_at(AT_FDCWD, mounts[t]) : -1;
+        _cleanup_close_ int dir = base < 0 ? -1 : cgroup_open_dir_at(base, parent);
+
+        found = dir >= 0;
+    }
+    return found;
 }
 
 void cgroup_remove_root(const char *parent, const char *root_id)
@@ -690,33 +713,18 @@ uint64_t cgroup_sockets_of(int pid)
                : 0;
 }
 
-uint32_t cgroup_probe(const char **ret_name)
+char *cgroup_unified_mount(uint32_t *ret_v1_missing)
 {
-    static const char *const controllers[] = {"memory", "cpu", "pids"};
-    _cleanup_free_ char *text = NULL, *have = NULL;
+    _cleanup_free_ char *text = NULL;
     char *mounts[CGROUP_TREES] = {NULL};
-    uint32_t missing = 0;
-    bool v1;
 
-    *ret_name = "none";
+    *ret_v1_missing = LIMIT_MEMORY | LIMIT_CPUS | LIMIT_PIDS;
     if (cgroup_find_mounts(&text, mounts, NULL) < 0)
-        return LIMIT_MEMORY | LIMIT_CPUS | LIMIT_PIDS;
-    v1 = cgroup_is_v1(mounts);
-    if (!v1 && mounts[CGROUP_UNIFIED]) {
-        _cleanup_close_ int fd = cgroup_open_dir_at(AT_FDCWD, mounts[CGROUP_UNIFIED]);
-
-        if (fd >= 0 && file_read(fd, "cgroup.controllers", 4096, &have, NULL, NULL) >= 0)
-            for (char *p = have; *p; p++)
-                *p = *p == ' ' || *p == '\n' ? ',' : *p;
-    }
-    for (int i = 0; i < 3; i++) {
-        const char *m = v1 ? mounts[CGROUP_MEMORY + i] : mounts[CGROUP_UNIFIED];
-        bool ok = m && access(m, W_OK) == 0 &&
-                  (v1 || (have && cgroup_option_listed(have, controllers[i])));
-
-        missing |= ok ? 0 : 1u << i;
-        if (ok)
-            *ret_name = v1 ? "v1" : "v2";
-    }
-    return missing;
+        return NULL;
+    if (!cgroup_is_v1(mounts))
+        return mounts[CGROUP_UNIFIED] ? xstrdup(mounts[CGROUP_UNIFIED]) : NULL;
+    for (int i = 0; i < 3; i++)
+        if (mounts[CGROUP_MEMORY + i] && access(mounts[CGROUP_MEMORY + i], W_OK) == 0)
+            *ret_v1_missing &= ~(1U << i);
+    return NULL;
 }

@@ -91,7 +91,8 @@ struct cgroup_ops {
  * single-threaded processes. */
 int cgroup_learn(struct err *err);
 
-/* Makes the sandbox's folders, or takes over those of an earlier run that died. */
+/* Makes the sandbox's folders, or takes over those of an earlier run that died. `parent` is that of
+ * cgroup-place.h; NULL: there is no place for cgroups. */
 int cgroup_open(struct cgroup *c, const char *parent, const char *root_id, const char *sandbox_id,
                 struct err *err);
 void cgroup_close(struct cgroup *c); /* the folders stay */
@@ -162,6 +163,8 @@ int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id
 bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox_id);
 /* Sandbox ids that have a folder in any tree; *ret is a strv (NULL: none). */
 int cgroup_list(const char *parent, const char *root_id, char ***ret, struct err *err);
+/* Whether <parent> is there in any tree. */
+bool cgroup_parent_exists(const char *parent);
 /* Removes the <root id> folders when no sandbox is left in them, and <parent> when it is empty. */
 void cgroup_remove_root(const char *parent, const char *root_id);
 /*
@@ -173,5 +176,6 @@ int cgroup_limit_sockets(int pid, uint64_t memory, struct err *err);
 /* The memory of IP sockets in the cgroup of that process, where its memory limit does not contain
  * it; else 0. */
 uint64_t cgroup_sockets_of(int pid);
-/* The limits that cannot be enforced on this machine, and "v2", "v1" or "none". Makes no folder. */
-uint32_t cgroup_probe(const char **ret_name);
+/* Where only v2 is mounted: its mount (owned). Else NULL, and the limits without a writable v1
+ * hierarchy (bits of enum limit_bit). */
+char *cgroup_unified_mount(uint32_t *ret_v1_missing);

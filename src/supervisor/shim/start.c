@@ -43,8 +43,7 @@ static int shim_start_make_cgroups(struct shim *s, struct err *err)
     struct cgroup_limits limits = {.memory = p->memory, .cpu_milli = p->cpu_milli, .pids = p->pids};
     int r;
 
-    r = cgroup_open(&s->cgroup, p->cgroup_parent ? p->cgroup_parent : "ripcord", p->root_id,
-                    p->sandbox_id, err);
+    r = cgroup_open(&s->cgroup, p->cgroup_parent, p->root_id, p->sandbox_id, err);
     if (r < 0)
         return r;
     s->sup.unenforced =

@@ -11,8 +11,8 @@
 #include "daemon/engine/native/subids.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
+#include "lib/base/limits.h"
 #include "lib/os/caps.h"
-#include "lib/os/cgroup.h"
 #include "lib/os/landlock.h"
 #include "lib/os/surroundings.h"
 #include "proto/plan.h"
@@ -20,13 +20,12 @@
 uint32_t native_abilities(const struct native_engine *n)
 {
     uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
-    const char *cgroups = "none";
-    uint32_t unenforced = cgroup_probe(&cgroups);
+    const struct cgroup_place *place = &n->cgroups.place;
 
-    caps |= unenforced & LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
-    caps |= unenforced & LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
-    caps |= unenforced & LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
-    caps |= STREQ(cgroups, "none") ? 0 : ENGINE_CAP_PAUSE | ENGINE_CAP_STATS;
+    caps |= place->missing & LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
+    caps |= place->missing & LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
+    caps |= place->missing & LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
+    caps |= place->parent ? ENGINE_CAP_PAUSE | ENGINE_CAP_STATS : 0;
     if (n->ranges && caps_have(CAP_NET_ADMIN) && network_possible())
         caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
     caps |= landlock_possible() ? ENGINE_CAP_STRICT : 0;
@@ -54,12 +53,17 @@ static void native_abilities_fix(unsigned needs, struct err *err)
         err_hint(err, "%s", fix);
 }
 
-static void native_abilities_no_cgroups(struct err *err)
+static void native_abilities_no_cgroups(const struct native_engine *n, struct err *err)
 {
-    err_set(err, ERR_UNSUPPORTED, "the daemon cannot make cgroups with this controller");
-    err_hint(err, "Run the daemon where the controllers memory, cpu and pids are enabled and "
-                  "writable.");
-    native_abilities_fix(NEED_CGROUPS, err);
+    const struct cgroup_place *place = &n->cgroups.place;
+    struct surroundings s;
+
+    err_set(err, ERR_UNSUPPORTED, "%s", place->why ? place->why : "the controller is missing");
+    surroundings_look(&s);
+    if (place->hint && s.container == CONTAINER_NONE)
+        err_hint(err, "%s", place->hint);
+    else
+        native_abilities_fix(NEED_CGROUPS, err);
 }
 
 static void native_abilities_no_network(const struct native_engine *n, struct err *err)
@@ -109,7 +113,7 @@ void native_lack(const struct engine *e, uint32_t cap, struct err *ret)
                       "list of its command line.");
         return;
     default: /* the limits of cgroups, and pause */
-        native_abilities_no_cgroups(ret);
+        native_abilities_no_cgroups(n, ret);
         return;
     }
 }

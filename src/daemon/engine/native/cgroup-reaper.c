@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/cgroups.h"
 #include "lib/base/log.h"
 #include "lib/base/macro.h"
 #include "lib/base/strv.h"
@@ -24,7 +24,7 @@ struct reaper_item {
 };
 
 struct cgroup_reaper {
-    const char *root_id;
+    const struct native_cgroups *cgroups;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -46,7 +46,7 @@ static void cgroup_reaper_remove(const struct cgroup_reaper *b, const char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (cgroup_sweep(NATIVE_CGROUP_PARENT, b->root_id, id, &err) < 0)
+    if (native_cgroups_sweep(b->cgroups, id, &err) < 0)
         log_warn("sandbox %s: %s; the next reconcile tries again", id, err.msg);
 }
 
@@ -85,12 +85,12 @@ static void *cgroup_reaper_main(void *arg)
     return NULL;
 }
 
-struct cgroup_reaper *cgroup_reaper_new(const char *root_id)
+struct cgroup_reaper *cgroup_reaper_new(const struct native_cgroups *cgroups)
 {
     struct cgroup_reaper *b = xnew0(struct cgroup_reaper);
     pthread_condattr_t clock;
 
-    b->root_id = root_id;
+    b->cgroups = cgroups;
     pthread_mutex_init(&b->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

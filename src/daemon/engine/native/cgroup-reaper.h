@@ -11,9 +11,10 @@
 #pragma once
 
 struct cgroup_reaper;
+struct native_cgroups;
 
-/* `root_id` is borrowed and outlives the reaper. */
-struct cgroup_reaper *cgroup_reaper_new(const char *root_id);
+/* `cgroups` is borrowed and outlives the reaper. */
+struct cgroup_reaper *cgroup_reaper_new(const struct native_cgroups *cgroups);
 /* Removes the cgroups that still wait. NULL is fine. */
 void cgroup_reaper_free(struct cgroup_reaper *b);
 

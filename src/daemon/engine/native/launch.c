@@ -118,7 +118,7 @@ static void native_launch_fill_names(struct plan *p, const struct native_launch 
     p->run_dir = xasprintf("%s/sandboxes/%s", n->run_dir, id);
     p->data_dir = xasprintf("%s/sandboxes/%s", n->state_dir, id);
     p->exec_dir = xasprintf("%s/%s", n->engine.exec_root, id);
-    p->cgroup_parent = xstrdup(NATIVE_CGROUP_PARENT);
+    p->cgroup_parent = n->cgroups.place.parent ? xstrdup(n->cgroups.place.parent) : NULL;
 }
 
 /* Without a project quota or an image, the budget of a sandbox is only watched. */

@@ -164,10 +164,13 @@ static int native_open_parts(struct native_engine *n, struct err *err)
     if (!n->ranges)
         subids_find(&n->subids, NULL);
     n->engine.cache_modes = (1U << CACHE_MODES) - 1;
-    n->cgroup_reaper = cgroup_reaper_new(n->root_id);
     r = native_open_folders(n, err);
     if (r < 0)
         return r;
+    r = native_cgroups_open(&n->cgroups, n->run_dir, n->root_id, err);
+    if (r < 0)
+        return r;
+    n->cgroup_reaper = cgroup_reaper_new(&n->cgroups);
     n->quota = quota_possible(n->sandboxes, NULL);
     native_confined_open(n);
     n->engine.caps = native_abilities(n);
@@ -197,6 +200,7 @@ static void native_close_parts(struct native_engine *n)
     n->execs = fd_close(n->execs);
     delete_queue_free(TAKE_PTR(n->delete_queue));
     cgroup_reaper_free(TAKE_PTR(n->cgroup_reaper));
+    native_cgroups_close(&n->cgroups);
     n->runs = fd_close(n->runs);
     n->devnull = fd_close(n->devnull);
     n->shared_caches = fd_close(n->shared_caches);
@@ -213,8 +217,6 @@ static void native_close(struct engine *e)
 
     if (!n)
         return;
-    if (n->runs >= 0)
-        cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
     native_close_parts(n);
     network_done(&n->net);
     supervisors_done(&n->supervisors);
@@ -372,7 +374,7 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     native_tidy_network(n, by);
     native_add_steps(n, &steps);
     cgroup_reaper_list(n->cgroup_reaper, &swept);
-    r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
+    r = native_cgroups_list(&n->cgroups, &groups, err);
     if (r < 0)
         return r;
     r = sandbox_ids_add(n->runs, &runs, err);

@@ -27,6 +27,7 @@
 
 #include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/cache-base.h"
+#include "daemon/engine/native/cgroups.h"
 #include "daemon/engine/native/ids.h"
 #include "daemon/engine/native/network.h"
 #include "daemon/engine/sandbox-spec.h"
@@ -46,9 +47,6 @@ struct mount_source;
 #define NATIVE_PLATFORM "linux/amd64"
 #endif
 
-/* First folder of ours below each cgroup hierarchy. */
-#define NATIVE_CGROUP_PARENT "ripcord"
-
 /* For confined sandboxes: their common group, then users. count 0: they have the daemon's user. */
 struct native_own_ids {
     uint32_t first, count;
@@ -59,6 +57,7 @@ struct native_engine {
     char *state_dir, *run_dir, *root_id, *libexec_dir;
     int sandboxes, execs, runs; /* folders: <state>/sandboxes, <state>/execs, <run>/sandboxes */
     struct delete_queue *delete_queue;
+    struct native_cgroups cgroups;
     struct cgroup_reaper *cgroup_reaper;
     struct prewarmed *prewarmed;
     int devnull;

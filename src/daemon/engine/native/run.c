@@ -11,7 +11,6 @@
 #include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
-#include "lib/os/cgroup.h"
 
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
                    struct engine_sandbox *ret, struct err *err)
@@ -36,7 +35,7 @@ static int run_sweep_cgroups(struct native_engine *n, const char *id, const stru
     for (;;) {
         _cleanup_err_ struct err why = ERR_INIT;
 
-        if (cgroup_sweep(NATIVE_CGROUP_PARENT, n->root_id, id, &why) >= 0)
+        if (native_cgroups_sweep(&n->cgroups, id, &why) >= 0)
             return 0;
         if (deadline_passed(by))
             return err_move(err, &why);
@@ -48,7 +47,7 @@ static int run_sweep_cgroups(struct native_engine *n, const char *id, const stru
 static int run_queue_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
                              struct err *err)
 {
-    if (!cgroup_is_rest(NATIVE_CGROUP_PARENT, n->root_id, id))
+    if (!native_cgroups_are_rest(&n->cgroups, id))
         return run_sweep_cgroups(n, id, by, err);
     cgroup_reaper_add(n->cgroup_reaper, id);
     return 0;
