@@ -96,6 +96,7 @@ check words checker words
 check links checker links
 check "routes and openapi.yaml" checker routes
 check "docs of security tests" checker security
+check "sources of fuzz targets" tools/check-fuzz.py "$BUILD"
 check shape lint_shape
 check umask lint_umask
 check shellcheck lint_shell

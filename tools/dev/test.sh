@@ -128,7 +128,7 @@ INSTRUMENTED=faults,packages_server,packages_hostile,relay_faults,restart,run,st
 IN_MEMORY=caches,files,image_export,image_pull,packages,packages_live,packages_tools,rootless
 # What gVisor changes, and that the rest of a sandbox's life is the same.
 ON_GVISOR=gvisor,causes,life
-ON_GVISOR_ALL=$ON_GVISOR,exec_http,files,guest,input,isolation,large_commands,packages,ports,run,secrets,sessions,streams
+ON_GVISOR_ALL=$ON_GVISOR,exec_http,files,input,isolation,large_commands,packages,ports,run,secrets,sessions,streams
 ON_PODMAN=cache_layers,causes,docker_sandbox,docker_ensure,guest,life,restart,run
 
 # Native tests run on the disk, as in real use. Tests that make and remove thousands of trees run in memory, because ext4
