@@ -113,6 +113,8 @@ class Common:
         self.assertEqual((self.root.path / "tree" / "l").read_text(encoding="ascii"), "1\n")
         self.assert_exit(self.root.run("cp", there, "a:/usr/ripcord-x"), 5)
         self.assert_refused(self.root.http("GET", "/v1/sandboxes/a/files?path=/etc/shadow"), 403, "denied")
+        self.assert_refused(self.root.http("GET", "/v1/sandboxes/a/files?path=/home/agent/f", headers={"Accept": "application/octet-stream"}), 501,
+                            "unsupported", "'confined' has no file operations")
         self.assert_refused(self.root.http("PUT", "/v1/sandboxes/a/files?path=/home/agent/x&user=0", b"x", {"Content-Type": "application/x-tar"}),
                             501, "unsupported", "user")
 

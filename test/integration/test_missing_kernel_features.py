@@ -32,6 +32,17 @@ class Missing(TestCase):
             done = self.run_without(call, "run", "--", "grep", "-E", "Seccomp:|NoNewPrivs:|CapBnd:", "/proc/self/status")
             self.assertEqual((done.code, done.text), (0, "CapBnd:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n"), done)
 
+    def test_confined_is_refused_without_landlock(self):
+        done = self.run_without("landlock", "run", "--isolation", "confined", "--", "echo", "ran")
+        self.assertEqual((done.code, done.out), (125, b""), done)
+        self.assertIn(b"does not support isolation 'confined' on this machine: Landlock of this kernel is too old (ABI 0, needs 6)", done.err)
+        self.assertIn(b"hint: Use Linux 6.12 or newer, with 'landlock' in the 'lsm=' list", done.err)
+        report = self.run_without("landlock", "doctor", "--json").json()
+        line = next(line for line in report["checks"] if line["name"] == "confined isolation")
+        self.assertEqual((report["ok"], line["status"]), (True, "warn"), report)
+        self.assertIn("Landlock of this kernel is too old", line["detail"])
+        self.assertIn("Use Linux 6.12 or newer", line["fix"])
+
     def test_what_is_needed_is_named(self):
         for call in NEEDED:
             done = self.run_without(call, "run", "--", "echo", "ran")

@@ -80,8 +80,11 @@ static const struct confined_call all_users[] = {
     CALL(socketpair, EPROTONOSUPPORT, {1, TYPE_IS, SOCK_DGRAM}), CALL(socketpair, EPROTONOSUPPORT, {1, TYPE_IS, SOCK_RAW}),
     CALL(sendto, EOPNOTSUPP, {3, HAS_BITS, MSG_FASTOPEN}), CALL(sendmsg, EOPNOTSUPP, {2, HAS_BITS, MSG_FASTOPEN}),
     CALL(sendmmsg, EOPNOTSUPP, {3, HAS_BITS, MSG_FASTOPEN}),
-    /* A socket of a pair could take a unix name: one that another program waits for, or that marks
-     * a block of ports as taken. Addresses of IPv4 and IPv6 have these sizes, the last is for all. */
+    /*
+     * A socket of a pair could take a unix name: one that another program waits for, or that marks
+     * a block of ports as taken. Addresses of IPv4 and IPv6 have the first two sizes, and programs
+     * that take both use the third.
+     */
     CALL(bind, EAFNOSUPPORT, {2, IS_NOT, sizeof(struct sockaddr_in)}, {2, IS_NOT, sizeof(struct sockaddr_in6)},
          {2, IS_NOT, sizeof(struct sockaddr_storage)}),
     /* the ports that port 0 chooses from: the sandbox's own */
