@@ -173,6 +173,27 @@ class Install(PackagesCase):
         self.assertEqual([p for p in self.up.requests if p in ("/npm/npm", "/npm/pnpm")], [], "nobody looks for a newer self")
 
 
+@only_on("native")
+class WithoutNamespaces(PackagesCase):
+    """Isolation `confined`: the cache is behind a port of the machine's loopback interface."""
+
+    def setUp(self):
+        super().setUp()
+        if "isolation_confined" not in self.root.start().get("/v1/engines")["engines"][0]["capabilities"]:
+            self.skipTest("Landlock of this kernel has no scopes")
+
+    def test_confined_sandboxes_share_what_one_has_installed(self):
+        self.up.add_wheel("demo", "1.5", os.urandom(200000))
+        script = ("/usr/bin/python3 -m pip install --no-cache-dir -q --target $TMPDIR/t demo 2>&1 && PYTHONPATH=$TMPDIR/t /usr/bin/python3 -c "
+                  "'import demo; print(demo.version)'")
+        for name in ("a", "b"):
+            self.root.ok("up", name, "--isolation", "confined")
+            self.assertEqual(self.shell(name, script), "1.5\n")
+            self.up.stop()
+        self.assertEqual(self.root.ok("show", "b", "--json").json()["packages"]["pypi"]["misses"], 0)
+        self.assert_exit(self.root.run("exec", "b", "--", "/usr/bin/python3", "-m", "pip", "install", "-q", "--target", "t", "absent"), 1)
+
+
 class Settings(PackagesCase):
     def test_stats(self):
         """One line says what a command got from the package cache, also of a sandbox that goes with it."""
