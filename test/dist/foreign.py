@@ -3,8 +3,8 @@
     with Machine(folder) as m:
         m.run("/opt/ripcord/bin/ripcord", "run", "--", "true")
 
-/run, /tmp and /var/lib are empty file systems in memory, so that nothing of ripcord reaches the folder. The kernel, the network
-and /sys are those of this machine.
+/run, /tmp and ripcord's state are empty file systems in memory, so that nothing of ripcord reaches the folder. The kernel, the
+network and /sys are those of this machine.
 """
 import os
 import re
@@ -23,13 +23,13 @@ set -e
 root=$1
 mount --make-rprivate /
 mount --bind "$root" "$root"
-mkdir -p "$root/proc" "$root/sys" "$root/dev" "$root/run" "$root/tmp" "$root/var/lib/ripcord" "$root/old"
+mkdir -p "$root/proc" "$root/sys" "$root/dev" "$root/run" "$root/tmp" "$root/old"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-mount -t tmpfs -o mode=755 tmpfs "$root/var/lib/ripcord"
+[ -z "$3" ] || { mkdir -p "$root/$3" && mount -t tmpfs -o mode=755 tmpfs "$root/$3"; }
 cd "$root"
 pivot_root . old
 exec /old/bin/busybox sh -c '
@@ -52,13 +52,13 @@ class Result:
 
 
 class Machine:
-    """shell: the program on that machine that knows `sh`, `sleep` and `trap` (busybox)."""
+    """shell: the program on that machine that knows `sh`, `sleep` and `trap` (busybox). state: what is in memory."""
 
-    def __init__(self, root, shell="/bin/busybox"):
-        self.root, self.shell, self.process, self.pid = Path(root), shell, None, None
+    def __init__(self, root, shell="/bin/busybox", state="var/lib/ripcord"):
+        self.root, self.shell, self.state, self.process, self.pid = Path(root), shell, state, None, None
 
     def __enter__(self):
-        argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", START, "sh", self.root, self.shell]
+        argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", START, "sh", self.root, self.shell, self.state]
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         line = self.process.stdout.readline()
         if line != "ready\n":
@@ -77,7 +77,7 @@ class Machine:
                 remove_folder(path)
 
     def run(self, *argv, uid=0, env=None, stdin=None, timeout=120):
-        words = ["nsenter", f"--target={self.pid}", "--mount", "--pid", f"--setuid={uid}", f"--setgid={uid}", "--wd=/tmp", *map(str, argv)]
+        words = ["nsenter", f"--target={self.pid}", "--mount", "--pid", f"--setuid={uid}", f"--setgid={uid}", "--wdns=/tmp", *map(str, argv)]
         env = {"PATH": PATH, "HOME": "/root" if uid == 0 else "/tmp/home", "LC_ALL": "C", **(env or {})}
         given = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
         # nsenter is a program of this machine, but found with the PATH of the other.

@@ -104,6 +104,8 @@ test_vm() {
         part "vm-$suite-docker" vm_tests "$suite" --engine docker --only causes,life,restart,run --patience 2 --jobs "$JOBS"
         part "vm-$suite-nested" vm_tests "$suite" --only nested -k privileged --patience 2 --jobs "$JOBS"
     done
+    part dist-build-vm dist_part tarball deb
+    part dist-vm dist_tests --only machine --jobs 1
 }
 
 # A few tests on Debian 13 with systemd and cgroup v2, in the idle time of the other parts. The image is made only when the
@@ -163,7 +165,7 @@ test_full() {
 test_soak() {
     test_full
     part dist-build-all dist_part
-    part dist-all dist_tests
+    part dist-all dist_tests --without machine
     test_vm
     part lint-deep tools/lint.sh build deep
     part native-asan-all integration_tests build-asan
@@ -183,7 +185,7 @@ cmd_test() {
     case ${1:-} in
     --quick) need build test ;;
     --vm) need build test dist vm ;;
-    --soak) need build test engines lint dist vm ;;
+    --soak) need build test engines lint dist dist-test vm ;;
     "") need build test engines lint dist vm ;;
     *) die "unknown option '$1' of test: --quick, --vm or --soak" ;;
     esac
