@@ -187,8 +187,8 @@ struct files_changer {
     uint64_t entries;
 };
 
-/* `fd` was opened with O_PATH. Older kernels need a descriptor for which a right to read or write is
- * needed. */
+/* `fd` was opened with O_PATH. Older kernels need a descriptor for which a right to read or write
+ * is needed. */
 static int files_chmod_fd(int fd, int dirfd, const char *name, mode_t mode)
 {
     _cleanup_close_ int open = -1;

@@ -1,7 +1,7 @@
 /*
- * Walking a tree in a stable order: names of a folder sorted by their bytes, each folder followed by
- * what is in it. Memory is bounded: a folder is read in passes, each of which keeps only the next
- * names. No link is followed.
+ * Walking a tree in a stable order: names of a folder sorted by their bytes, each folder followed
+ * by what is in it. Memory is bounded: a folder is read in passes, each of which keeps only the
+ * next names. No link is followed.
  */
 #pragma once
 

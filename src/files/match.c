@@ -10,9 +10,9 @@
 static const char *files_match_class(const char *p, unsigned char c, bool *ret)
 {
     const char *at = p + 1;
-    bool not = *at == '!' || *at == '^', found = false;
+    bool negate = *at == '!' || *at == '^', found = false;
 
-    at += not ;
+    at += negate;
     for (bool first = true; *at && (*at != ']' || first); first = false) {
         unsigned char from = (unsigned char)*at, to = from;
 
@@ -27,7 +27,7 @@ static const char *files_match_class(const char *p, unsigned char c, bool *ret)
     }
     if (*at != ']')
         return NULL;
-    *ret = found != not &&c != '/';
+    *ret = found != negate && c != '/';
     return at + 1;
 }
 

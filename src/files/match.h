@@ -1,6 +1,6 @@
 /*
- * Globs: `*` and `?` stand for text within a name, `**` as a whole name for any folders, `[a-z]` and
- * `[!a-z]` for one byte; a backslash takes the next byte literally. The time is bounded by the
+ * Globs: `*` and `?` stand for text within a name, `**` as a whole name for any folders, `[a-z]`
+ * and `[!a-z]` for one byte; a backslash takes the next byte literally. The time is bounded by the
  * product of both lengths.
  */
 #pragma once

@@ -1,7 +1,7 @@
 /*
- * watch: changes of a folder, or of a tree, by inotify(7). Each folder has a watch of its own; a new
- * folder gets one, and what lies in it by then is reported too, so that nothing is missed. A file
- * is watched through its folder, because editors replace files.
+ * watch: changes of a folder, or of a tree, by inotify(7). Each folder has a watch of its own; a
+ * new folder gets one, and what lies in it by then is reported too, so that nothing is missed. A
+ * file is watched through its folder, because editors replace files.
  *
  * When the kernel's queue overflows, events are lost. That is reported, and the watches are made
  * anew, because new folders may be among what was lost.

@@ -17,9 +17,12 @@
 #include "daemon/engine/sandbox-request.h"
 #include "fake-engine/exec.h"
 #include "fake-engine/fake.h"
+#include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
+#include "lib/base/text.h"
 #include "lib/base/xalloc.h"
+#include "proto/files.h"
 #include "proto/handover.h"
 #include "proto/supervisor.h"
 
@@ -352,6 +355,47 @@ static void do_copy(struct conn *c, const struct order *o)
     send_result(c, o->seq, NULL, -1);
 }
 
+/* The path of the request for a file operation; owned. */
+static char *asked_path(int fd)
+{
+    _cleanup_buf_ struct buf in = BUF_INIT(FILES_HEAD_SIZE + FILES_MESSAGE_MAX);
+    struct files_message m = {0};
+    struct files_reader r;
+    struct files_field f;
+
+    while (files_parse(buf_data(&in), in.len, false, &m, NULL) == 0) {
+        char *p = buf_reserve(&in, 4096);
+        ssize_t n = p ? read(fd, p, 4096) : 0;
+
+        if (n <= 0)
+            return NULL;
+        buf_commit(&in, (size_t)n);
+    }
+    r = files_fields(&m);
+    while (m.data && files_next(&r, &f, NULL) > 0)
+        if (f.tag == FILES_TAG_PATH)
+            return xstrndup(f.data, f.length);
+    return NULL;
+}
+
+/* A helper that hostile code has taken over: the bytes of its answer are the path, in hexadecimal
+ * digits behind "/lie/". */
+static void do_files(struct conn *c, const struct order *o)
+{
+    _cleanup_free_ char *path = asked_path(o->fd);
+    _cleanup_err_ struct err err = ERR_INIT;
+    bool lie = path && strncmp(path, "/lie/", 5) == 0;
+
+    for (const char *p = path + 5; lie && p[0] && p[1]; p += 2) {
+        char byte = (char)(text_hex_digit(p[0]) << 4 | text_hex_digit(p[1]));
+
+        fd_write_all(o->fd, &byte, 1);
+    }
+    if (!lie)
+        err_set(&err, ERR_UNSUPPORTED, "the fake engine has no files");
+    send_result(c, o->seq, lie ? NULL : &err, -1);
+}
+
 static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -370,8 +414,7 @@ static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
     } else if (o->type == SUP_COPY || o->type == SUP_COPY_AS) {
         do_copy(c, o);
     } else if (o->type == SUP_FILES) {
-        err_set(&err, ERR_UNSUPPORTED, "the fake engine has no files");
-        send_result(c, o->seq, &err, -1);
+        do_files(c, o);
     } else if (o->type == SUP_PAUSE || o->type == SUP_RESUME) {
         s->paused = o->type == SUP_PAUSE;
         send_result(c, o->seq, NULL, -1);

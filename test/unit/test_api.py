@@ -348,6 +348,45 @@ def test_files(d):
     expect(d.call("DELETE", "/v1/sandboxes/f?force=1"), 200)
 
 
+def message(kind, *fields):
+    """A message of proto/files.h, from (tag, number or bytes)."""
+    payload = b""
+    for tag, value in fields:
+        value = value.to_bytes(8, "big") if isinstance(value, int) else value
+        payload += bytes([tag]) + len(value).to_bytes(4, "big") + value
+    return bytes([kind]) + len(payload).to_bytes(4, "big") + payload
+
+
+def test_file_helpers_that_lie(d):
+    """The helper works among hostile code: whatever it answers, the client gets an error or exactly a file, and no header of its choice."""
+    path, status, length, size, etag, kind, event = 2, 31, 32, 33, 39, 16, 45
+    head, item, done = 0x81, 0x82, 0x83
+    expect(d.call("PUT", "/v1/sandboxes/l"), 201)
+
+    def lie(method, *answer):
+        target = "/v1/sandboxes/l/files"
+        data = {"path": "/lie/" + b"".join(answer).hex()}
+        if method == "GET":
+            return d.call("GET", f"{target}?path={data['path']}", extra="Accept: */*\r\n")
+        return d.call("POST", f"{target}/{method}", data)
+
+    good = ((status, 200), (length, 3), (size, 3), (etag, b'"x"'))
+    assert lie("GET", message(head, *good), b"abc") == (200, b"abc")
+    assert lie("GET", message(head, *good), b"abcdef") == (200, b"abc")
+    for answer in (b"", b"\0" * 5, b"\x82\xff\xff\xff\xff", b"HTTP/1.1 200 OK\r\n\r\n", message(done), message(item),
+                   message(head, (status, 500)), message(head, (status, 302), *good[1:]), message(head, *good[:3], (etag, b'"x"\r\nX: y')),
+                   message(head, (200, b"x")), message(head, (path, b"relative")), message(head, *good)[:-1],
+                   message(head, (length, 2**64 - 1)), message(head, (status, 412), *good[1:]) * 2 + b"x" * 3):
+        code, doc = lie("GET", answer)
+        assert code in (412, 502) and doc["error"]["message"], (answer, code, doc)
+    for answer in (b"", message(item, (path, b"/x")), message(done) * 2, message(head, *good) + b"abc", message(item, (kind, 9)),
+                   message(item, (event, 99)), b"\x83\0\0", message(item, (path, b"/\0"))):
+        code, doc = lie("list", answer)
+        assert code == 502 and doc["error"]["message"], (answer[:100], code, doc)
+    assert lie("list", message(item, (path, b"/\xff")), message(done)) == (200, {"entries": [{"path_base64": "L/8="}]})
+    expect(d.call("DELETE", "/v1/sandboxes/l?force=1"), 200)
+
+
 def test_ports(d):
     """Port 7 of the fake engine sends one word and closes."""
     tcp = "Connection: Upgrade\r\nUpgrade: tcp\r\n"

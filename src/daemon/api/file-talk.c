@@ -75,6 +75,7 @@ static void file_talk_fail(struct file_talk *t, struct err *err)
 {
     if (!t->err.code) {
         err_move(&t->err, err);
+        t->err.code = ERR_ENGINE; /* not the client's mistake */
         err_wrap(&t->err, "sandbox '%s'", t->name);
     }
     file_talk_close(t);
