@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import unittest
 from pathlib import Path
 
 import engines
