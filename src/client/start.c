@@ -17,12 +17,14 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "client/unit.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/text.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
+#include "proto/service.h"
 #include "version.h"
 
 extern char **environ;
@@ -59,7 +61,7 @@ static int client_start_try_connect(const struct path_roots *paths, int *ret_fd,
 
     if (dir < 0)
         return err_sys(err, errno, "open folder '%s'", paths->run);
-    return unix_connect(dir, "ripcord.sock", SOCK_STREAM, ret_fd, err);
+    return unix_connect(dir, SERVICE_SOCKET, SOCK_STREAM, ret_fd, err);
 }
 
 static bool client_start_is_absent(const struct err *err)
@@ -290,8 +292,24 @@ static int client_start_and_connect(const struct path_roots *paths, int *ret_fd,
     }
 }
 
+/* A unit that has just been restarted may not listen yet. */
+static int client_start_connect_unit(const struct path_roots *paths, const struct deadline *by,
+                                     int *ret_fd, struct err *err)
+{
+    for (useconds_t wait = START_AGAIN_USEC;; wait = MIN(wait * 2, START_AGAIN_MAX_USEC)) {
+        _cleanup_err_ struct err e = ERR_INIT;
+
+        if (client_start_try_connect(paths, ret_fd, &e) == 0)
+            return 0;
+        if (!client_start_is_absent(&e) || deadline_passed(by))
+            return err_move(err, &e);
+        usleep(wait);
+    }
+}
+
 int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
 {
+    struct deadline by = deadline_in(start_timeout_usec);
     _cleanup_err_ struct err e = ERR_INIT;
     _cleanup_close_ int lock = -1;
     int r;
@@ -310,6 +328,11 @@ int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
         return 0;
     if (!client_start_is_absent(&e))
         return err_move(err, &e);
+    r = unit_start(paths, &by, err);
+    if (r < 0)
+        return r;
+    if (r == UNIT_STARTED)
+        return client_start_connect_unit(paths, &by, ret_fd, err);
     return client_start_and_connect(paths, ret_fd, err);
 }
 

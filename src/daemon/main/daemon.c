@@ -18,6 +18,7 @@
 #include "daemon/main/options.h"
 #include "daemon/main/packages-config.h"
 #include "daemon/main/process.h"
+#include "daemon/main/service.h"
 #include "daemon/main/tcp.h"
 #include "daemon/packages/packages-proxy.h"
 #include "lib/base/cleanup.h"
@@ -31,9 +32,9 @@
 #include "lib/loop/loop.h"
 #include "lib/os/static-program.h"
 #include "lib/store/store.h"
+#include "proto/service.h"
 #include "version.h"
 
-#define SOCKET_NAME "ripcord.sock"
 #define TICK (USEC_PER_SEC / 2)
 #define SHUTDOWN_POLL (20 * USEC_PER_MSEC)
 #define SHUTDOWN_GRACE (5 * USEC_PER_SEC)
@@ -126,6 +127,7 @@ static void daemon_on_signal(void *arg, int sig)
     }
     log_info("%s: shutting down; sandboxes keep running", signal_name(sig));
     process_notify("STOPPING=1");
+    service_note_stopped(d->run_dirfd, true);
     d->stopping = true;
     d->shutdown_by = deadline_in(SHUTDOWN_GRACE);
     http_server_stop_accepting(d->server);
@@ -156,7 +158,11 @@ static int daemon_open_folders(struct daemon *d, struct err *err)
     r = dir_open(AT_FDCWD, d->paths.run, &d->run_dirfd, err);
     if (r < 0)
         return r;
-    return process_lock(d->run_dirfd, d->paths.run, &d->lock_fd, err);
+    service_take_over(d->run_dirfd, d->paths.run);
+    r = process_lock(d->run_dirfd, d->paths.run, &d->lock_fd, err);
+    if (r >= 0)
+        service_note_stopped(d->run_dirfd, false);
+    return r;
 }
 
 static int daemon_open_store(struct daemon *d, struct err *err)
@@ -342,7 +348,7 @@ static int daemon_open_server(struct daemon *d, struct err *err)
     r = http_server_new(d->loop, &http, &d->server, err);
     if (r < 0)
         return r;
-    r = unix_listen(d->run_dirfd, SOCKET_NAME, SOCK_STREAM | SOCK_NONBLOCK, 0600, &fd, err);
+    r = unix_listen(d->run_dirfd, SERVICE_SOCKET, SOCK_STREAM | SOCK_NONBLOCK, 0600, &fd, err);
     if (r < 0)
         return r;
     return http_server_listen(d->server, TAKE_FD(fd), err);
@@ -418,7 +424,7 @@ static int daemon_open(struct daemon *d, struct err *err)
 static void daemon_close(struct daemon *d)
 {
     if (d->server)
-        unlinkat(d->run_dirfd, SOCKET_NAME, 0);
+        unlinkat(d->run_dirfd, SERVICE_SOCKET, 0);
     http_server_free(d->server);
     tcp_close(d->tcp);
     if (d->manager && manager_busy(d->manager)) {
@@ -447,6 +453,7 @@ static int daemon_run(struct daemon *d)
     _cleanup_err_ struct err err = ERR_INIT;
     int status = 0;
 
+    service_enter_scope();
     if (daemon_open(d, &err) < 0) {
         status = daemon_fail(&err);
     } else {

@@ -13,7 +13,7 @@
  *
  * Older versions of systemd cannot start a unit again while sandboxes live in its cgroup: they put
  * the new process where the kernel refuses it. There the cgroups of our unit are in the folder
- * `ripcord-sandboxes` beside it, which gets the unit's limits.
+ * `ripcord-sandboxes` beside it, which gets the unit's limits (docs/decisions/035-systemd.md).
  *
  * Nothing is written before everything has been checked. Otherwise +cpu and +pids could succeed
  * where +memory fails, and would make the subtree "threaded" for good.

@@ -24,6 +24,7 @@
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/os/logout.h"
 #include "lib/os/quota.h"
 #include "proto/plan.h"
 #include "proto/supervisor.h"
@@ -202,6 +203,15 @@ static void native_launch_fill_step(const struct native_launch *l, struct plan *
     }
 }
 
+/* Throw-away sandboxes have a client that waits for them, in a session. */
+static void native_launch_note_logout(struct native_launch *l)
+{
+    if (!l->req->ephemeral && !l->step && logout_ends_us())
+        strv_push(&l->warnings,
+                  xasprintf("its processes end when this user logs out (run 'loginctl "
+                            "enable-linger' to keep them; files stay in any case)"));
+}
+
 /* Image, caches, ids and variables of a sandbox with namespaces, or of a build's step. */
 static int native_launch_fill_inside(struct native_launch *l, struct plan *p, struct err *err)
 {
@@ -260,6 +270,7 @@ static int native_launch_make_plan(struct native_launch *l, struct err *err)
     r = l->step ? 0 : native_launch_fill_mounts(l, &p, err);
     if (r < 0)
         return r;
+    native_launch_note_logout(l);
     return plan_write(&p, &l->plan, err);
 }
 
