@@ -1,7 +1,7 @@
 """Changes of files as they happen: SSE and JSON lines, new folders, renames, an overflow that is reported, clients that go."""
 import json
 
-from ripcord_test import needs, wait_until
+from ripcord_test import full_run_only, needs, wait_until
 from test_file_http import HOME, Connection, FileHttpCase
 
 
@@ -117,6 +117,7 @@ class TestWatch(FileHttpCase):
         self.assert_refused(get("shut"), 403, "denied", "shut")
         self.assert_refused(get("", recursive="maybe"), 400, "invalid", "recursive")
 
+    @full_run_only
     @needs("files in the root")
     def test_an_overflow_is_reported(self):
         """The client does not read; afterwards new folders are watched again."""
