@@ -69,6 +69,18 @@ static void sandbox_free(struct fake_sandbox *b)
     free(b);
 }
 
+/* Supervisors are processes of their own with a real engine; the thread sanitizer would report the
+ * threads that stand for them. */
+__attribute__((destructor)) static void end_supervisors(void)
+{
+    while (fake_sandboxes) {
+        struct fake_sandbox *b = fake_sandboxes;
+
+        fake_sandboxes = b->next;
+        sandbox_free(b);
+    }
+}
+
 static bool take_fault(struct fake_engine *f, enum fake_op op, struct fake_fault *ret)
 {
     FAKE_LOCKED();
