@@ -68,7 +68,7 @@ LIBRARIES = {
     "jansson.h": LAYERS.keys() - WITHOUT_JSON,
 }
 
-GENERATED = {"version.h", "ripcord.h", "host-texts.h"}
+GENERATED = {"version.h", "ripcord.h", "host-texts.h", "openapi-text.h"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.S)

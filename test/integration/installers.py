@@ -3,12 +3,14 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 
 import host_image
 
 # Of each tool a version, so that a run next year meets the same programs.
 PIP, UV, PNPM, PNPM_NOW = "pip==26.3", "uv==0.13.7", "pnpm@10.22.0", "pnpm@12.18.0"
+SCHEMATHESIS = "schemathesis==4.32.5"
 LOCK = threading.Lock()
 
 
@@ -40,14 +42,14 @@ def fetch(folder):
     shutil.rmtree(folder / "cache")
 
 
-def folder():
-    """pip/, uv/bin/uv, pnpm/node_modules/pnpm/bin/pnpm.cjs and pnpm-now/node_modules/.bin/pnpm below it; or None and why not."""
-    name = "-".join(["tools", PIP, UV, PNPM, PNPM_NOW]).replace("==", "-").replace("@", "-")
+def keep(name, fetch, *programs):
+    """The folder that fetch() fills, kept from run to run; or None and why not."""
     kept = host_image.cache_folder() / name
     with LOCK:
         if kept.is_dir():
             return kept, None
-        reason = public_registries() or (None if shutil.which("npm") else "npm is not installed")
+        absent = [p for p in programs if not shutil.which(p)]
+        reason = public_registries() or (f"{absent[0]} is not installed" if absent else None)
         if reason:
             return None, reason
         new = kept.with_name(f"{name}.new-{os.getpid()}")
@@ -56,7 +58,20 @@ def folder():
             fetch(new)
             new.rename(kept)
         except (OSError, subprocess.SubprocessError) as e:
-            return None, f"the tools could not be fetched: {e}"
+            if not kept.is_dir():  # by another run at the same time
+                return None, f"the tools could not be fetched: {e}"
         finally:
             shutil.rmtree(new, ignore_errors=True)
     return kept, None
+
+
+def folder():
+    """pip/, uv/bin/uv, pnpm/node_modules/pnpm/bin/pnpm.cjs and pnpm-now/node_modules/.bin/pnpm below it; or None and why not."""
+    name = "-".join(["tools", PIP, UV, PNPM, PNPM_NOW]).replace("==", "-").replace("@", "-")
+    return keep(name, fetch, "npm")
+
+
+def contract_tools():
+    """A folder of modules for this Python: schemathesis, and with it a validator of JSON schemas; or None and why not."""
+    name = f"contract-{sys.version_info.major}.{sys.version_info.minor}-{SCHEMATHESIS}".replace("==", "-")
+    return keep(name, lambda new: run(new, sys.executable, "-m", "pip", "install", "-q", "--no-cache-dir", "--target", new, SCHEMATHESIS))

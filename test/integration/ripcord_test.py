@@ -19,6 +19,7 @@ import time
 import unittest
 from pathlib import Path
 
+import contract
 import kill_trace
 
 
@@ -252,7 +253,7 @@ class Root:
                 pass  # refused before all was sent: the answer is still there to be read
             return read_all(s)
 
-    def http(self, method, target, body=None, headers=None):
+    def http(self, method, target, body=None, headers=None, *, checked=True):
         given = {"Host": "ripcord", "Connection": "close"}
         payload = b""
         if body is not None:
@@ -265,7 +266,10 @@ class Root:
                 s.sendall(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + payload)
             except BrokenPipeError:
                 pass
-            return read_reply(s)
+            reply = read_reply(s)
+        if checked:
+            contract.check(self, method, target, reply)
+        return reply
 
     def get(self, target):
         reply = self.http("GET", target)

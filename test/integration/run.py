@@ -23,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import contract  # noqa: E402
 import engines  # noqa: E402  (found through the line above)
 import kill_trace  # noqa: E402
 import ripcord_test  # noqa: E402
@@ -215,6 +216,7 @@ def main():
     if not os.access(config.bin / "ripcord", os.X_OK):
         print(f"there is no program '{config.bin}/ripcord': run ./dev build first")
         return 1
+    contract.prepare()
     under_a_reaper()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs us in the background ignores it, for our children too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, so that the engine is stopped

@@ -19,6 +19,7 @@ struct api_config {
     const char *version, *root_id, *state_dir, *run_dir; /* borrowed */
     json_t *(*settings)(void *arg);                      /* the effective configuration */
     const char *(*listen)(void *arg);                    /* the TCP address, or NULL */
+    const char *(*document)(void);                       /* the API as OpenAPI JSON */
     void *arg;
 };
 

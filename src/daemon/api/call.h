@@ -66,6 +66,7 @@ void handle_health(struct api_call *c);
 void handle_ready(struct api_call *c);
 void handle_version(struct api_call *c);
 void handle_config(struct api_call *c);
+void handle_openapi(struct api_call *c);
 void handle_engines(struct api_call *c);
 
 void handle_doctor(struct api_call *c);

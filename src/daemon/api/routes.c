@@ -14,6 +14,7 @@ static const struct route routes[] = {
     {"GET",    "/readyz",                                 handle_ready,               0, {NULL}},
     {"GET",    "/v1/version",                             handle_version,             0, {NULL}},
     {"GET",    "/v1/config",                              handle_config,              0, {NULL}},
+    {"GET",    "/v1/openapi.json",                        handle_openapi,             0, {NULL}},
     {"GET",    "/v1/engines",                             handle_engines,             0, {NULL}},
     {"GET",    "/v1/caches",                              handle_caches,              0, {NULL}},
     {"GET",    "/v1/caches/tools",                        handle_tool_caches,         0, {NULL}},

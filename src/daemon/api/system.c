@@ -34,6 +34,19 @@ void handle_config(struct api_call *c)
     call_reply(c, 200, json_pack("{s:o}", "config", s->settings(s->arg)));
 }
 
+void handle_openapi(struct api_call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    const char *json = api_settings(c->api)->document();
+
+    if (json) {
+        call_reply_text(c, 200, json);
+        return;
+    }
+    err_set(&err, ERR_SYSTEM, "the document of the API is damaged");
+    call_reply_err(c, &err);
+}
+
 /* clang-format off */
 static const struct { uint32_t bit; const char *name; } caps[] = {
     {ENGINE_CAP_PAUSE, "pause"},               {ENGINE_CAP_PTY, "pty"},

@@ -15,6 +15,7 @@
 #include "daemon/engine/engine-config.h"
 #include "daemon/engine/engine.h"
 #include "daemon/main/config.h"
+#include "daemon/main/openapi.h"
 #include "daemon/main/options.h"
 #include "daemon/main/packages-config.h"
 #include "daemon/main/process.h"
@@ -326,6 +327,7 @@ static int daemon_open_server(struct daemon *d, struct err *err)
         .state_dir = d->paths.state,
         .run_dir = d->paths.run,
         .settings = daemon_settings,
+        .document = openapi_json,
         .listen = daemon_listen_address,
         .arg = d,
     };
