@@ -392,7 +392,7 @@ class Session(UserCase):
 
     def test_without_a_service_manager_limits_are_refused(self):
         """As in a job of cron."""
-        prefix = ("setpriv", "--reuid=agent", "--regid=agent", "--init-groups", "env", "-i", "HOME=/home/agent", "PATH=/usr/bin:/bin")
+        prefix = Agree.CRON
         refused = run(*prefix, str(PROGRAMS / "ripcord"), "run", "--memory", "64M", "--", "true")
         self.assertEqual(refused.returncode, 125, refused)
         self.assertIn("was not delegated to this user", refused.stderr)
@@ -435,32 +435,62 @@ class UserUnit(UserCase):
 @alone
 @needs("test machine")
 class Agree(UserCase):
-    """doctor and `run -- true` agree: the rows of docs/platforms.md that a machine has."""
+    """The rows of docs/platforms.md for machines and users: what doctor says, and that `run -- true` does what it said."""
+    CRON = ("setpriv", "--reuid=agent", "--regid=agent", "--init-groups", "env", "-i", "HOME=/home/agent", "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+    LIMITS = ("memory limit", "cpu limit", "pids limit", "pause")
 
-    def agrees(self, prefix, ok=True):
+    @staticmethod
+    def rows():
+        text = (CONTRIB.parent / "docs" / "platforms.md").read_text(encoding="utf-8")
+        table = text.partition("## Machines and users")[2].partition("## Containers")[0]
+        cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+        return {row[0].strip(): (row[1].strip(), row[2].strip().partition(",")[0]) for row in cells}
+
+    def agrees(self, row, prefix=()):
+        word, limits = self.rows()[row]
         words = [*prefix, str(PROGRAMS / "ripcord")]
-        doctor, true = run(*words, "doctor"), run(*words, "run", "--", "true")
-        self.assertEqual((doctor.returncode == 0, true.returncode == 0), (ok, ok), (doctor.stdout, true.stderr))
+        doctor, true = run(*words, "doctor", "--json"), run(*words, "run", "--", "true")
+        checks = {c["name"]: c for c in json.loads(doctor.stdout)["checks"]}
+        self.assertEqual((doctor.returncode == 0, true.returncode == 0), (word == "ok", word == "ok"), (doctor.stdout, true.stderr))
+        has = [name for name in self.LIMITS if checks.get(name, {}).get("status") == "ok"]
+        self.assertEqual(has, list(self.LIMITS) if limits == "yes" else [], doctor.stdout)
         return doctor.stdout
 
-    def test_as_root(self):
-        self.agrees(())
+    def test_root(self):
+        self.agrees("root")
 
-    def test_in_a_login_session(self):
+    def test_unit_of_the_system(self):
+        self.write_unit(UNIT, "ripcord.service.in")
+        self.agrees("unit of the system")
+
+    def test_login_session(self):
         with self.logged_in():
-            self.agrees(self.session())
+            self.agrees("login session of a user", self.session())
 
-    def test_a_user_without_subordinate_ids(self):
+    def test_unit_of_a_user(self):
+        self.write_unit(USER_UNIT, "ripcord-user.service.in")
+        with self.logged_in():
+            self.agrees("unit of a user", self.session())
+
+    def test_unit_with_delegation(self):
+        with self.logged_in():
+            self.agrees("user, in a unit with `Delegate=yes`",
+                        self.session("systemd-run", "--user", "--quiet", "--pipe", "--wait", "--property=Delegate=yes"))
+
+    def test_user_without_a_service_manager(self):
+        self.agrees("user without a service manager (cron, `su`)", self.CRON)
+
+    def test_user_without_subordinate_ids(self):
         self.user = "plain"
-        self.assertIn("only id 1000 is mapped", self.agrees(self.session()))
+        self.assertIn("only id 1000 is mapped", self.agrees("user without subordinate ids", self.session()))
 
     def test_where_user_namespaces_are_off(self):
         path = Path("/proc/sys/user/max_user_namespaces")
         before = path.read_text()
         self.addCleanup(path.write_text, before)
         path.write_text("0")
-        self.assertIn("sysctl -w user.max_user_namespaces", self.agrees(self.session(), ok=False))
+        self.assertIn("sysctl -w user.max_user_namespaces", self.agrees("`user.max_user_namespaces` is 0", self.session()))
 
     def test_root_in_a_namespace_of_a_user(self):
         with self.logged_in():
-            self.agrees((*self.session(), "unshare", "-r"))
+            self.agrees("root in a user's own namespace", self.session("unshare", "-r"))
