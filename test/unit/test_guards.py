@@ -56,6 +56,11 @@ GUARDS = [
     Guard("chunk sizes", "test-http.c#chunked_refuses"),
     Guard("chunk ends", "test-http.c#chunked_refuses"),
     Guard("chunk extensions", "test-http.c#chunked_extensions_are_bounded_over_the_body"),
+    # E15 WebSocket frames
+    Guard("websocket masks", "test-websocket.c#clients_mask_and_servers_do_not"),
+    Guard("websocket sizes", "test-websocket.c#a_message_has_a_limit_over_its_fragments"),
+    Guard("websocket control frames", "test-websocket.c#control_frames_are_whole"),
+    Guard("websocket accept", "test-websocket.c#a_client_checks_that_the_answer_is_to_its_request"),
     # E4 decisions on bodies
     Guard("body size", "test-http-server.c#expect_continue_is_refused_over_the_limit"),
     Guard("json keys", "test-json.c#json_refuses_what_is_ambiguous"),
