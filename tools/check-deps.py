@@ -46,7 +46,7 @@ LAYERS = {
                              "daemon/engine"],
     "daemon/engine/docker": ["lib/base", "lib/os", "lib/http/wire", "proto", "dockerapi", "image/dockerfile", "daemon/engine"],
     "daemon/core": ["lib/base", "lib/loop", "lib/journal", "lib/store", "proto", "image/oci", "daemon/engine", "daemon/packages"],
-    "daemon/api": ["lib/base", "lib/loop", "lib/http/server", "proto", "daemon/core", "daemon/packages"],
+    "daemon/api": ["lib/base", "lib/loop", "lib/http/server", "lib/http/wire", "proto", "daemon/core", "daemon/packages"],
     "daemon/main": ["lib", "proto", "daemon"],
     "bin": ["cli", "daemon/main", "supervisor/shim", "supervisor/relay", "guest", "packages", "image/archive", "image/build",
             "image/transfer"],

@@ -11,6 +11,7 @@ import host_image
 # Of each tool a version, so that a run next year meets the same programs.
 PIP, UV, PNPM, PNPM_NOW = "pip==26.3", "uv==0.13.7", "pnpm@10.22.0", "pnpm@12.18.0"
 SCHEMATHESIS = "schemathesis==4.32.5"
+WEBSOCKETS = "websockets==15.0.1"
 LOCK = threading.Lock()
 
 
@@ -75,3 +76,9 @@ def contract_tools():
     """A folder of modules for this Python: schemathesis, and with it a validator of JSON schemas; or None and why not."""
     name = f"contract-{sys.version_info.major}.{sys.version_info.minor}-{SCHEMATHESIS}".replace("==", "-")
     return keep(name, lambda new: run(new, sys.executable, "-m", "pip", "install", "-q", "--no-cache-dir", "--target", new, SCHEMATHESIS))
+
+
+def websockets():
+    """A folder of modules for this Python: a WebSocket client that is not ours; or None and why not."""
+    name = f"websockets-{sys.version_info.major}.{sys.version_info.minor}-{WEBSOCKETS}".replace("==", "-")
+    return keep(name, lambda new: run(new, sys.executable, "-m", "pip", "install", "-q", "--no-cache-dir", "--target", new, WEBSOCKETS))

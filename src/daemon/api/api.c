@@ -13,6 +13,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/text.h"
 #include "lib/base/xalloc.h"
+#include "lib/http/wire/websocket.h"
 #include "proto/exec-frames.h"
 
 enum {
@@ -290,11 +291,23 @@ static int api_read_body(struct api_call *c, struct err *err)
     return 400;
 }
 
+static int api_check_websocket(struct api_call *c, struct err *err)
+{
+    const struct http_head *head = http_req_head(c->req);
+    int r = websocket_check_request(head, err);
+
+    if (r == -ERR_UNSUPPORTED || (r < 0 && !head->upgrade))
+        return 426;
+    return r < 0 ? 400 : 0;
+}
+
 /* 0, or the status of the refusal. */
 static int api_check_upgrade(struct api_call *c, struct err *err)
 {
     const char *up = http_req_head(c->req)->upgrade;
 
+    if (c->route->flags & ROUTE_WEBSOCKET)
+        return api_check_websocket(c, err);
     if (c->route->flags & (ROUTE_UPGRADE | ROUTE_TUNNEL) && !call_wants_upgrade(c)) {
         err_set(err, ERR_INVALID, "%s: needs the headers 'Connection: Upgrade' and 'Upgrade: %s'",
                 http_req_path(c->req), api_route_protocol(c->route));
@@ -415,7 +428,9 @@ void api_on_request(void *arg, struct http_req *req)
         status = api_check_upgrade(c, &err);
     if (!status)
         status = api_read_body(c, &err);
-    if (status)
+    if (status == 426 && c->route->flags & ROUTE_WEBSOCKET)
+        api_reply_status_with(c, status, "Sec-WebSocket-Version: 13\r\n", &err);
+    else if (status)
         call_reply_status(c, status, &err);
     else if (c->route->flags & ROUTE_FRESH_STATE && !manager_is_recovered(c->manager))
         manager_when_recovered(c->manager, c->route->flags & ROUTE_SOON ? SOON : 0, api_run_handler,

@@ -108,6 +108,7 @@ void handle_sandbox_pause(struct api_call *c);
 void handle_sandbox_resume(struct api_call *c);
 
 void handle_exec_start(struct api_call *c);
+void handle_exec_socket(struct api_call *c);
 void handle_exec_list(struct api_call *c);
 void handle_exec_list_all(struct api_call *c);
 void handle_exec_get(struct api_call *c);

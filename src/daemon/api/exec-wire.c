@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/api/exec-socket.h"
 #include "daemon/api/package-counts.h"
 #include "daemon/core/sandbox/spec.h"
 #include "lib/base/cleanup.h"
@@ -28,8 +29,9 @@ enum {
 
 struct exec_wire {
     struct wire_config config;
-    struct http_req *req; /* NULL: the client has disconnected */
-    struct exec *exec;    /* NULL: the replay of an exec that has ended */
+    struct http_req *req;       /* NULL: the client has disconnected */
+    struct exec_socket *socket; /* NULL: the frames go as they are */
+    struct exec *exec;          /* NULL: the replay of an exec that has ended */
     struct output_stream *stream;
     bool started_sent, finished; /* finished: END or ERROR is sent */
     bool kept;                   /* the client said DETACH */
@@ -50,6 +52,7 @@ static void exec_wire_release_input(struct exec_wire *s);
 static void exec_wire_free(struct exec_wire *s)
 {
     exec_wire_release_input(s);
+    exec_socket_free(s->socket);
     package_counts_free(s->package_counts);
     json_decref(s->packages);
     output_stream_free(s->stream);
@@ -60,13 +63,21 @@ static void exec_wire_free(struct exec_wire *s)
 
 /* ---- out ---- */
 
+/* A whole frame. */
+static void exec_wire_send(struct exec_wire *s, const char *frame, size_t len)
+{
+    if (s->socket)
+        exec_socket_send(s->socket, frame, len);
+    else
+        http_raw_write(s->req, frame, len);
+}
+
 static void exec_wire_send_json(struct exec_wire *s, enum frame_type type, const char *text)
 {
-    struct buf b = BUF_INIT(IN_MAX);
+    _cleanup_buf_ struct buf b = BUF_INIT(IN_MAX);
 
     if (frame_append(&b, type, text, strlen(text)) >= 0)
-        http_raw_write(s->req, buf_data(&b), b.len);
-    buf_done(&b);
+        exec_wire_send(s, buf_data(&b), b.len);
 }
 
 /* `ripcord show` has the warnings of a named sandbox. For `run`, only this document can report
@@ -117,7 +128,7 @@ static void exec_wire_send_gap(struct exec_wire *s, const struct output_chunk *c
     frame[FRAME_HEAD_SIZE] = chunk->which == JOURNAL_STDOUT ? 1 : 2;
     frame_put_u64(frame + FRAME_HEAD_SIZE + 1, chunk->offset);
     frame_put_u64(frame + FRAME_HEAD_SIZE + 9, chunk->to);
-    http_raw_write(s->req, frame, sizeof(frame));
+    exec_wire_send(s, frame, sizeof(frame));
 }
 
 static void exec_wire_send_data(struct exec_wire *s, char *block, const struct output_chunk *chunk)
@@ -125,13 +136,18 @@ static void exec_wire_send_data(struct exec_wire *s, char *block, const struct o
     frame_put_head(block, chunk->which == JOURNAL_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
                    (uint32_t)chunk->len + 8);
     frame_put_u64(block + FRAME_HEAD_SIZE, chunk->offset);
-    http_raw_take(s->req, block, DATA_HEAD + chunk->len);
+    if (s->socket)
+        exec_socket_take(s->socket, block, DATA_HEAD + chunk->len);
+    else
+        http_raw_take(s->req, block, DATA_HEAD + chunk->len);
 }
 
 static void exec_wire_close_connection(struct exec_wire *s)
 {
     struct http_req *req = TAKE_PTR(s->req);
 
+    if (s->socket)
+        exec_socket_close(s->socket, WEBSOCKET_NORMAL);
     exec_wire_free(s);
     http_raw_close(req);
 }
@@ -252,7 +268,11 @@ static void exec_wire_pump(struct exec_wire *s)
 
 static void exec_wire_on_drain(struct http_req *req)
 {
-    exec_wire_pump(http_req_user(req));
+    struct exec_wire *s = http_req_user(req);
+
+    if (s->socket)
+        exec_socket_drained(s->socket);
+    exec_wire_pump(s);
 }
 
 /* ---- stdin ---- */
@@ -277,8 +297,14 @@ static void exec_wire_release_input(struct exec_wire *s)
 /* While the input is full, nothing is read from the client. */
 static void exec_wire_pace_input(struct exec_wire *s)
 {
-    if (s->req && s->exec && !s->finished)
-        http_raw_read(s->req, !exec_input_is_full(s->exec));
+    bool on = !s->exec || !exec_input_is_full(s->exec);
+
+    if (!s->req || !s->exec || s->finished)
+        return;
+    if (s->socket)
+        exec_socket_read(s->socket, on);
+    else
+        http_raw_read(s->req, on);
 }
 
 /* ---- in ---- */
@@ -363,6 +389,8 @@ static int exec_wire_take_bytes(struct exec_wire *s, const char *data, size_t le
     size_t used;
     int r;
 
+    if (s->socket)
+        return exec_socket_receive(s->socket, data, len);
     if (!s->in.len) { /* the usual case: whole frames, no copy */
         r = exec_wire_take_frames(s, data, len, &used);
         if (r < 0)
@@ -379,21 +407,31 @@ static int exec_wire_take_bytes(struct exec_wire *s, const char *data, size_t le
     return r;
 }
 
+static void exec_wire_drop(struct http_req *req)
+{
+    exec_wire_on_gone(req);
+    http_raw_close(req);
+}
+
 static void exec_wire_on_data(struct http_req *req, const char *data, size_t len)
 {
     struct exec_wire *s = http_req_user(req);
 
     if (s->finished || exec_wire_take_bytes(s, data, len) >= 0)
         return;
-    exec_wire_on_gone(req); /* a client that breaks the protocol counts as one that disconnects */
-    http_raw_close(req);
+    exec_wire_drop(req); /* a client that breaks the protocol counts as one that disconnects */
 }
 
 static void exec_wire_on_eof(struct http_req *req)
 {
     struct exec_wire *s = http_req_user(req);
 
-    if (!s->finished)
+    if (s->finished)
+        return;
+    /* A WebSocket has no half-close: its client is gone. */
+    if (s->socket)
+        exec_wire_drop(req);
+    else
         exec_wire_end_input(s);
 }
 
@@ -450,12 +488,31 @@ void wire_stream_config(struct output_stream_config *c)
 static const struct http_raw_events raw_events = {exec_wire_on_data, exec_wire_on_eof,
                                                   exec_wire_on_drain};
 
+static int exec_wire_on_socket_frame(void *arg, const struct frame *f)
+{
+    return exec_wire_take_frame(arg, f);
+}
+
+static void exec_wire_on_socket_dead(void *arg)
+{
+    struct exec_wire *s = arg;
+
+    exec_wire_drop(s->req);
+}
+
 static void exec_wire_upgrade(struct exec_wire *s, struct http_req *req)
 {
+    struct exec_socket_config socket = {s->config.loop,           req,
+                                        s->config.socket,         exec_wire_on_socket_frame,
+                                        exec_wire_on_socket_dead, s};
+
     s->req = req;
     http_req_set_user(req, s);
     http_req_on_gone(req, exec_wire_on_gone);
-    http_upgrade(req, FRAME_PROTOCOL, &raw_events);
+    if (s->config.socket)
+        s->socket = exec_socket_start(&socket, &raw_events);
+    else
+        http_upgrade(req, FRAME_PROTOCOL, &raw_events);
     exec_wire_pump(s);
 }
 

@@ -11,9 +11,10 @@
 struct wire_config {
     struct loop *loop;
     struct manager *manager;
-    bool run;   /* the sandbox is ephemeral: the connection ends after its removal */
-    bool kill;  /* end the exec when the client disconnects */
-    bool stats; /* END also has what the package cache served during the exec */
+    bool run;           /* the sandbox is ephemeral: the connection ends after its removal */
+    bool kill;          /* end the exec when the client disconnects */
+    bool stats;         /* END also has what the package cache served during the exec */
+    const char *socket; /* the sub-protocol of a WebSocket, see exec-socket.h; NULL: raw frames */
 };
 
 /* The client has disconnected before the end of its exec (NULL: it had ended before). */

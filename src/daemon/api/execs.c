@@ -3,6 +3,7 @@
 
 #include "daemon/api/call.h"
 #include "daemon/api/exec-events.h"
+#include "daemon/api/exec-socket.h"
 #include "daemon/api/exec-spec.h"
 #include "daemon/api/exec-wait.h"
 #include "daemon/api/exec-wire.h"
@@ -243,20 +244,26 @@ static int execs_read_position(struct api_call *c, struct output_stream_config *
     return r < 0 ? r : call_query_u64(c, "stderr_offset", &ret->offsets[JOURNAL_STDERR], err);
 }
 
-static int execs_attach(struct api_call *c, struct sandbox *sb, struct err *err)
+static int execs_attach_as(struct api_call *c, struct sandbox *sb, const char *socket,
+                           struct err *err)
 {
-    struct wire_config config = {.loop = api_settings(c->api)->loop, .manager = c->manager};
+    struct wire_config config = {
+        .loop = api_settings(c->api)->loop, .manager = c->manager, .socket = socket};
     struct output_stream_config stream;
     int r;
 
     wire_stream_config(&stream);
-    r = json_read(c->body, NULL, NULL, 0, err);
-    if (r < 0)
-        return r;
     r = execs_read_position(c, &stream, err);
     if (r < 0)
         return r;
     return wire_attach(c, sb, c->params[1], &stream, &config, err);
+}
+
+static int execs_attach(struct api_call *c, struct sandbox *sb, struct err *err)
+{
+    int r = json_read(c->body, NULL, NULL, 0, err);
+
+    return r < 0 ? r : execs_attach_as(c, sb, NULL, err);
 }
 
 void handle_exec_attach(struct api_call *c)
@@ -265,6 +272,25 @@ void handle_exec_attach(struct api_call *c)
     struct sandbox *sb = call_sandbox(c);
 
     if (sb && execs_attach(c, sb, &err) < 0)
+        call_reply_err(c, &err);
+}
+
+static int execs_attach_socket(struct api_call *c, struct sandbox *sb, struct err *err)
+{
+    const char *protocol = exec_socket_protocol(http_req_head(c->req));
+
+    if (protocol)
+        return execs_attach_as(c, sb, protocol, err);
+    err_set(err, ERR_INVALID, "header 'Sec-WebSocket-Protocol': names no protocol of ours");
+    return err_hint(err, "Offer '%s' or '%s'.", EXEC_SOCKET_FRAMES, EXEC_SOCKET_TERMINAL);
+}
+
+void handle_exec_socket(struct api_call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = call_sandbox(c);
+
+    if (sb && execs_attach_socket(c, sb, &err) < 0)
         call_reply_err(c, &err);
 }
 

@@ -55,6 +55,7 @@ static const struct route routes[] = {
     {"GET",    "/v1/sandboxes/*/execs/*/stdout",          handle_exec_stdout,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"offset", "follow"}},
     {"GET",    "/v1/sandboxes/*/execs/*/stderr",          handle_exec_stderr,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"offset", "follow"}},
     {"POST",   "/v1/sandboxes/*/execs/*/attach",          handle_exec_attach,         ROUTE_BODY | ROUTE_UPGRADE | ROUTE_FRESH_STATE, {"stdout_offset", "stderr_offset"}},
+    {"GET",    "/v1/sandboxes/*/execs/*/attach",          handle_exec_socket,         ROUTE_WEBSOCKET | ROUTE_LIVE | ROUTE_FRESH_STATE, {"stdout_offset", "stderr_offset"}},
     {"POST",   "/v1/sandboxes/*/execs/*/signal",          handle_exec_signal,         ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/sandboxes/*/execs/*/kill",            handle_exec_kill,           ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/execs/*/stream",          handle_exec_stream,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"stdout_offset", "stderr_offset"}},
@@ -112,8 +113,9 @@ static bool routes_match(const char *pattern, const char *path)
 /* HEAD is GET without the body. An answer that goes on for ever has no head alone. */
 static bool routes_accept(const struct route *r, const char *method)
 {
-    return STREQ(r->method, method) || (STREQ(method, "HEAD") && STREQ(r->method, "GET") &&
-                                        !(r->flags & (ROUTE_FOLLOW | ROUTE_TUNNEL)));
+    return STREQ(r->method, method) ||
+           (STREQ(method, "HEAD") && STREQ(r->method, "GET") &&
+            !(r->flags & (ROUTE_FOLLOW | ROUTE_TUNNEL | ROUTE_WEBSOCKET)));
 }
 
 const struct route *routes_find(const char *method, const char *path)

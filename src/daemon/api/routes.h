@@ -20,6 +20,7 @@ enum route_flags {
     ROUTE_STREAM = 1 << 5,      /* takes a body of any length, in pieces as they arrive */
     ROUTE_LIVE = 1 << 6,        /* is dropped if the peer goes before the handler starts */
     ROUTE_FOLLOW = 1 << 8,      /* the answer may have no end: not for HEAD */
+    ROUTE_WEBSOCKET = 1 << 9,   /* needs `Upgrade: websocket` */
     ROUTE_SOON = 1 << 7,        /* with FRESH_STATE: waits only briefly, then shows `reconciling` */
 };
 

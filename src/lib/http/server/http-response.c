@@ -271,6 +271,12 @@ void http_stream_abort(struct http_req *r)
 
 void http_upgrade(struct http_req *r, const char *protocol, const struct http_raw_events *events)
 {
+    http_upgrade_with(r, protocol, "", events);
+}
+
+void http_upgrade_with(struct http_req *r, const char *protocol, const char *extra,
+                       const struct http_raw_events *events)
+{
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
     struct http_conn *c = http_response_begin_response(r);
 
@@ -281,8 +287,8 @@ void http_upgrade(struct http_req *r, const char *protocol, const struct http_ra
     c->state = CONN_RAW;
     c->close_after = true;
     c->raw_reading = true;
-    if (buf_appendf(&head, "HTTP/1.1 101 %s\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
-                    http_status_text(101), protocol) >= 0)
+    if (buf_appendf(&head, "HTTP/1.1 101 %s\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s\r\n",
+                    http_status_text(101), protocol, extra) >= 0)
         conn_write(c, &(struct iovec){buf_data(&head), head.len}, 1);
     conn_update(c);
 }

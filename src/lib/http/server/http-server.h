@@ -155,6 +155,9 @@ struct http_raw_events {
     http_drain_fn on_drain;
 };
 void http_upgrade(struct http_req *r, const char *protocol, const struct http_raw_events *events);
+/* The same with header lines of the caller, each with its line break. */
+void http_upgrade_with(struct http_req *r, const char *protocol, const char *extra,
+                       const struct http_raw_events *events);
 void http_raw_read(struct http_req *r, bool on);
 void http_raw_write(struct http_req *r, const void *data, size_t len);
 void http_raw_take(struct http_req *r, char *owned, size_t len);
