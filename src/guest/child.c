@@ -134,7 +134,10 @@ static int child_open_pipes(const struct guest_spec *spec, struct guest_child *c
     r = child_make_pipe(&c->out, &e->out, err);
     if (r < 0)
         return r;
-    return child_make_pipe(&c->err, &e->err, err);
+    if (!(spec->flags & GUEST_SPEC_MERGED))
+        return child_make_pipe(&c->err, &e->err, err);
+    e->err = fcntl(e->out, F_DUPFD_CLOEXEC, STATUS_FD);
+    return e->err < 0 ? err_sys(err, errno, "merge stderr into stdout") : 0;
 }
 
 static int child_open_all(const struct guest_spec *spec, struct guest_child *c, struct ends *e,

@@ -260,6 +260,11 @@ static int guest_check_spec(const struct guest_spec *s, size_t bytes, uint16_t m
         err_hint(err, COMMAND_SIZE_HINT);
         return -ERR_LIMIT;
     }
+    if (s->flags & GUEST_SPEC_MERGED && minor < GUEST_MINOR_MERGED) {
+        err_set(err, ERR_UNSUPPORTED,
+                "the program inside the sandbox is too old to merge stderr into stdout");
+        return err_hint(err, "Stop the sandbox and start it again.");
+    }
     if (minor >= GUEST_MINOR_LARGE || (bytes <= GUEST_OLD_SPEC_MAX && items <= GUEST_OLD_ITEMS_MAX))
         return 0;
     err_set(err, ERR_UNSUPPORTED,

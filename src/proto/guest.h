@@ -92,12 +92,13 @@
 
 /* Tests build a guest of another version. */
 #ifndef GUEST_VERSION_MINOR
-#define GUEST_VERSION_MINOR 5
+#define GUEST_VERSION_MINOR 6
 #endif
 enum { GUEST_VERSION_MAJOR = 1 };
 enum {
     GUEST_MINOR_WORDS = 3, /* an older guest ignores the words of copy-in */
     GUEST_MINOR_LARGE = 4, /* an older guest takes GUEST_OLD_SPEC_MAX and GUEST_OLD_ITEMS_MAX */
+    GUEST_MINOR_MERGED = 6,
 };
 
 enum {
@@ -185,6 +186,7 @@ void guest_put_head(char p[static GUEST_HEAD_SIZE], enum guest_type type, uint32
 enum guest_spec_flags {
     GUEST_SPEC_STDIN = 1 << 0,     /* else stdin is /dev/null */
     GUEST_SPEC_TTY = 1 << 1,       /* a terminal; STDOUT carries all output */
+    GUEST_SPEC_MERGED = 1 << 3,    /* since 1.6: stderr is stdout */
     GUEST_SPEC_ENV_CLEAR = 1 << 2, /* only `env`, without the engine's variables (HOME, ENV) */
 };
 

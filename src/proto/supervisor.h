@@ -74,11 +74,11 @@
 #include "lib/base/err.h"
 
 /* The minor version rises with each new message type (1.1 PLAN, 1.2 LISTENER, 1.3 EXEC_FED,
- * 1.4 COPY_AS, 1.5 SETTLED, 1.6 EXEC_LARGE, 1.7 FILES), not with a new field, which older readers
- * skip. Tests build programs of other versions. */
+ * 1.4 COPY_AS, 1.5 SETTLED, 1.6 EXEC_LARGE, 1.7 FILES), and with a flag that older readers may not
+ * pass over (1.8 MERGED), not with a new field, which they skip. Tests build programs of other versions. */
 #ifndef SUP_VERSION_MAJOR
 #define SUP_VERSION_MAJOR 1
-#define SUP_VERSION_MINOR 7
+#define SUP_VERSION_MINOR 8
 #endif
 
 /* Descriptor numbers when a supervisor starts, and the name of its socket. */
@@ -185,6 +185,7 @@ enum sup_exec_flags {
     SUP_EXEC_STDIN = 1 << 0,  /* return the write end of stdin; else stdin is /dev/null */
     SUP_EXEC_TTY = 1 << 1,    /* a pty; stdout carries all output */
     SUP_EXEC_ATTACH = 1 << 2, /* attach the peer at once: OUTPUT from offset 0 */
+    SUP_EXEC_MERGED = 1 << 3, /* since 1.8: stderr is stdout */
 };
 
 enum sup_stop_flags {
@@ -236,6 +237,8 @@ static inline bool sup_starts_exec(unsigned type)
 
 /* Whether a supervisor with this minor version knows the message; -ERR_UNSUPPORTED with a hint. */
 int sup_check_known(enum sup_msg_type type, uint32_t minor, struct err *err);
+/* The same for SUP_EXEC_MERGED. */
+int sup_check_merged(uint32_t minor, struct err *err);
 
 /* Reading: sup_read() checks the whole frame, then sup_next() walks the fields. Strings contain no
  * NUL and are NUL-terminated in place by their padding. Values stay valid as long as the packet. */

@@ -78,6 +78,21 @@ class TestWait(ExecHttpCase):
         self.assertEqual((reply.status, reply.json()["exec"]["end"]["exit_code"]), (200, 7))
         self.assertNotIn("stdout", reply.json())
 
+    def test_merged_output_has_the_order_of_the_writes(self):
+        script = "for i in $(seq 500); do echo out$i; echo err$i >&2; done"
+        wanted = "".join(f"out{i}\nerr{i}\n" for i in range(1, 501))
+        path = self.up()
+        doc = self.root.http("POST", path + "?wait=30s", {"shell": script, "merged": True, "output": "inline"}).json()
+        self.assertEqual(doc["stdout"], {"bytes": len(wanted), "text": wanted})
+        self.assertEqual(doc["stderr"], {"bytes": 0, "text": ""})
+        reply = self.run_http({"shell": script, "merged": True}, "", headers={"Accept": LINES})
+        self.assertEqual(streams(events(reply)), (wanted.encode(), b""))
+        # A terminal has one output anyway. An agent's events must be apart from its messages.
+        doc = self.root.http("POST", path + "?wait=30s", {"shell": "echo a; echo b >&2", "tty": True, "merged": True, "output": "inline"}).json()
+        self.assertEqual(doc["stdout"]["text"], "a\r\nb\r\n")
+        refused = self.root.http("POST", "/v1/sandboxes/box/sessions", {"argv": ["cat"], "payload": {}, "merged": True})
+        self.assert_refused(refused, 400, "invalid", "merged")
+
     def test_bytes_that_are_not_text(self):
         data = bytes(range(256))
         reply = self.run_http({"argv": ["cat"], "input_base64": base64.b64encode(data).decode(), "output": "inline"})

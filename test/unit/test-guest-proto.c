@@ -321,6 +321,10 @@ TEST(an_older_guest_gets_no_more_than_it_takes)
     CHECK(guest_put_spec(&b, &in, OLD, &err) == -ERR_UNSUPPORTED);
     many[GUEST_OLD_ITEMS_MAX] = NULL;
     CHECK(guest_put_spec(&b, &in, OLD, NULL) == 0);
+    in.flags = GUEST_SPEC_MERGED; /* it would pass over the flag */
+    err_done(&err);
+    CHECK(guest_put_spec(&b, &in, GUEST_MINOR_MERGED - 1, &err) == -ERR_UNSUPPORTED);
+    CHECK(guest_put_spec(&b, &in, GUEST_MINOR_MERGED, NULL) == 0);
     free(many);
 }
 

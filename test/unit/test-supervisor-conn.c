@@ -462,6 +462,22 @@ TEST(an_older_supervisor_gets_no_large_command)
     pair_done(&p);
 }
 
+TEST(an_older_supervisor_merges_no_output)
+{
+    struct exec_request merged = request();
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct pair p;
+
+    merged.merged = true;
+    pair_init_minor(&p, 7);
+    CHECK(supervisor_conn_check_exec(p.s.conn, &merged, &err) == -ERR_UNSUPPORTED);
+    CHECK(err.hint && strstr(err.hint, "Stop the sandbox"));
+    refuse_command(&p, &merged);
+    CHECK(p.s.code == ERR_UNSUPPORTED && p.s.rec.error == ERR_UNSUPPORTED);
+    exec_request_done(&merged);
+    pair_done(&p);
+}
+
 TEST(a_peer_that_never_reads_is_bounded)
 {
     char *path = xcalloc(100001, 1);

@@ -20,7 +20,7 @@ struct exec_doc {
     const json_t *argv, *env, *secrets;
     const char *shell, *input, *input_base64, *output;
     const char *workdir, *user, *on_disconnect;
-    bool want_stdin, tty, stats;
+    bool want_stdin, tty, merged, stats;
     uint64_t rows, cols, timeout_ms, idle_timeout_ms, output_max;
 };
 
@@ -40,6 +40,7 @@ static int exec_spec_read_doc(const json_t *doc, const char *where, struct exec_
         {"user", JSON_FIELD_STRING, &d->user},
         {"stdin", JSON_FIELD_BOOL, &d->want_stdin},
         {"tty", JSON_FIELD_BOOL, &d->tty},
+        {"merged", JSON_FIELD_BOOL, &d->merged},
         {"rows", JSON_FIELD_U64, &d->rows},
         {"cols", JSON_FIELD_U64, &d->cols},
         {"timeout_ms", JSON_FIELD_U64, &d->timeout_ms},
@@ -224,6 +225,7 @@ static int exec_spec_fill(const struct exec_doc *d, struct api_exec_spec *s, str
     s->stats = d->stats;
     req->want_stdin = d->want_stdin;
     req->tty = d->tty;
+    req->merged = d->merged && !d->tty; /* a terminal has one output anyway */
     req->rows = (uint16_t)d->rows;
     req->cols = (uint16_t)d->cols;
     req->timeout = d->timeout_ms * USEC_PER_MSEC;

@@ -35,7 +35,8 @@ static int sessions_take_fields(json_t *rest, struct session_fields *x, struct e
         {"payload_text", JSON_FIELD_STRING, &x->payload_text},
         {"concurrent", JSON_FIELD_BOOL, &x->concurrent},
     };
-    static const char *const foreign[] = {"stdin", "tty", "rows", "cols", "on_disconnect"};
+    static const char *const foreign[] = {"stdin", "tty",    "rows",
+                                          "cols",  "merged", "on_disconnect"};
     int r;
 
     for (size_t i = 0; i < ARRAY_SIZE(foreign); i++)

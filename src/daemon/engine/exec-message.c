@@ -18,6 +18,7 @@ static void exec_message_put_rest(struct sup_writer *w, const struct exec_reques
     flags |= req->want_stdin || req->input ? SUP_EXEC_STDIN : 0;
     flags |= req->tty ? SUP_EXEC_TTY : 0;
     flags |= req->attach ? SUP_EXEC_ATTACH : 0;
+    flags |= req->merged ? SUP_EXEC_MERGED : 0;
     sup_put_str(w, SUP_TAG_EXEC, req->id);
     sup_put_str(w, SUP_TAG_CWD, req->cwd);
     sup_put_str(w, SUP_TAG_USER, req->user);

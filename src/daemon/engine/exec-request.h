@@ -25,6 +25,7 @@ struct exec_request {
     char **argv, **env;
     char *cwd, *user; /* NULL: the sandbox's */
     bool want_stdin, tty, attach;
+    bool merged; /* stderr is stdout */
     uint16_t rows, cols;
     uint64_t timeout, idle_timeout; /* usec, 0: none */
     char *input;                    /* the supervisor writes it to the stdin; NULL: nothing */

@@ -24,12 +24,15 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct supervisor_request *q;
+    _cleanup_close_ int fd = -1;
     struct sup_writer w;
-    int fd;
+    int r = exec_message_make(&w, supervisor_conn_next_seq(l), req, &fd, &err);
 
+    if (r >= 0 && req->merged)
+        r = sup_check_merged(supervisor_conn_minor(l), &err);
     /* No deadline: a start must not be reported as failed and then happen later. */
-    if (exec_message_make(&w, supervisor_conn_next_seq(l), req, &fd, &err) >= 0)
-        q = supervisor_conn_request(l, &w, fd, 0);
+    if (r >= 0)
+        q = supervisor_conn_request(l, &w, TAKE_FD(fd), 0);
     else
         q = supervisor_conn_unmade(l, &w, &err);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
@@ -39,9 +42,10 @@ int supervisor_conn_check_exec(const struct supervisor_conn *l, const struct exe
                                struct err *err)
 {
     uint32_t minor = supervisor_conn_minor(l);
+    int r = req->merged ? sup_check_merged(minor, err) : 0;
 
-    if (sup_check_known(SUP_EXEC_LARGE, minor, NULL) >= 0 || !exec_message_is_large(req))
-        return 0;
+    if (r < 0 || sup_check_known(SUP_EXEC_LARGE, minor, NULL) >= 0 || !exec_message_is_large(req))
+        return r;
     return sup_check_known(SUP_EXEC_LARGE, minor, err);
 }
 

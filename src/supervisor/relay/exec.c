@@ -190,6 +190,8 @@ static void relay_exec_on_greeted(struct guest_stream *l)
         spec.flags |= GUEST_SPEC_STDIN;
     if (asked->flags & SUP_EXEC_TTY)
         spec.flags |= GUEST_SPEC_TTY;
+    if (asked->flags & SUP_EXEC_MERGED)
+        spec.flags |= GUEST_SPEC_MERGED;
     relay_exec_add_secrets(&spec, &x->exec.handover);
     r = guest_put_spec(&l->out, &spec, l->guest_minor, &err);
     free(spec.secrets); /* the strings belong to the handover */

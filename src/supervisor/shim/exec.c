@@ -97,14 +97,19 @@ static int shim_exec_make_pipe(int p[2])
 static int shim_exec_pipes_open(const struct supervised_exec *x, struct pipes *p, struct err *err)
 {
     bool tty = x->spec.flags & SUP_EXEC_TTY, in = x->spec.flags & SUP_EXEC_STDIN;
+    bool merged = !tty && x->spec.flags & SUP_EXEC_MERGED;
 
     if ((in && !tty && shim_exec_make_pipe(p->in) < 0) ||
-        (!tty && shim_exec_make_pipe(p->out) < 0) || (!tty && shim_exec_make_pipe(p->err) < 0) ||
+        (!tty && shim_exec_make_pipe(p->out) < 0) ||
+        (!tty && !merged && shim_exec_make_pipe(p->err) < 0) ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0 ||
         (shim_of(x->sup)->confined &&
          socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->control) < 0))
         return err_sys(err, errno, "make pipes for exec '%s'", x->id);
-    return 0;
+    if (!merged)
+        return 0;
+    p->err[1] = fcntl(p->out[1], F_DUPFD_CLOEXEC, 0);
+    return p->err[1] < 0 ? err_sys(err, errno, "merge the output of exec '%s'", x->id) : 0;
 }
 
 static void shim_exec_on_status(struct loop_source *src, uint32_t events);
