@@ -93,6 +93,14 @@ void ids_done(struct ids *ids)
     ids->name = NULL;
 }
 
+static int native_ids_explain_open(const struct ids *ids, int errnum, struct err *err)
+{
+    err_sys(err, errnum, "open id leases '%s'", ids->name);
+    return errnum == EROFS ? err_hint(err, "All daemons of root share this file: let the daemon "
+                                           "write to /run, in a unit with ReadWritePaths=/run.")
+                           : -ERR_SYSTEM;
+}
+
 /* Only we may open the file: any process that can open it could hold every lease. */
 static int native_ids_open_file(const struct ids *ids, int *ret, struct err *err)
 {
@@ -101,7 +109,7 @@ static int native_ids_open_file(const struct ids *ids, int *ret, struct err *err
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0)
-        return err_sys(err, errno, "open id leases '%s'", ids->name);
+        return native_ids_explain_open(ids, errno, err);
     if (st.st_uid != geteuid() || (st.st_mode & 077) || !S_ISREG(st.st_mode)) {
         err_set(err, ERR_DENIED, "id leases '%s' can be opened by others", ids->name);
         return err_hint(err, "Remove the file; it is made again.");
