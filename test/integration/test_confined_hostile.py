@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import pty
+import random
 import shutil
 import signal
 import socket
@@ -75,6 +76,15 @@ class GuardedUserRoot(UserRoot):
         return [*self.prefix, str(self.programs / "ripcord"), *map(str, args)]
 
 
+def listen_below_all_blocks():
+    """A server on a port that the kernel gives nobody for port 0. Otherwise it may be one of the sandbox's own block."""
+    while True:
+        try:
+            return socket.create_server(("127.0.0.1", random.randrange(30000, 32700)))
+        except OSError:
+            continue
+
+
 class Machine:
     """What the attacks aim at, all of one user."""
 
@@ -85,8 +95,8 @@ class Machine:
         os.chown(self.folder, uid, uid)
         self.uid, self.facts = uid, {}
         self.start_victim()
-        self.tcp = socket.create_server(("127.0.0.1", 0))
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        self.tcp = listen_below_all_blocks()
+        with listen_below_all_blocks() as free:
             self.free_port = free.getsockname()[1]
         self.unix, self.packets = self.listen(str(self.folder / "stream")), self.listen(str(self.folder / "packets"), socket.SOCK_SEQPACKET)
         self.dgram = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

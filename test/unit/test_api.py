@@ -225,6 +225,8 @@ def test_unknown_query_parameters(d):
     expect(d.call("DELETE", "/v1/sandboxes/nobody?force=1&forced"), 400, "invalid", "forced")
     expect(d.call("GET", "/v1/version?%6eame"), 400, "invalid", "'name'")
     expect(d.call("GET", "/v1/events?since=0&"), 200)
+    # the route with the longest list
+    expect(d.call("POST", "/v1/images/build?nope=1", b"x", "Content-Type: application/x-tar\r\n"), 400, "invalid", "nope")
 
 
 def test_old_paths_answer_like_the_new_ones(d):

@@ -145,7 +145,7 @@ static int routes_check_parameter(const struct route *route, const char *name, s
     const char *near;
     size_t n = 0;
 
-    for (; route->query[n]; n++)
+    for (; n < ROUTE_QUERY_MAX && route->query[n]; n++)
         if (STREQ(route->query[n], name))
             return 0;
     err_set(err, ERR_INVALID, "unknown query parameter '%.60s'", name);

@@ -33,7 +33,7 @@ struct route {
     const char *pattern; /* "*" matches one segment, which becomes a parameter */
     route_fn handler;
     unsigned flags;
-    const char *query[ROUTE_QUERY_MAX]; /* names of its query parameters; the last is NULL */
+    const char *query[ROUTE_QUERY_MAX]; /* names of its query parameters; fewer end with NULL */
 };
 
 /* A path and everything below it that has a new name. */
