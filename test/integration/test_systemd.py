@@ -268,6 +268,21 @@ class Unit(Case):
         must("systemctl", "restart", "ripcord")
         self.assertEqual(self.shell("box", "cat f"), "written\n")
 
+    def test_an_idle_sandbox_outlives_its_empty_cgroup(self):
+        """systemd removes the empty cgroups of a unit that it restarts."""
+        self.install()
+        for name in ("idle", "paused"):
+            self.ripcord("up", name, "--memory", "64M")
+        self.ripcord("pause", "paused")
+        must("systemctl", "restart", "ripcord")
+        self.assertEqual(self.boxes(self.place()), [])
+        self.ripcord("exec", "idle", "--", "python3", "-c", "b = bytearray(200 << 20)", code=137)
+        self.assertEqual(self.ripcord_json("ps", "--all", "idle")["execs"][0]["end"]["cause"], "oom")
+        self.ripcord("resume", "paused")
+        self.assertEqual(self.shell("paused", "echo on"), "on\n")
+        self.assertEqual(len(self.boxes(self.place())), 2)
+        self.ripcord("rm", "-f", "idle", "paused")
+
 
 @alone
 @needs("test machine")

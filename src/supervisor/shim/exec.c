@@ -54,11 +54,23 @@ void shim_exec_done(struct supervised_exec *base)
 
 static int shim_exec_make_group(struct shim_exec *x, struct err *err)
 {
+    _cleanup_err_ struct err why = ERR_INIT;
+    struct shim *s = shim_of_exec(x);
     char name[CGROUP_NAME_MAX];
+    int r;
 
-    x->pids_denied_before = cgroup_pids_denied(&shim_of_exec(x)->cgroup, &x->group);
     snprintf(name, sizeof(name), EXEC_GROUP_PREFIX "%s", x->exec.id);
-    return cgroup_group_open(&shim_of_exec(x)->cgroup, name, true, &x->group, err);
+    r = cgroup_group_open(&s->cgroup, name, true, &x->group, &why);
+    if (r < 0 && why.errnum != ENOENT)
+        return err_move(err, &why);
+    if (r < 0) {
+        r = shim_restore_cgroups(s, err);
+        if (r >= 0)
+            r = cgroup_group_open(&s->cgroup, name, true, &x->group, err);
+    }
+    if (r >= 0)
+        x->pids_denied_before = cgroup_pids_denied(&s->cgroup, &x->group);
+    return r;
 }
 
 /* Pairs of read and write end. */

@@ -19,14 +19,27 @@
 #include "supervisor/shim/remove.h"
 #include "supervisor/shim/shim.h"
 
+static int shim_freeze_cgroup(struct shim *s, bool on, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = cgroup_freeze(&s->cgroup, on, &why);
+
+    if (r >= 0)
+        return 0;
+    if (why.errnum != ENOENT && why.errnum != ENODEV)
+        return err_move(err, &why);
+    r = shim_restore_cgroups(s, err);
+    return r < 0 ? r : cgroup_freeze(&s->cgroup, on, err);
+}
+
 static int shim_freeze(struct supervisor_peer *p, uint64_t seq _unused_, bool on, struct err *err)
 {
-    struct cgroup *c = &shim_of(p->sup)->cgroup;
+    struct shim *s = shim_of(p->sup);
+    struct cgroup *c = &s->cgroup;
 
-    if (shim_of(p->sup)->confined)
+    if (s->confined)
         return err_set(err, ERR_UNSUPPORTED, "isolation 'confined' cannot pause a sandbox");
-
-    if (cgroup_freeze(c, on, err) >= 0 && cgroup_await_frozen(c, on, err) >= 0)
+    if (shim_freeze_cgroup(s, on, err) >= 0 && cgroup_await_frozen(c, on, err) >= 0)
         return 0;
     if (on)
         cgroup_freeze(c, false, NULL);

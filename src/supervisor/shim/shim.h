@@ -75,6 +75,9 @@ static inline struct shim *shim_of_exec(struct shim_exec *x)
 
 /* start.c: starts the sandbox. On failure nothing is left. */
 int sandbox_start(struct shim *s, struct err *err);
+/* start.c: makes the sandbox's cgroup again, with its limits. On v2 it is empty while no command
+ * runs, and systemd removes empty cgroups of a unit that it stops or starts again. */
+int shim_restore_cgroups(struct shim *s, struct err *err);
 /* start.c: removes the root of another spec that the disk still has. A failure costs only space on
  * that disk, until the next start. */
 void shim_drop_old_root(struct supervisor *sup);

@@ -37,18 +37,38 @@
 
 enum { START_TIMEOUT_SEC = 30 };
 
-static int shim_start_make_cgroups(struct shim *s, struct err *err)
+static int shim_start_open_cgroups(const struct shim *s, struct cgroup *ret, uint32_t *unenforced,
+                                   struct err *err)
 {
     const struct plan *p = &s->plan;
     struct cgroup_limits limits = {.memory = p->memory, .cpu_milli = p->cpu_milli, .pids = p->pids};
-    int r;
+    int r = cgroup_open(ret, p->cgroup_parent, p->root_id, p->sandbox_id, err);
 
-    r = cgroup_open(&s->cgroup, p->cgroup_parent, p->root_id, p->sandbox_id, err);
+    if (r >= 0)
+        *unenforced = cgroup_limit(ret, GUARD("limits") ? &limits : &(struct cgroup_limits){0});
+    return r;
+}
+
+int shim_restore_cgroups(struct shim *s, struct err *err)
+{
+    struct cgroup again;
+    int r = shim_start_open_cgroups(s, &again, &s->sup.unenforced, err);
+
     if (r < 0)
         return r;
-    s->sup.unenforced =
-        cgroup_limit(&s->cgroup, GUARD("limits") ? &limits : &(struct cgroup_limits){0});
-    if (s->sup.unenforced & p->required) {
+    log_info("sandbox %s: somebody removed its empty cgroup; made it again", s->plan.sandbox_id);
+    cgroup_close(&s->cgroup);
+    s->cgroup = again;
+    return 0;
+}
+
+static int shim_start_make_cgroups(struct shim *s, struct err *err)
+{
+    int r = shim_start_open_cgroups(s, &s->cgroup, &s->sup.unenforced, err);
+
+    if (r < 0)
+        return r;
+    if (s->sup.unenforced & s->plan.required) {
         err_set(err, ERR_UNSUPPORTED, "this machine cannot enforce the requested limits:%s%s%s",
                 s->sup.unenforced & LIMIT_MEMORY ? " memory" : "",
                 s->sup.unenforced & LIMIT_CPUS ? " cpus" : "",
