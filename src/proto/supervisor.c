@@ -152,7 +152,7 @@ static const uint8_t since[SUP_MSG_TYPE_MAX] = {
     [SUP_SETTLED] = 5, [SUP_EXEC_LARGE] = 6, [SUP_FILES] = 7,
 };
 
-static int sup_refuse_older(const char *what, struct err *err)
+static int supervisor_refuse_older(const char *what, struct err *err)
 {
     err_set(err, ERR_UNSUPPORTED,
             "the sandbox was started by an older version of ripcord, which cannot %s", what);
@@ -166,12 +166,12 @@ int sup_check_known(enum sup_msg_type type, uint32_t minor, struct err *err)
     if (type < SUP_MSG_TYPE_MAX && since[type] <= minor)
         return 0;
     snprintf(large, sizeof(large), "run a command of more than %d KiB", SUP_MSG_MAX >> 10);
-    return sup_refuse_older(type == SUP_EXEC_LARGE ? large : "do this", err);
+    return supervisor_refuse_older(type == SUP_EXEC_LARGE ? large : "do this", err);
 }
 
 int sup_check_merged(uint32_t minor, struct err *err)
 {
-    return minor >= 8 ? 0 : sup_refuse_older("merge stderr into stdout", err);
+    return minor >= 8 ? 0 : supervisor_refuse_older("merge stderr into stdout", err);
 }
 
 int sup_read(struct sup_reader *r, const void *packet, size_t len, struct err *err)

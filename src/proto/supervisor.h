@@ -75,7 +75,8 @@
 
 /* The minor version rises with each new message type (1.1 PLAN, 1.2 LISTENER, 1.3 EXEC_FED,
  * 1.4 COPY_AS, 1.5 SETTLED, 1.6 EXEC_LARGE, 1.7 FILES), and with a flag that older readers may not
- * pass over (1.8 MERGED), not with a new field, which they skip. Tests build programs of other versions. */
+ * pass over (1.8 MERGED), not with a new field, which they skip. Tests build programs of other
+ * versions. */
 #ifndef SUP_VERSION_MAJOR
 #define SUP_VERSION_MAJOR 1
 #define SUP_VERSION_MINOR 8
