@@ -410,7 +410,7 @@ class TestWatchedBudget(BudgetCase):
         self.shell("a", "head -c 40M /dev/zero > big")
         self.root.kill_daemon()
         self.root.configure("disk.budget: 16M\n")
-        self.shell("a", "head -c 200000 /dev/zero > small; sleep 2; rm small")
+        self.shell("a", "for i in 1 2 3; do head -c 200000 /dev/zero > small$i; sleep 1.2; done")
         self.root.ok("exec", "--detach", "a", "--", "sh", "-c", "head -c 30M /dev/zero > more; sleep 60")
         self.assert_over_budget("a", "its budget is 16 MiB")
 

@@ -21,8 +21,9 @@
 #include "lib/loop/loop.h"
 
 /* A step is the least growth that is worth a measurement. Measuring takes at most a hundredth of
- * the time. */
-enum { STEPS = 256, BYTES_PER_FILE = 16384, PENDING_MAX = 2, REST = 100 };
+ * the time. Who is over a lowered budget may still write one part in ROOM: else the next line of a
+ * log would end the sandbox. */
+enum { STEPS = 256, ROOM = 16, BYTES_PER_FILE = 16384, PENDING_MAX = 2, REST = 100 };
 
 #define HURRY (USEC_PER_SEC / 10)
 #define INTERVAL (30 * USEC_PER_SEC)
@@ -78,7 +79,9 @@ static bool disk_budget_is_due(const struct sandbox *sb)
 
 static uint64_t disk_budget_allow(uint64_t budget, uint64_t has, bool known, uint64_t allowed)
 {
-    return MAX(budget, known ? MIN(has, allowed) : has);
+    uint64_t most = has + budget / ROOM;
+
+    return MAX(budget, known ? MIN(most, allowed) : most);
 }
 
 /* Takes a measurement that began at `taken`. What was deleted cannot be written again if it was
