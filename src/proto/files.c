@@ -238,18 +238,6 @@ static int files_bad(struct err *err, const struct files_tag_row *row)
     return err_set(err, ERR_INVALID, "files message: field '%s' is invalid", row->name);
 }
 
-static bool files_is_text(const char *s, size_t len)
-{
-    unsigned cp;
-
-    for (size_t i = 0, n; i < len; i += n) {
-        n = text_utf8_next(s + i, len - i, &cp);
-        if (!n)
-            return false;
-    }
-    return true;
-}
-
 static int files_check_bytes(const struct files_tag_row *row, const struct files_field *f,
                              struct err *err)
 {
@@ -261,7 +249,7 @@ static int files_check_bytes(const struct files_tag_row *row, const struct files
         return files_bad(err, row);
     if (row->kind == FILES_KIND_PATH && f->data[0] != '/')
         return files_bad(err, row);
-    if (row->kind == FILES_KIND_TEXT && !files_is_text(f->data, f->length))
+    if (row->kind == FILES_KIND_TEXT && !text_is_utf8(f->data, f->length))
         return files_bad(err, row);
     return 0;
 }

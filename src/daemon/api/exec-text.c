@@ -4,25 +4,11 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/text.h"
 
-static bool exec_text_is_utf8(const char *data, size_t len)
-{
-    unsigned code;
-
-    for (size_t i = 0; i < len;) {
-        size_t n = (unsigned char)data[i] < 0x80 ? 1 : text_utf8_next(data + i, len - i, &code);
-
-        if (!n)
-            return false;
-        i += n;
-    }
-    return true;
-}
-
 void exec_text_put(json_t *o, const char *data, size_t len)
 {
     _cleanup_free_ char *text = NULL;
 
-    if (exec_text_is_utf8(data, len)) {
+    if (text_is_utf8(data, len)) {
         json_object_set_new(o, "text", json_stringn_nocheck(data, len));
         return;
     }

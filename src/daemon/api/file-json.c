@@ -304,24 +304,12 @@ int file_json_request(enum files_op op, const json_t *body, struct buf *w, char 
 
 /* ---- answers ---- */
 
-static bool file_json_is_utf8(const char *s, size_t len)
-{
-    unsigned cp;
-
-    for (size_t i = 0, n; i < len; i += n) {
-        n = (unsigned char)s[i] < 0x80 ? 1 : text_utf8_next(s + i, len - i, &cp);
-        if (!n)
-            return false;
-    }
-    return true;
-}
-
 void file_json_put_bytes(json_t *o, const char *key, const char *data, size_t len)
 {
     _cleanup_free_ char *text = NULL;
     char other[KEY_MAX];
 
-    if (file_json_is_utf8(data, len)) {
+    if (text_is_utf8(data, len)) {
         json_object_set_new(o, key, json_stringn_nocheck(data, len));
         return;
     }

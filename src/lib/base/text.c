@@ -37,6 +37,18 @@ size_t text_utf8_next(const char *str, size_t len, unsigned *ret)
     return n;
 }
 
+bool text_is_utf8(const char *s, size_t len)
+{
+    unsigned cp;
+
+    for (size_t i = 0, n; i < len; i += n) {
+        n = (unsigned char)s[i] < 0x80 ? 1 : text_utf8_next(s + i, len - i, &cp);
+        if (!n)
+            return false;
+    }
+    return true;
+}
+
 static bool text_is_unsafe(unsigned cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x200e && cp <= 0x200f) ||

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/base/buf.h"
@@ -18,6 +19,7 @@ int text_escape_json_n(struct buf *b, const char *s, size_t len) _must_check_; /
 
 /* Length in bytes (1-4) of the well-formed UTF-8 character at s, or 0; *ret is its code point. */
 size_t text_utf8_next(const char *s, size_t len, unsigned *ret);
+bool text_is_utf8(const char *s, size_t len); /* may hold NUL */
 
 /* The value of a hexadecimal digit, or -1. */
 int text_hex_digit(char c);

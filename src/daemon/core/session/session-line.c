@@ -48,18 +48,6 @@ bool session_line_next(const char *data, size_t len, bool over, uint32_t part, s
 
 /* ---- events ---- */
 
-static bool session_line_is_utf8(const char *s, size_t len)
-{
-    unsigned cp;
-
-    for (size_t i = 0, n; i < len; i += n) {
-        n = text_utf8_next(s + i, len - i, &cp);
-        if (!n)
-            return false;
-    }
-    return true;
-}
-
 static int session_line_put_log(const struct session_line *l, enum journal_stream stream,
                                 struct buf *b)
 {
@@ -73,7 +61,7 @@ static int session_line_put_log(const struct session_line *l, enum journal_strea
     if (l->part &&
         buf_appendf(b, ",\"part\":%u,\"more\":%s", l->part, l->last ? "false" : "true") < 0)
         return -ERR_LIMIT;
-    if (!session_line_is_utf8(l->data, len) && buf_append_str(b, ",\"invalid_utf8\":true") < 0)
+    if (!text_is_utf8(l->data, len) && buf_append_str(b, ",\"invalid_utf8\":true") < 0)
         return -ERR_LIMIT;
     return buf_append_c(b, '}');
 }

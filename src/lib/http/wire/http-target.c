@@ -45,20 +45,6 @@ static int http_target_path_decode(char *path, struct err *err)
     return 0;
 }
 
-static bool http_target_is_utf8(const char *s)
-{
-    size_t len = strlen(s);
-
-    for (size_t i = 0, n; i < len; i += n) {
-        unsigned cp;
-
-        n = text_utf8_next(s + i, len - i, &cp);
-        if (n == 0)
-            return false;
-    }
-    return true;
-}
-
 /* Only the last segment may be empty ("/v1/"); "." and ".." are refused. */
 static bool http_target_segments_ok(const char *path)
 {
@@ -85,7 +71,7 @@ int http_target_split(char *target, char **ret_path, char **ret_query, struct er
     r = http_target_path_decode(target, err);
     if (r < 0)
         return r;
-    if (!http_target_is_utf8(target))
+    if (!text_is_utf8(target, strlen(target)))
         return err_set(err, ERR_INVALID, "request path is not UTF-8");
     if (!http_target_segments_ok(target) && GUARD("path segments"))
         return err_set(err, ERR_INVALID, "request path with an empty, '.' or '..' segment");
@@ -112,7 +98,7 @@ static int http_target_query_decode(const char *s, size_t len, char **ret, struc
         out[n++] = (char)byte;
     }
     out[n] = '\0';
-    if (!http_target_is_utf8(out))
+    if (!text_is_utf8(out, strlen(out)))
         return err_set(err, ERR_INVALID, "query is not UTF-8");
     *ret = TAKE_PTR(out);
     return 0;
