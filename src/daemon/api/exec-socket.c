@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/api/exec-spec.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/json.h"
 #include "lib/base/parse.h"
@@ -189,12 +190,8 @@ static int exec_socket_give(struct exec_socket *k, enum frame_type type, const c
 
 static int exec_socket_resize(struct exec_socket *k, uint64_t rows, uint64_t cols, struct err *err)
 {
-    int r;
+    int r = exec_spec_check_size(rows, cols, err);
 
-    r = parse_check_range("field 'rows'", rows, 1, SPEC_TERMINAL_MAX, PARSE_COUNT, err);
-    if (r < 0)
-        return r;
-    r = parse_check_range("field 'cols'", cols, 1, SPEC_TERMINAL_MAX, PARSE_COUNT, err);
     if (r < 0)
         return r;
     return exec_socket_give(

@@ -255,3 +255,11 @@ void exec_spec_done(struct api_exec_spec *s)
 {
     exec_request_done(&s->req);
 }
+
+int exec_spec_check_size(uint64_t rows, uint64_t cols, struct err *err)
+{
+    int r = parse_check_range("field 'rows'", rows, 1, SPEC_TERMINAL_MAX, PARSE_COUNT, err);
+
+    return r < 0 ? r
+                 : parse_check_range("field 'cols'", cols, 1, SPEC_TERMINAL_MAX, PARSE_COUNT, err);
+}

@@ -20,3 +20,5 @@ struct api_exec_spec {
 int exec_spec_read(const json_t *doc, const char *where, struct api_exec_spec *ret,
                    struct err *err);
 void exec_spec_done(struct api_exec_spec *s);
+/* A new size of a terminal. */
+int exec_spec_check_size(uint64_t rows, uint64_t cols, struct err *err);

@@ -438,10 +438,7 @@ static int execs_resize(struct api_call *c, struct exec **ret, struct err *err)
     r = json_read(c->body, NULL, fields, ARRAY_SIZE(fields), err);
     if (r < 0)
         return r;
-    r = parse_check_range("field 'rows'", rows, 1, SPEC_TERMINAL_MAX, PARSE_COUNT, err);
-    if (r < 0)
-        return r;
-    r = parse_check_range("field 'cols'", cols, 1, SPEC_TERMINAL_MAX, PARSE_COUNT, err);
+    r = exec_spec_check_size(rows, cols, err);
     if (r < 0)
         return r;
     r = call_live_exec(c, ret, err);
