@@ -122,16 +122,7 @@ static int confined_exec_prepare(struct exec_entry *e, struct err *err)
 _noreturn_ void confined_exec_helper(const struct shim *s, const struct supervised_exec *x,
                                      const struct exec_fds *fds)
 {
-    struct exec_entry e = {.shim = s,
-                           .spec = &x->spec,
-                           .handover = &x->handover,
-                           .status = fds->status,
-                           .in = fds->in,
-                           .out = fds->out,
-                           .err = fds->err,
-                           .master = -1,
-                           .mark = -1,
-                           .listener = -1};
+    struct exec_entry e = exec_child_entry(s, x, fds);
     struct err err = ERR_INIT;
     int pair[2];
     pid_t pid;

@@ -359,19 +359,25 @@ _noreturn_ void exec_child_fail_clone(const struct exec_entry *e, int errnum)
     exec_child_fail(e->status, &err);
 }
 
+struct exec_entry exec_child_entry(const struct shim *s, const struct supervised_exec *x,
+                                   const struct exec_fds *fds)
+{
+    return (struct exec_entry){.shim = s,
+                               .spec = &x->spec,
+                               .handover = &x->handover,
+                               .status = fds->status,
+                               .in = fds->in,
+                               .out = fds->out,
+                               .err = fds->err,
+                               .master = -1,
+                               .mark = -1,
+                               .listener = -1};
+}
+
 _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *x,
                             const struct exec_fds *fds)
 {
-    struct exec_entry e = {.shim = s,
-                           .spec = &x->spec,
-                           .handover = &x->handover,
-                           .status = fds->status,
-                           .in = fds->in,
-                           .out = fds->out,
-                           .err = fds->err,
-                           .master = -1,
-                           .mark = -1,
-                           .listener = -1};
+    struct exec_entry e = exec_child_entry(s, x, fds);
     struct err err = ERR_INIT;
     int pidfd = -1;
     pid_t pid;

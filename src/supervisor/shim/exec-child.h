@@ -23,6 +23,9 @@ struct exec_entry {
     char **env; /* the array is ours, the strings are not */
 };
 
+struct exec_entry exec_child_entry(const struct shim *s, const struct supervised_exec *x,
+                                   const struct exec_fds *fds);
+
 /* In the helper. The kernel's OOM killer takes its children before us, and no process with the same
  * user can inspect it; pins it to the sandbox's processors. */
 int exec_child_settle(const struct plan *plan, struct err *err);
