@@ -386,26 +386,31 @@ static int api_append_object(struct buf *b, const char *what, const char *name)
     return buf_append_str(b, "\"");
 }
 
-/* The objects that the request names, for the errors about it. */
-static void api_name_objects(struct api_call *c)
+/* The request may have left its call, so its path is read again. */
+char *api_describe(const struct http_req *req)
 {
     static const struct {
         const char *key, *what;
     } in_query[] = {{"path", "path"}, {"name", "image"}};
+    const struct route *route = routes_find(http_req_head(req)->method, http_req_path(req));
+    _cleanup_free_ char *path = xstrdup(http_req_path(req));
+    const char *params[CALL_PARAMS_MAX] = {NULL};
     _cleanup_buf_ struct buf b = BUF_INIT(OBJECTS_MAX);
 
-    for (size_t i = 0; i < CALL_PARAMS_MAX && c->params[i]; i++)
-        if (api_append_object(&b, routes_param_name(c->route, i), c->params[i]) < 0)
-            return;
-    for (size_t i = 0; i < ARRAY_SIZE(in_query); i++) {
+    if (!route)
+        return NULL;
+    routes_split(route, path, params, CALL_PARAMS_MAX);
+    for (size_t i = 0; i < CALL_PARAMS_MAX && params[i]; i++)
+        if (api_append_object(&b, routes_param_name(route, i), params[i]) < 0)
+            return NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(in_query) && http_req_query(req); i++) {
         _cleanup_free_ char *value = NULL;
 
-        if (call_query_text(c, in_query[i].key, &value, NULL) >= 0 && value &&
+        if (http_query_get(http_req_query(req), in_query[i].key, &value, NULL) >= 0 && value &&
             api_append_object(&b, in_query[i].what, value) < 0)
-            return;
+            return NULL;
     }
-    if (b.len)
-        http_req_set_details(c->req, xstrdup(buf_data(&b)));
+    return b.len ? xstrdup(buf_data(&b)) : NULL;
 }
 
 void api_on_request(void *arg, struct http_req *req)
@@ -422,7 +427,6 @@ void api_on_request(void *arg, struct http_req *req)
         return;
     }
     routes_split(c->route, c->path, c->params, CALL_PARAMS_MAX);
-    api_name_objects(c);
     status = routes_check_query(c->route, http_req_query(req), &err) < 0 ? 400 : 0;
     if (!status)
         status = api_check_upgrade(c, &err);

@@ -28,6 +28,8 @@ struct api *api_new(const struct api_config *config);
 void api_free(struct api *a);
 /* For http_server_config.on_request, with the api as its argument. */
 void api_on_request(void *arg, struct http_req *req);
+/* For http_server_config.describe: the objects that the request names. */
+char *api_describe(const struct http_req *req);
 /* For http_server_config.want_stream. */
 bool api_wants_stream(void *arg, const struct http_head *head, const char *path);
 void api_tick(struct api *a); /* from time to time */

@@ -334,6 +334,7 @@ static int daemon_open_server(struct daemon *d, struct err *err)
     struct http_server_config http = {
         .on_request = api_on_request,
         .want_stream = api_wants_stream,
+        .describe = api_describe,
         .admit = auth_unix,
         .body_max = d->config.body_max,
         .bodies_max = BODIES_MAX,

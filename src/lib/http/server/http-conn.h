@@ -119,7 +119,6 @@ struct http_req {
     bool chunked, no_body; /* of the response */
     bool events, silent;   /* it is a stream of events; none since the last heartbeat was due */
     char id[HTTP_ID_SIZE];
-    char *details; /* owned, see http_req_set_details() */
 };
 
 /* http-conn.c */

@@ -21,7 +21,6 @@ void req_free(struct http_req *r)
         explicit_bzero(r->head_mem, r->head_len);
     free(r->head_mem);
     free(r->target_mem);
-    free(r->details);
     free(r);
 }
 
@@ -48,12 +47,6 @@ const char *http_req_query(const struct http_req *r)
 void http_req_set_id(struct http_req *r, const char *id)
 {
     snprintf(r->id, sizeof(r->id), "%s", id);
-}
-
-void http_req_set_details(struct http_req *r, char *owned)
-{
-    free(r->details);
-    r->details = owned;
 }
 
 const char *http_req_id(const struct http_req *r)

@@ -177,9 +177,11 @@ void http_reply_err_status(struct http_req *r, int status, const char *extra, co
 {
     const struct http_answer answer = {
         .status = status, .content_type = "application/json", .extra = extra};
+    _cleanup_free_ char *objects =
+        r->conn && r->conn->server->config.describe ? r->conn->server->config.describe(r) : NULL;
     _cleanup_buf_ struct buf body = BUF_INIT(ERROR_BODY_MAX);
 
-    http_response_error_body(&body, r->details, err);
+    http_response_error_body(&body, objects, err);
     http_reply_with(r, &answer, buf_data(&body), body.len);
 }
 

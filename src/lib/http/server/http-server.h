@@ -43,6 +43,9 @@ struct http_server_config {
     /* Whether a new connection is closed without an answer. NULL: never. */
     bool (*turn_away)(void *arg, int fd);
     void *turn_away_arg;
+    /* The members of `details` in an error about this request, as JSON without braces, such as
+     * "sandbox":"box"; malloc'd, or NULL. NULL: none. */
+    char *(*describe)(const struct http_req *req);
     size_t body_max;   /* a larger body gets 413 before anything is allocated */
     size_t bodies_max; /* bytes of all bodies over 1 MiB together; further ones wait for up to the
                           body stall, then get 429. 0: no limit */
@@ -102,9 +105,6 @@ void http_body_read(struct http_req *r, bool on);
 /* -- the response: exactly one of these ends or starts it -- */
 void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
                 size_t len); /* r is gone after */
-/* The members of `details` in an error about this request, as JSON without braces, such as
- * "sandbox":"box". Takes a malloc'd text. */
-void http_req_set_details(struct http_req *r, char *owned);
 /* JSON error; r is gone after. extra: header lines, each with its line break, or NULL. Bytes that
  * are not UTF-8 are replaced one by one, so that the rest of the message stays readable. */
 void http_reply_err(struct http_req *r, const char *extra, const struct err *err);
