@@ -6,6 +6,7 @@ the test fails if any process, mount, cgroup or folder of that root is still the
 wrote a report.
 """
 import fnmatch
+import http.client
 import json
 import os
 import re
@@ -162,6 +163,19 @@ def dechunk(data):
             break
         body, data = body + data[:n], data[n + 2:]
     return body
+
+
+class Connection(http.client.HTTPConnection):
+    """What any HTTP library does, over the unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost")
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(60)
+        self.sock.connect(str(self.path))
 
 
 class Process(subprocess.Popen):
@@ -593,6 +607,18 @@ def read_reply(sock):
             raise AssertionError(f"cut reply: {data!r}")
         body += piece
     return parse_reply(head + b"\r\n\r\n" + (body if length else body + read_all(sock)))
+
+
+def processes_with(word):
+    """The pids of all processes on the machine that have this word in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and word.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            pass
+    return found
 
 
 def alive(pid):

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ripcord_test import Root, TestCase, only_on, wait_until
+from ripcord_test import Root, TestCase, only_on, processes_with, wait_until
 from test_rootless import UID, UserRoot
 
 SERVER = ("import http.server, os\n"
@@ -36,16 +36,6 @@ class Confined(TestCase):
         result = self.assert_exit(self.root.run(*args), code)
         for word in (*words, "hint:"):
             self.assertIn(word, result.err.decode())
-
-    def own_processes(self, word):
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and word.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-        return found
 
 
 class Common:
@@ -210,7 +200,7 @@ print('ok')
         self.up()
         self.shell("a", f"setsid sleep {word} >/dev/null 2>&1 & sleep 0.1")
         self.root.kill_daemon(signal.SIGKILL)
-        found = {pid: Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() for pid in self.own_processes("ripcord-shim")
+        found = {pid: Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() for pid in processes_with("ripcord-shim")
                  if self.root.owns(Path(f"/proc/{pid}"))}
         for comm in comms:
             pids = [pid for pid in found if found[pid] == comm]
@@ -219,7 +209,7 @@ print('ok')
                 os.kill(pid, signal.SIGKILL)
         self.root.start()
         self.root.ok("reconcile")
-        wait_until(lambda: self.root.sandbox("a")["state"] == "stopped" and not self.own_processes(word), 20, "it to be stopped")
+        wait_until(lambda: self.root.sandbox("a")["state"] == "stopped" and not processes_with(word), 20, "it to be stopped")
         self.assertEqual(self.shell("a", "echo again"), "again\n")
 
     def test_what_a_crash_leaves_is_swept(self):

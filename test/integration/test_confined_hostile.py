@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import confined_probes
-from ripcord_test import Config, TestCase, alive, alone, copy_program, only_on, wait_until
+from ripcord_test import Config, TestCase, alive, alone, copy_program, only_on, processes_with, wait_until
 from test_rootless import UID, UserRoot
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -222,16 +222,6 @@ class Hostile(TestCase):
                         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 (machine.folder / "canary").write_text("canary", encoding="ascii")
 
-    def survivors(self, word):
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and word.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-        return found
-
     def test_nothing_survives_the_deadline(self):
         for without, left in (("", False), ("whole tree", True)):
             word = f"{86000 + os.getpid() % 1000}.{int(left)}"
@@ -242,11 +232,11 @@ class Hostile(TestCase):
             self.assert_exit(done, 137)
             self.assertEqual(self.root.exec_info("a")["end"]["cause"], "timeout")
             if not left:
-                wait_until(lambda: not self.survivors(word), 5, "all of it to die")
-            found = self.survivors(word)
+                wait_until(lambda: not processes_with(word), 5, "all of it to die")
+            found = processes_with(word)
             for pid in found:
                 os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not self.survivors(word), 5, "the rest to die")
+            wait_until(lambda: not processes_with(word), 5, "the rest to die")
             self.assertEqual(bool(found), left, "'whole tree' does not hold, or nobody would notice that it is missing")
 
     def test_nothing_survives_our_own_processes(self):
@@ -257,8 +247,8 @@ class Hostile(TestCase):
             self.shell("a", f"setsid sleep {word} >/dev/null 2>&1 & sleep 0.1")
             os.kill(self.shim_of("a"), signal.SIGKILL)
             if not left:
-                wait_until(lambda: not self.survivors(word), 5, "all of it to die")
-            found = self.survivors(word)
+                wait_until(lambda: not processes_with(word), 5, "all of it to die")
+            found = processes_with(word)
             for pid in found:
                 os.kill(pid, signal.SIGKILL)
             self.assertEqual(bool(found), left, "'subreaper' does not hold, or nobody would notice that it is missing")

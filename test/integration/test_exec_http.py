@@ -1,29 +1,14 @@
 """Commands over plain HTTP: wait for the end, events, input. A client needs no framing of ours."""
 import base64
 import hashlib
-import http.client
 import json
-import socket
 import threading
 import time
 
-from ripcord_test import TestCase, wait_until
+from ripcord_test import Connection, TestCase, wait_until
 
 STREAM = "text/event-stream"
 LINES = "application/x-ndjson"
-
-
-class Connection(http.client.HTTPConnection):
-    """What any HTTP library does, over the unix socket."""
-
-    def __init__(self, path):
-        super().__init__("localhost")
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(60)
-        self.sock.connect(str(self.path))
 
 
 def events(reply):

@@ -1,31 +1,16 @@
 """The bytes of one file over plain HTTP, from curl and from Python: ranges, entity tags, conditions, and what a hostile sandbox can do."""
 import base64
 import hashlib
-import http.client
 import json
 import os
-import socket
 import subprocess
 import threading
 from urllib.parse import quote
 
-from ripcord_test import Config, TestCase, needs, wait_until
+from ripcord_test import Config, Connection, TestCase, needs, wait_until
 
 HOME = "/home/agent/"
 NATIVE = Config.engine == "native"
-
-
-class Connection(http.client.HTTPConnection):
-    """What any HTTP library does, over the unix socket."""
-
-    def __init__(self, path):
-        super().__init__("localhost")
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(60)
-        self.sock.connect(str(self.path))
 
 
 class FileHttpCase(TestCase):

@@ -326,6 +326,19 @@ bool box_expect(struct box *b, enum sup_msg_type type, char packet[SUP_MSG_MAX],
     return false;
 }
 
+void box_stop(struct box *b)
+{
+    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
+    struct sup_writer w;
+    size_t len;
+
+    box_begin(b, &w, SUP_STOP, NULL);
+    sup_put_u64(&w, SUP_TAG_GRACE, 100000);
+    box_send(b, &w);
+    box_expect(b, SUP_STOPPED, packet, &len, NULL);
+    box_wait(b);
+}
+
 int box_connect(const struct box *b)
 {
     _cleanup_close_ int dir = open(b->plan.run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -52,6 +52,9 @@ void box_down(struct box *b);
 /* Waits until the shim has ended by itself; its exit status, or -1 after a minute. */
 int box_wait(struct box *b);
 
+/* Asks the shim to stop and waits for it. */
+void box_stop(struct box *b);
+
 /* Messages. box_recv() returns the type, 0 at the end of the connection, -1 if no message came
  * within a minute. */
 void box_begin(struct box *b, struct sup_writer *w, enum sup_msg_type type, const char *exec);
@@ -70,6 +73,17 @@ void box_run(struct box *b, const char *id, const char *script, struct box_resul
 /* Waits for ENDED of `id` and reads its journals. */
 void box_collect(struct box *b, const char *id, struct box_result *ret);
 void box_result_done(struct box_result *r);
+/* Runs and expects that exact stdout. */
+#define SAYS(b, id, script, text)                                                                  \
+    do {                                                                                           \
+        struct box_result r_;                                                                      \
+        box_run(&(b), id, script, &r_);                                                            \
+        if (r_.start.code || strcmp(r_.out, text) != 0)                                            \
+            printf("# '%s' said '%s' / '%s' %s\n", script, r_.out, r_.err,                         \
+                   r_.start.msg ? r_.start.msg : "");                                              \
+        CHECK(r_.ended &&strcmp(r_.out, text) == 0);                                               \
+        box_result_done(&r_);                                                                      \
+    } while (0)
 /* Waits until the stdout of `id` holds this; false after a minute. */
 bool box_said(const struct box *b, const char *id, const char *text);
 /* The first bytes of its stdout so far; freed by the caller. */

@@ -62,31 +62,6 @@ static bool gone(const char *word)
     return count(word) == 0;
 }
 
-static void stop(struct box *b)
-{
-    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
-    struct sup_writer w;
-    size_t len;
-
-    box_begin(b, &w, SUP_STOP, NULL);
-    sup_put_u64(&w, SUP_TAG_GRACE, 100000);
-    box_send(b, &w);
-    box_expect(b, SUP_STOPPED, packet, &len, NULL);
-    box_wait(b);
-}
-
-/* Runs and expects that exact stdout. */
-#define SAYS(b, id, script, text)                                                                  \
-    do {                                                                                           \
-        struct box_result r_;                                                                      \
-        box_run(&(b), id, script, &r_);                                                            \
-        if (r_.start.code || strcmp(r_.out, text) != 0)                                            \
-            printf("# '%s' said '%s' / '%s' %s\n", script, r_.out, r_.err,                         \
-                   r_.start.msg ? r_.start.msg : "");                                              \
-        CHECK(r_.ended &&strcmp(r_.out, text) == 0);                                               \
-        box_result_done(&r_);                                                                      \
-    } while (0)
-
 /* A word that only processes of this test and user have. */
 #define WORD(name, i)                                                                              \
     char name[32];                                                                                 \
@@ -113,7 +88,7 @@ TEST(streams_and_status)
         CHECK(r.rec.exit_code == 127);
         box_result_done(&r);
         CHECK(b.unenforced == (LIMIT_MEMORY | LIMIT_CPUS | LIMIT_PIDS));
-        stop(&b);
+        box_stop(&b);
     }
 }
 
@@ -127,7 +102,7 @@ TEST(the_user_and_its_folder)
         xasprintf("%u %u %u %s/data/" PLAN_CONFINED_HOME "\n", OWN_ID, OWN_ID, OWN_ID - 1, b.dir);
     SAYS(b, "a1", "echo $(id -u) $(id -G) $(pwd)", said);
     SAYS(b, "a2", "echo kept > f; cat f; echo no > ../f; cat /etc/shadow", "kept\n");
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(a_kill_takes_the_whole_tree)
@@ -155,7 +130,7 @@ TEST(a_kill_takes_the_whole_tree)
         box_result_done(&r);
         CHECK(gone(word));
         SAYS(b, "a2", "echo alive", "alive\n");
-        stop(&b);
+        box_stop(&b);
     }
 }
 
@@ -171,7 +146,7 @@ TEST(a_daemonised_child_lives_until_the_stop)
         SAYS(b, "a1", script, "started\n");
         SAYS(b, "a2", "echo next", "next\n");
         CHECK(count(word) == 1);
-        stop(&b);
+        box_stop(&b);
         CHECK(count(word) == 0);
     }
 }
@@ -256,5 +231,5 @@ TEST(many_execs_leave_nothing)
     for (int i = 0; i < 1000 && children_of(&b); i++) /* the last ones are still ending */
         usleep(1000);
     CHECK(children_of(&b) == 0);
-    stop(&b);
+    box_stop(&b);
 }

@@ -31,31 +31,6 @@
         CHECK((b).err.code == ERR_NONE);                                                           \
     } while (0)
 
-static void stop(struct box *b)
-{
-    _cleanup_free_ char *packet = xmalloc(SUP_MSG_MAX);
-    struct sup_writer w;
-    size_t len;
-
-    box_begin(b, &w, SUP_STOP, NULL);
-    sup_put_u64(&w, SUP_TAG_GRACE, 100000);
-    box_send(b, &w);
-    box_expect(b, SUP_STOPPED, packet, &len, NULL);
-    box_wait(b);
-}
-
-/* Runs and expects that exact stdout. */
-#define SAYS(b, id, script, text)                                                                  \
-    do {                                                                                           \
-        struct box_result r_;                                                                      \
-        box_run(&(b), id, script, &r_);                                                            \
-        if (r_.start.code || strcmp(r_.out, text) != 0)                                            \
-            printf("# '%s' said '%s' / '%s' %s\n", script, r_.out, r_.err,                         \
-                   r_.start.msg ? r_.start.msg : "");                                              \
-        CHECK(r_.ended &&strcmp(r_.out, text) == 0);                                               \
-        box_result_done(&r_);                                                                      \
-    } while (0)
-
 TEST(streams_and_status)
 {
     struct box_result r;
@@ -73,7 +48,7 @@ TEST(streams_and_status)
     box_run(&b, "a2", "kill -TERM $$", &r);
     CHECK(r.rec.cause == END_SIGNALED && r.rec.signal == SIGTERM && r.rec.exit_code == -1);
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
     CHECK(box_leftovers(&b) == 0);
 }
 
@@ -89,7 +64,7 @@ TEST(identity_and_names)
          "/proc/self/status",
          "box\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n");
     SAYS(b, "a3", "cat /proc/1/comm; ls /proc/self/fd | wc -l", "ripcord-init\n4\n");
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(root_inside_has_the_listed_capabilities)
@@ -108,7 +83,7 @@ TEST(root_inside_has_the_listed_capabilities)
     /* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT */
     CHECK_STR(r.out, "0\n/root\nCapEff:\t00000000000405fb\n0\n");
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(file_systems)
@@ -128,7 +103,7 @@ TEST(file_systems)
          "4\n0\n");
     SAYS(b, "a8", "unshare -U true 2>/dev/null || echo denied", "denied\n");
     SAYS(b, "a9", "dd if=/dev/zero of=/tmp/big bs=1M count=100 2>/dev/null || echo full", "full\n");
-    stop(&b);
+    box_stop(&b);
     CHECK(box_leftovers(&b) == 0);
 }
 
@@ -138,11 +113,11 @@ TEST(home_and_root_survive_a_stop)
 
     UP(b);
     SAYS(b, "a1", "echo kept > f", "");
-    stop(&b);
+    box_stop(&b);
     b.sock = fd_close(b.sock);
     CHECK(box_up(&b) >= 0);
     SAYS(b, "a2", "cat f", "kept\n");
-    stop(&b);
+    box_stop(&b);
 }
 
 /* NULL: a disk of its own can be made, as `image`. */
@@ -200,24 +175,24 @@ TEST(a_disk_keeps_the_old_root_until_the_new_spec_is_stored)
         SKIP(why);
     CHECK(up_with_hash(&b, "old") >= 0);
     CHECK(mark_root(&b, "a1"));
-    stop(&b);
+    box_stop(&b);
     for (int i = 0; i < 2; i++) { /* the second time it is not made new, but not stored either */
         CHECK(up_with_hash(&b, "new") >= 0);
         SAYS(b, i ? "b2" : "b1", mark, "none\n");
-        stop(&b);
+        box_stop(&b);
     }
     CHECK(up_with_hash(&b, "old") >= 0);
     SAYS(b, "a2", mark, "kept\n");
-    stop(&b);
+    box_stop(&b);
 
     CHECK(up_with_hash(&b, "new") >= 0);
     box_begin(&b, &w, SUP_SETTLED, NULL);
     box_send(&b, &w);
     SAYS(b, "b3", mark, "none\n"); /* and SETTLED came before it */
-    stop(&b);
+    box_stop(&b);
     CHECK(up_with_hash(&b, "old") >= 0);
     SAYS(b, "a3", mark, "none\n");
-    stop(&b);
+    box_stop(&b);
     CHECK(box_leftovers(&b) == 0);
 }
 
@@ -264,7 +239,7 @@ TEST(start_failures_are_reported)
         CHECK(r.rec.cause == END_START_FAILED);
         box_result_done(&r);
     }
-    stop(&b);
+    box_stop(&b);
     CHECK(box_leftovers(&b) == 0);
 }
 
@@ -292,7 +267,7 @@ TEST(timeout_kills_the_whole_tree)
     CHECK(r.rec.cause == END_IDLE_TIMEOUT && r.rec.wall_usec >= 1700000);
     CHECK_STR(r.out, "a\nb\n");
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(oom_is_recognized_by_the_counter)
@@ -306,7 +281,7 @@ TEST(oom_is_recognized_by_the_counter)
     b.plan.memory = 32 << 20;
     CHECK(box_up(&b) >= 0);
     if (b.unenforced & LIMIT_MEMORY) {
-        stop(&b);
+        box_stop(&b);
         SKIP("no memory limit here");
     }
     box_run(&b, "a1", "exec head -c 200M /dev/zero | exec tail", &r); /* tail keeps it all */
@@ -319,7 +294,7 @@ TEST(oom_is_recognized_by_the_counter)
     box_run(&b, "a3", "kill -KILL $$", &r);
     CHECK(r.rec.cause == END_SIGNALED && r.rec.signal == SIGKILL);
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(pids_limit)
@@ -331,7 +306,7 @@ TEST(pids_limit)
     box_run(&b, "a1", "for i in $(seq 200); do sleep 777 & done; exit 0", &r);
     CHECK(r.ended && r.rec.pids_denied > 0 && r.rec.cause == END_PIDS_LIMIT);
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
     CHECK(box_leftovers(&b) == 0);
 }
 
@@ -369,7 +344,7 @@ TEST(kill_and_signal)
     box_send(&b, &w);
     CHECK(box_expect(&b, SUP_RESULT, packet, &len, NULL));
     CHECK(sup_read_err(packet, len, NULL) == -ERR_NOT_FOUND);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(daemonised_child)
@@ -383,7 +358,7 @@ TEST(daemonised_child)
     CHECK_STR(r.out, "main\n");
     box_result_done(&r);
     SAYS(b, "a2", "pgrep -x sleep | wc -l", "1\n");
-    stop(&b);
+    box_stop(&b);
     CHECK(box_leftovers(&b) == 0);
 }
 
@@ -398,7 +373,7 @@ TEST(orphans_are_reaped)
          "dead=$(cat /proc/[0-9]*/status 2>/dev/null | grep -c '^State:.Z');"
          "[ $dead -lt 4 ] && echo few",
          "few\n");
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(stdin_and_half_close)
@@ -421,7 +396,7 @@ TEST(stdin_and_half_close)
     CHECK_STR(r.out, "hi\ndone\n");
     box_result_done(&r);
     SAYS(b, "a2", "cat; echo empty", "empty\n");
-    stop(&b);
+    box_stop(&b);
 }
 
 static pid_t pid_of(const char *packet, size_t len)
@@ -488,7 +463,7 @@ TEST(input_lost_with_the_daemon_is_reported)
     box_collect(&b, "a1", &r);
     CHECK(strstr(r.rec.message, "input was truncated"));
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 enum { SLOW_TO_CLOSE = 128 << 20, SLOW_FD = 500, LAST_FD = 501 };
@@ -538,7 +513,7 @@ TEST(input_lost_with_a_slowly_dying_daemon_is_reported)
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     CHECK(strstr(r.rec.message, "input was truncated"));
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(terminal)
@@ -570,7 +545,7 @@ TEST(terminal)
     box_collect(&b, "a1", &r);
     CHECK_STR(r.out, "/dev/pts/0\r\nagent\r\n30 90\r\nword\r\n40 100\r\ngot word\r\n");
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(large_output_is_exact)
@@ -588,7 +563,7 @@ TEST(large_output_is_exact)
         CHECK(memcmp(r.out + (size_t)i * 8, want, 8) == 0);
     }
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(budget_drops_the_oldest_without_a_reader)
@@ -605,7 +580,7 @@ TEST(budget_drops_the_oldest_without_a_reader)
     CHECK(r.rec.exit_code == 0 && r.rec.stdout_bytes == 100 << 20);
     CHECK(r.rec.stdout_dropped >= 80 << 20 && r.rec.stdout_dropped % (16 << 20) == 0);
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 /* The stdout offset of one OUTPUT. */
@@ -677,7 +652,7 @@ TEST(attached_reader_holds_the_writer_up)
         type = next_news(&b, packet, &len, BOX_WAIT_MS);
     }
     CHECK(type == SUP_ENDED && at > (100 << 20) - AHEAD);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(pause_and_resume)
@@ -715,7 +690,7 @@ TEST(pause_and_resume)
     CHECK_STR(r.out, "up\nsaid\n");
     CHECK(r.rec.wall_usec >= 500000);
     box_result_done(&r);
-    stop(&b);
+    box_stop(&b);
 }
 
 TEST(stop_ends_execs_with_a_grace)
@@ -795,7 +770,7 @@ TEST(outlives_the_daemon)
     CHECK(r.rec.exit_code == 4);
     box_result_done(&r);
     SAYS(b, "a2", "echo again", "again\n");
-    stop(&b);
+    box_stop(&b);
     CHECK(box_leftovers(&b) == 0);
 }
 
@@ -888,7 +863,7 @@ TEST(mounts)
          "echo x > /work/rw/f; stat -c %u:%g /work/rw /work/rw/f; cat ro/f; touch ro/y 2>/dev/null "
          "|| echo ro",
          "1000:1000\n1000:1000\nx\nro\n");
-    stop(&b);
+    box_stop(&b);
     CHECK(box_leftovers(&b) == 0);
     free(source);
 }
