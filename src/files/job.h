@@ -95,6 +95,7 @@ int files_find(struct files_task *j, struct err *err);
 int files_grep(struct files_task *j, struct err *err);
 int files_edit(struct files_task *j, struct err *err);
 int files_watch(struct files_task *j, struct err *err);
+int files_ports(struct files_task *j, struct err *err);
 
 /* The next message of the daemon, valid until the next call. 0: the daemon has gone. */
 int files_receive(struct files_task *j, struct files_message *ret, struct err *err);

@@ -21,7 +21,7 @@ static int (*const runs[FILES_OP_END])(struct files_task *j, struct err *err) = 
     [FILES_LIST] = files_list,   [FILES_MKDIR] = files_mkdir, [FILES_REMOVE] = files_remove,
     [FILES_MOVE] = files_move,   [FILES_COPY] = files_copy,   [FILES_CHMOD] = files_chmod,
     [FILES_FIND] = files_find,   [FILES_GREP] = files_grep,   [FILES_EDIT] = files_edit,
-    [FILES_WATCH] = files_watch,
+    [FILES_WATCH] = files_watch, [FILES_PORTS] = files_ports,
 };
 
 int files_limit(struct err *err)

@@ -61,6 +61,10 @@ static const struct files_tag_row files_tags[FILES_TAG_END] = {
     [FILES_TAG_REPLACED]      = {"replaced",      FILES_KIND_NUMBER, 0, INT64_MAX},
     [FILES_TAG_SEARCHED]      = {"searched",      FILES_KIND_NUMBER, 0, INT64_MAX},
     [FILES_TAG_MATCHES]       = {"matches",       FILES_KIND_NUMBER, 0, INT64_MAX},
+    [FILES_TAG_PORT]          = {"port",          FILES_KIND_NUMBER, 1, UINT16_MAX},
+    [FILES_TAG_ADDRESS]       = {"address",       FILES_KIND_TEXT,   1, 45},
+    [FILES_TAG_PID]           = {"pid",           FILES_KIND_NUMBER, 1, INT32_MAX},
+    [FILES_TAG_COMMAND]       = {"command",       FILES_KIND_BYTES,  0, 16},
 };
 
 static const struct files_op_row files_ops[FILES_OP_END] = {
@@ -81,6 +85,7 @@ static const struct files_op_row files_ops[FILES_OP_END] = {
     [FILES_EDIT]   = {"edit",   T(PATH) | T(OLD) | T(NEW) | T(COUNT) | T(ATOMIC) | T(IF_MATCH), T(PATH) | T(OLD) | T(NEW),
                                 NULL, true},
     [FILES_WATCH]  = {"watch",  T(PATH) | T(RECURSIVE), T(PATH), NULL, false},
+    [FILES_PORTS]  = {"ports",  0, 0, "ports", false},
 };
 /* clang-format on */
 

@@ -75,6 +75,7 @@ enum files_op {
     FILES_GREP,
     FILES_EDIT,
     FILES_WATCH,
+    FILES_PORTS, /* the TCP sockets that listen; no file, but the same helper */
     FILES_OP_END,
 };
 
@@ -133,6 +134,10 @@ enum files_tag {
     FILES_TAG_REPLACED,
     FILES_TAG_SEARCHED,
     FILES_TAG_MATCHES,
+    FILES_TAG_PORT,
+    FILES_TAG_ADDRESS,
+    FILES_TAG_PID,
+    FILES_TAG_COMMAND,
     FILES_TAG_END,
 };
 

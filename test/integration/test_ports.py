@@ -7,7 +7,7 @@ import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
-from ripcord_test import TestCase, parse_reply, read_all, wait_until
+from ripcord_test import Config, TestCase, parse_reply, read_all, wait_until
 
 # Echoes, and says END once the client's side has ended; /upgrade as a WebSocket server would.
 ECHO = r"""
@@ -202,6 +202,69 @@ class Tunnel(PortCase):
             s.sendall(b"x")
             s.close()
         wait_until(lambda: self.root.snapshot()["daemon descriptors"] == before, 10, "sockets to be closed")
+
+
+class Listing(PortCase):
+    def ports(self):
+        return {(p["port"], p["address"]) for p in self.root.get("/v1/sandboxes/a/ports")["ports"]}
+
+    def test_what_listens(self):
+        before = self.ports()
+        self.serve("""
+import socket
+kept = []
+for family, at in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::1")):
+    s = socket.socket(family)
+    try:
+        s.bind((at, 9100 + len(kept)))
+    except OSError:
+        continue
+    s.listen(1); kept.append(s)
+kept.append(socket.create_connection(("127.0.0.1", 9100)))  # no listener
+__import__("time").sleep(600)
+""")
+        want = {(9100, "127.0.0.1"), (9101, "0.0.0.0")}
+        if Config.engine == "native":  # containers have no IPv6 here
+            want.add((9102, "::1"))
+        wait_until(lambda: self.ports() - before == want, 20, "the ports to be listed")
+        of = [p for p in self.root.get("/v1/sandboxes/a/ports")["ports"] if p["port"] == 9100]
+        if Config.engine != "native":
+            self.assertEqual(of[0]["command"], "python3")
+            self.assertGreater(of[0]["pid"], 1)
+
+    def test_names_of_processes_are_hostile(self):
+        """A name that a process chose is data, whatever bytes it has."""
+        self.serve("""
+import ctypes, socket
+ctypes.CDLL(None).prctl(15, b'\\xff"}\\n{\\x01', 0, 0, 0)
+s = socket.socket(); s.bind(("127.0.0.1", 9110)); s.listen(1)
+__import__("time").sleep(600)
+""")
+        wait_until(lambda: (9110, "127.0.0.1") in self.ports(), 20, "the port to be listed")
+        if Config.engine != "native":
+            of = [p for p in self.root.get("/v1/sandboxes/a/ports")["ports"] if p["port"] == 9110]
+            self.assertEqual(base64.b64decode(of[0]["command_base64"]), b'\xff"}\n{\x01')
+
+    def test_many_sockets(self):
+        """The list has an end, and connections that are open do not hide what listens."""
+        self.serve("""
+import resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+kept = []
+for port in range(20000, 21100):
+    s = socket.socket(); s.bind(("127.0.0.1", port)); s.listen(1); kept.append(s)
+__import__("time").sleep(600)
+""")
+        def listed():
+            return self.root.get("/v1/sandboxes/a/ports")
+        wait_until(lambda: listed().get("cut"), 30, "the list to be cut")
+        self.assertEqual(len(listed()["ports"]), 1024)
+
+    def test_a_stopped_sandbox_stays_down(self):
+        self.root.ok("stop", "a")
+        self.assertEqual(self.ports(), set())
+        self.assertEqual(self.root.sandbox("a")["state"], "stopped")
+        self.assertEqual(self.root.http("GET", "/v1/sandboxes/nix/ports").status, 404)
 
 
 class Refusals(PortCase):

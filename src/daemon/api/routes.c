@@ -80,6 +80,7 @@ static const struct route routes[] = {
     {"POST",   "/v1/sandboxes/*/files/grep",                  handle_file_op,             ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/sandboxes/*/files/edit",                  handle_file_op,             ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/files/watch",                 handle_file_watch,          ROUTE_LIVE | ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"path", "path_base64", "user", "recursive"}},
+    {"GET",    "/v1/sandboxes/*/ports",                   handle_port_list,           ROUTE_LIVE | ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/ports/*",                 handle_port,                ROUTE_TUNNEL | ROUTE_LIVE | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/run",                                 handle_run,                 ROUTE_BODY | ROUTE_MAY_UPGRADE, {"wait"}},
 };
