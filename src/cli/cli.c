@@ -27,7 +27,7 @@ const struct cli_group cli_global_group = { "Global options", global_options };
 
 const struct cli_command *const cli_commands[] = {
     &cmd_run, &cmd_up, &cmd_exec, &cmd_session, &cmd_sessions, &cmd_shell, &cmd_attach,
-    &cmd_ls, &cmd_show, &cmd_ps, &cmd_logs, &cmd_kill,
+    &cmd_ls, &cmd_show, &cmd_ps, &cmd_logs, &cmd_wait, &cmd_kill,
     &cmd_stop, &cmd_pause, &cmd_resume, &cmd_lease, &cmd_rm,
     &cmd_cp, &cmd_port, &cmd_cache, &cmd_image, &cmd_reconcile, &cmd_events,
     &cmd_doctor, &cmd_daemon, &cmd_config, &cmd_token, &cmd_version, &cmd_help,
@@ -131,6 +131,14 @@ int cli_unknown_command(const char *name, struct err *err)
     return err_hint(err, "Run 'ripcord help' to list the commands.");
 }
 
+/* The exit status of a failure. */
+static int cli_failure_status(const struct cli *cli, const struct err *err)
+{
+    bool for_command = cli->command && cli->command->flags & CLI_RUNS_COMMAND && !cli->own_status;
+
+    return for_command ? CLI_EXIT_OURS : err_code_exit(err->code);
+}
+
 static void cli_on_slow(void *userdata)
 {
     struct cli *cli = userdata;
@@ -164,7 +172,7 @@ int cli_call(struct cli *cli, const char *method, const char *target, const json
     return r < 0 ? r : client_call(c, method, target, body, ret, err);
 }
 
-static void cli_take_globals(struct cli *cli, const struct cli_args *args)
+void cli_take_globals(struct cli *cli, const struct cli_args *args)
 {
     const char *root = args_get(args, "root"), *host = args_get(args, "host");
 
@@ -256,8 +264,7 @@ int cli_main(int argc, char **argv)
     r = cli_run(&cli, argc, argv, &err);
     if (r < 0) {
         output_error(&err, cli.json);
-        r = cli.command && cli.command->flags & CLI_RUNS_COMMAND ? CLI_EXIT_OURS
-                                                                 : err_code_exit(err.code);
+        r = cli_failure_status(&cli, &err);
     }
     if (cli.client_ready)
         client_done(&cli.client);

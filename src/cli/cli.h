@@ -57,7 +57,8 @@ struct cli {
     const char *root; /* --root; borrowed from argv */
     const char *host; /* --host; borrowed from argv */
     bool json;
-    bool no_start; /* --no-start */
+    bool no_start;   /* --no-start */
+    bool own_status; /* set by a command with CLI_RUNS_COMMAND that runs none this time */
     bool client_ready;
     struct client client; /* valid when client_ready; use cli_client() */
 };
@@ -72,6 +73,9 @@ const char *cli_nearest(const char *word, const char *const *names, size_t n);
 /* Sets ERR_INVALID with such a command as a hint. */
 int cli_unknown_command(const char *name, struct err *err);
 
+/* Applies the global options among args. */
+void cli_take_globals(struct cli *cli, const struct cli_args *args);
+
 /* Returns the client, which is created on the first call. The cli owns it. */
 int cli_client(struct cli *cli, struct client **ret, struct err *err);
 /* Sends one request. *ret is the response, a new reference. */
@@ -81,6 +85,6 @@ int cli_call(struct cli *cli, const char *method, const char *target, const json
 #define CLI_EXIT_OURS 125
 
 extern const struct cli_command cmd_run, cmd_up, cmd_exec, cmd_session, cmd_sessions, cmd_shell,
-    cmd_attach, cmd_ls, cmd_show, cmd_ps, cmd_logs, cmd_kill, cmd_stop, cmd_pause, cmd_resume,
-    cmd_lease, cmd_rm, cmd_cp, cmd_port, cmd_cache, cmd_image, cmd_reconcile, cmd_events,
-    cmd_doctor, cmd_daemon, cmd_config, cmd_token, cmd_version, cmd_help;
+    cmd_attach, cmd_ls, cmd_show, cmd_ps, cmd_logs, cmd_wait, cmd_kill, cmd_stop, cmd_pause,
+    cmd_resume, cmd_lease, cmd_rm, cmd_cp, cmd_port, cmd_cache, cmd_image, cmd_reconcile,
+    cmd_events, cmd_doctor, cmd_daemon, cmd_config, cmd_token, cmd_version, cmd_help;

@@ -65,12 +65,17 @@ static char *ls_target(const struct cli_args *args)
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
+    static const char *const states[] = {"creating", "running",  "paused", "stopping",
+                                         "stopped",  "removing", "failed", "reconciling"};
+    static const char *const engines[] = {"native", "docker"};
     _cleanup_free_ char *target = ls_target(args);
     _cleanup_json_ json_t *doc = NULL;
     const json_t *list;
-    int r = cli_call(cli, "GET", target, NULL, &doc, err);
+    int r;
 
-    if (r < 0)
+    if ((r = args_check_words(args, "state", states, ARRAY_SIZE(states), err)) < 0 ||
+        (r = args_check_words(args, "engine", engines, ARRAY_SIZE(engines), err)) < 0 ||
+        (r = cli_call(cli, "GET", target, NULL, &doc, err)) < 0)
         return r;
     list = json_object_get(doc, "sandboxes");
     if (cli->json)

@@ -27,7 +27,7 @@ const struct help_entry help_statuses[] = {
     { "7", "not supported by this machine or engine" },
     { "8", "the engine or the daemon failed or does not respond" },
     { "9", "timeout" },
-    { "125", "run, exec, session, shell, attach: ripcord itself failed; 126: the command cannot be run; 127: the command was not found; any other status is the command's own" },
+    { "125", "run, exec, session, shell, attach, wait: ripcord itself failed; 126: the command cannot be run; 127: the command was not found; any other status is the command's own" },
     { NULL, NULL },
 };
 const struct help_entry help_environment[] = {

@@ -288,3 +288,34 @@ int args_u64(const struct cli_args *a, const char *name, uint64_t min, uint64_t 
     *ret = v;
     return 0;
 }
+
+static int options_check_word(const char *name, const char *v, const char *const *words, size_t n,
+                              struct err *err)
+{
+    const char *near = strv_nearest(v, words, n);
+    _cleanup_strv_ char **list = NULL;
+    _cleanup_free_ char *all = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        if (STREQ(words[i], v))
+            return 0;
+        strv_add(&list, words[i]);
+    }
+    all = strv_join(list, ", ");
+    err_set(err, ERR_INVALID, "--%s: unknown value '%s'; supported: %s", name, v, all);
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
+}
+
+int args_check_words(const struct cli_args *a, const char *name, const char *const *words, size_t n,
+                     struct err *err)
+{
+    const char *v;
+
+    for (size_t i = 0; (v = args_next(a, name, &i));) {
+        int r = options_check_word(name, v, words, n, err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}

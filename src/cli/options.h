@@ -50,6 +50,9 @@ int args_duration_ms(const struct cli_args *a, const char *name, uint64_t max, u
                      struct err *err);
 int args_u64(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
              struct err *err);
+/* Refuses values of the option that are not among the n words, with the nearest one as a hint. */
+int args_check_words(const struct cli_args *a, const char *name, const char *const *words, size_t n,
+                     struct err *err);
 
 /* The i-th option of a command, with the global options last; NULL past the end. */
 const struct cli_option *cli_option_at(const struct cli_command *cmd, size_t i);

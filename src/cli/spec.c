@@ -295,26 +295,6 @@ static int cli_spec_set_place(json_t *doc, const struct cli_args *a, struct err 
     return cli_spec_set_pairs(doc, "env", a, "env", err);
 }
 
-static int cli_spec_check_word(const struct cli_args *a, const char *name, const char *const *words,
-                               size_t n, struct err *err)
-{
-    const char *v = args_get(a, name), *near;
-    _cleanup_strv_ char **list = NULL;
-    _cleanup_free_ char *all = NULL;
-
-    if (!v)
-        return 0;
-    for (size_t i = 0; i < n; i++) {
-        if (STREQ(words[i], v))
-            return 0;
-        strv_add(&list, words[i]);
-    }
-    all = strv_join(list, ", ");
-    near = strv_nearest(v, words, n);
-    err_set(err, ERR_INVALID, "--%s: unknown value '%s'; supported: %s", name, v, all);
-    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
-}
-
 /* A duration; 0 in any unit removes the lease. */
 static int cli_spec_set_lease(json_t *doc, const char *key, const struct cli_args *a,
                               const char *name, struct err *err)
@@ -348,9 +328,9 @@ int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, stru
     _cleanup_json_ json_t *doc = json_object();
     int r;
 
-    if ((r = cli_spec_check_word(a, "engine", engines, ARRAY_SIZE(engines), err)) < 0 ||
-        (r = cli_spec_check_word(a, "network", networks, ARRAY_SIZE(networks), err)) < 0 ||
-        (r = cli_spec_check_word(a, "isolation", levels, ARRAY_SIZE(levels), err)) < 0 ||
+    if ((r = args_check_words(a, "engine", engines, ARRAY_SIZE(engines), err)) < 0 ||
+        (r = args_check_words(a, "network", networks, ARRAY_SIZE(networks), err)) < 0 ||
+        (r = args_check_words(a, "isolation", levels, ARRAY_SIZE(levels), err)) < 0 ||
         (r = cli_spec_set_option(doc, "engine", a, "engine", err)) < 0 ||
         (r = cli_spec_set_option(doc, "image", a, "image", err)) < 0 ||
         (r = cli_spec_set_option(doc, "runtime", a, "runtime", err)) < 0 ||
