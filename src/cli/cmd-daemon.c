@@ -1,13 +1,25 @@
-/* ripcord daemon: runs the daemon in the foreground. */
+/* ripcord daemon: runs the daemon in the foreground, or shows and ends the one that runs. */
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/daemon-actions.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "client/start.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+
+static int unknown_action(const char *word, struct err *err)
+{
+    static const char *const actions[] = {"status", "stop", "restart"};
+    const char *near = cli_nearest(word, actions, ARRAY_SIZE(actions));
+
+    err_set(err, ERR_INVALID, "unknown action '%s'; supported: status, stop, restart", word);
+    if (near)
+        return err_hint(err, "Did you mean 'ripcord daemon %s'?", near);
+    return err_hint(err, "Run 'ripcord daemon' without an action to run it in this terminal.");
+}
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
@@ -19,6 +31,10 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         help_command(&cmd_daemon);
         return 0;
     }
+    if (args->n_words && daemon_is_action(args->words[0]))
+        return daemon_action(cli, args->n_words, args->words, err);
+    if (args->n_words && args->words[0][0] != '-')
+        return unknown_action(args->words[0], err);
     r = start_find_daemon(&program, err);
     if (r < 0)
         return r;
@@ -50,20 +66,29 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_daemon = {
     .name = "daemon",
-    .summary = "run the daemon in the foreground",
-    .usage = "daemon [--listen ADDR] [options of ripcordd]",
+    .summary = "run the daemon in the foreground, or show, stop and restart it",
+    .usage = "daemon [--listen ADDR] [options of ripcordd] | status | stop | restart",
     .details =
         "Runs ripcordd in this terminal with the given options. You rarely need this: the first "
         "command that needs the daemon starts it. 'ripcordd --help' lists all options. With --json "
         "it logs JSON lines.\n\n"
+        "status shows whether the daemon runs, and as which process; the exit status is 3 if it "
+        "does not. stop ends it and restart replaces it; neither ends a sandbox or a command. "
+        "After stop, the next command that needs the daemon starts it again. Where the systemd "
+        "unit ripcord.service is installed, stop and restart run systemctl, and after stop "
+        "commands fail until `systemctl start ripcord`. restart refuses a daemon that was started "
+        "with options of its own, such as --listen.\n\n"
         "With --listen (or http.listen in ripcord.yaml) the daemon also serves the API over TCP. "
         "Clients must send the token that 'ripcord token' prints: use 'ripcord --host ADDR' with "
         "RIPCORD_TOKEN, or an Authorization header. The connection is not encrypted. An address "
         "that other machines can reach is therefore refused unless --allow-remote is given; 'ssh "
         "-L' is safer.",
     .examples = "ripcord daemon --log-level debug\tsee all log messages\n"
-                "ripcord daemon --listen 127.0.0.1:7070\tserve HTTP clients over TCP",
+                "ripcord daemon --listen 127.0.0.1:7070\tserve HTTP clients over TCP\n"
+                "ripcord daemon restart\tuse a new version or a changed configuration",
     .groups = groups,
+    .words = "status stop restart",
+    .complete = "word",
     .max_args = CLI_ANY,
     .stop_after = -1,
     .flags = CLI_PASS_THROUGH,

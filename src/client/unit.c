@@ -160,7 +160,7 @@ static struct unit client_unit_look(const struct deadline *by)
 
 /* ---- starting ---- */
 
-static const char *client_unit_command(void)
+const char *unit_command(void)
 {
     return geteuid() == 0 ? "systemctl" : "systemctl --user";
 }
@@ -168,22 +168,22 @@ static const char *client_unit_command(void)
 static int client_unit_refuse(const char *what, const char *verb, struct err *err)
 {
     err_set(err, ERR_ENGINE, "no daemon runs: " SERVICE_UNIT " %s", what);
-    return err_hint(err, "Run `%s %s ripcord`.", client_unit_command(), verb);
+    return err_hint(err, "Run `%s %s ripcord`.", unit_command(), verb);
 }
 
-static int client_unit_run_start(const struct deadline *by, struct err *err)
+int unit_run(const char *verb, const struct deadline *by, struct err *err)
 {
     const char *const argv[] = {"systemctl", client_unit_manager(), "--no-ask-password",
-                                "start",     SERVICE_UNIT,          NULL};
+                                verb,        SERVICE_UNIT,          NULL};
     _cleanup_buf_ struct buf out = BUF_INIT(UNIT_OUTPUT_MAX);
     _cleanup_free_ char *reason = NULL;
 
     if (client_unit_ask(argv, &out, by) == 0)
-        return UNIT_STARTED;
+        return 0;
     reason = out.len ? buf_steal(&out) : xstrdup("systemctl did not answer in time");
-    err_set(err, ERR_ENGINE, SERVICE_UNIT " does not start: %.*s", (int)strcspn(reason, "\n"),
+    err_set(err, ERR_ENGINE, SERVICE_UNIT " does not %s: %.*s", verb, (int)strcspn(reason, "\n"),
             reason);
-    return err_hint(err, "Look at `%s status ripcord`.", client_unit_command());
+    return err_hint(err, "Look at `%s status ripcord`.", unit_command());
 }
 
 static bool client_unit_was_stopped(const struct path_roots *paths)
@@ -191,6 +191,20 @@ static bool client_unit_was_stopped(const struct path_roots *paths)
     _cleanup_free_ char *path = xasprintf("%s/" SERVICE_STOPPED, paths->run);
 
     return access(path, F_OK) == 0;
+}
+
+struct unit_info unit_look(const struct path_roots *paths, const struct deadline *by)
+{
+    struct unit_info info = {0};
+    struct unit u;
+
+    if (!client_unit_may_own(paths))
+        return info;
+    u = client_unit_look(by);
+    info.owns = u.loaded;
+    info.active = u.loaded && (u.active || u.moves);
+    info.stopped = u.loaded && !info.active && client_unit_was_stopped(paths);
+    return info;
 }
 
 int unit_start(const struct path_roots *paths, const struct deadline *by, struct err *err)
@@ -211,5 +225,7 @@ int unit_start(const struct path_roots *paths, const struct deadline *by, struct
     }
     if (!u.active && client_unit_was_stopped(paths))
         return client_unit_refuse("was stopped", "start", err);
-    return u.active ? UNIT_STARTED : client_unit_run_start(by, err);
+    if (!u.active && unit_run("start", by, err) < 0)
+        return -ERR_ENGINE;
+    return UNIT_STARTED;
 }

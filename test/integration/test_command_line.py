@@ -2,7 +2,7 @@
 import time
 import unittest
 
-from ripcord_test import TestCase
+from ripcord_test import TestCase, alive, wait_until
 
 SLEEP = ("sleep", "1000")
 
@@ -64,6 +64,55 @@ class Wait(TestCase):
     def test_states_that_do_not_exist(self):
         done = self.assert_exit(self.root.run("wait", "a", "--state", "runing"), 2)
         self.assertIn(b"Did you mean 'running'?", done.err)
+
+
+class Daemon(TestCase):
+    def test_status_starts_nothing(self):
+        done = self.assert_exit(self.root.run("daemon", "status", "--json"), 3)
+        self.assertEqual(done.json(), {"running": False, "unit": None})
+        self.assertEqual(self.assert_exit(self.root.run("daemon", "status"), 3).text, "state:   not running\n")
+        self.assertIsNone(self.root.daemon_pid())
+        self.root.start()
+        doc = self.root.ok("daemon", "status", "--json").json()
+        self.assertEqual((doc["running"], doc["pid"], doc["run_dir"]), (True, self.root.daemon_pid(), str(self.root.path / "run")))
+        self.assertIn(f"pid:     {self.root.daemon_pid()}\n", self.root.ok("daemon", "status").text)
+
+    def test_stop_and_restart_leave_commands_alone(self):
+        self.root.ok("up", "a")
+        running = self.root.ok("exec", "a", "-d", "--", "sh", "-c", "sleep 3; echo done").text.strip()
+        first = self.root.daemon_pid()
+        self.assertIn("has ended", self.root.ok("daemon", "stop").text)
+        self.assertFalse(alive(first))
+        self.assertEqual(self.root.ok("daemon", "stop").text, "the daemon does not run\n")
+        self.assertFalse(self.root.accepts())
+        self.root.ok("ls")  # starts the next one
+        self.assertIsNone(self.root.exec_info("a", running)["end"])
+        second = self.root.daemon_pid()
+        self.assertEqual(self.root.ok("daemon", "restart", "--json").json(), {"restarted": True})
+        self.assertNotIn(self.root.daemon_pid(), (first, second))
+        self.assertFalse(alive(second))
+        self.assert_exit(self.root.run("wait", "a", running), 0)
+        self.assertEqual(self.root.ok("logs", "a", running).out, b"done\n")
+
+    def test_restart_starts_a_daemon_where_none_runs(self):
+        self.root.ok("daemon", "restart")
+        self.assertTrue(self.root.accepts())
+
+    def test_a_daemon_with_options_of_its_own_is_not_restarted(self):
+        with self.root.popen("daemon", "--log-level", "error") as p:
+            wait_until(self.root.accepts, 20, "the daemon")
+            done = self.assert_exit(self.root.run("daemon", "restart"), 4)
+            self.assertIn(b"was started with options of its own", done.err)
+            self.assertIsNone(p.poll())
+            self.root.ok("daemon", "stop")
+            self.assertEqual(p.wait(20), 0)
+
+    def test_actions_that_do_not_exist(self):
+        for words, error in ((["stauts"], "Did you mean 'ripcord daemon status'?"), (["now"], "unknown action 'now'"),
+                             (["stop", "--listen", "x"], "unknown option '--listen'"), (["status", "all"], "unexpected argument 'all'")):
+            self.assertIn(error, self.assert_exit(self.root.run("daemon", *words), 2).err.decode())
+        self.assertIn("daemon restart", self.root.ok("daemon", "stop", "--help").text)
+        self.assertIsNone(self.root.daemon_pid())
 
 
 if __name__ == "__main__":

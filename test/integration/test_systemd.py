@@ -135,8 +135,8 @@ class Case(unittest.TestCase):
         wait_until(look, 10, f"the process of {name} ({self.ripcord_json('ps', name)})")
         return found[0]
 
-    def ripcord_json(self, *words):
-        return json.loads(self.ripcord(*words, "--json").stdout)
+    def ripcord_json(self, *words, code=0):
+        return json.loads(self.ripcord(*words, "--json", code=code).stdout)
 
 
 @alone
@@ -187,6 +187,24 @@ class Unit(Case):
         self.assertEqual(self.pid_inside("box"), inside)
         self.ripcord("rm", "-f", "box")
         self.assertFalse(alive(inside))
+
+    def test_stop_and_restart_of_the_command_line_are_those_of_systemctl(self):
+        self.install()
+        self.ripcord("up", "box")
+        self.ripcord("exec", "-d", "box", "--", "sleep", "1000")
+        inside, first = self.pid_inside("box"), self.main_pid()
+        self.assertIn("ripcord.service, active", self.ripcord("daemon", "status").stdout)
+        self.assertIn("ripcord.service is restarted", self.ripcord("daemon", "restart").stdout)
+        self.assertNotIn(self.main_pid(), (0, first))
+        stopped = self.ripcord("daemon", "stop")
+        self.assertIn("systemctl start ripcord", stopped.stderr)
+        self.assertEqual(self.active(), "inactive")
+        self.assertIn("ripcord.service was stopped", self.ripcord("ls", code=8).stderr)
+        self.assertEqual(self.ripcord_json("daemon", "status", code=3)["unit"], {"name": "ripcord.service", "state": "stopped"})
+        self.assertTrue(alive(inside))
+        self.ripcord("daemon", "restart")
+        self.assertEqual((self.active(), self.pid_inside("box")), ("active", inside))
+        self.ripcord("rm", "-f", "box")
 
     def test_a_killed_daemon_is_not_a_stopped_one(self):
         self.install("Restart=no")
