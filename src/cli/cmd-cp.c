@@ -34,7 +34,8 @@ struct cp {
     const struct cli_args *args;
     struct client *client; /* connection for the sandbox, or for the source of two */
     struct progress progress;
-    struct tree_stats stats;
+    struct tree_stats stats; /* of one source */
+    struct tree_stats total;
     struct err failure; /* the error of a stream function, which can return only an errno */
 };
 
@@ -272,45 +273,113 @@ static void print_copied(const struct cp *cp, const struct cp_side *dst)
     _cleanup_json_ json_t *doc = NULL;
 
     if (cp->cli->json) {
-        doc = json_pack("{s:I, s:I, s:I}", "entries", (json_int_t)cp->stats.entries, "bytes",
-                        (json_int_t)cp->stats.bytes, "skipped", (json_int_t)cp->stats.skipped);
+        doc = json_pack("{s:I, s:I, s:I}", "entries", (json_int_t)cp->total.entries, "bytes",
+                        (json_int_t)cp->total.bytes, "skipped", (json_int_t)cp->total.skipped);
         output_json(doc);
-    } else if (cp->stats.skipped && dst->kind != SIDE_TAR) {
+    } else if (cp->total.skipped && dst->kind != SIDE_TAR) {
         output_note(false, "skipped %llu sockets, pipes or devices",
-                    (unsigned long long)cp->stats.skipped);
+                    (unsigned long long)cp->total.skipped);
     }
+}
+
+static int copy_one(struct cp *cp, const struct cp_side *src, const struct cp_side *dst,
+                    struct err *err)
+{
+    int r;
+
+    cp->stats = (struct tree_stats){0};
+    progress_init(&cp->progress, cp->cli->json);
+    r = copy(cp, src, dst, err);
+    progress_done(&cp->progress);
+    err_done(&cp->failure);
+    if (r < 0)
+        client_disconnect(cp->client); /* the rest of a response may be on its way */
+    cp->total.entries += cp->stats.entries;
+    cp->total.bytes += cp->stats.bytes;
+    cp->total.skipped += cp->stats.skipped;
+    return r;
+}
+
+/* As cp(1), continues after a failure. The last failure is the caller's to report. */
+static int copy_all(struct cp *cp, const struct cp_side *sources, size_t n,
+                    const struct cp_side *dst, struct err *err)
+{
+    int r, worst = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (err->code) {
+            output_error(err, cp->cli->json);
+            err_done(err);
+        }
+        r = copy_one(cp, &sources[i], dst, err);
+        worst = r < 0 ? r : worst;
+    }
+    if (worst < 0 && !err->code)
+        return err_code_exit((enum err_code) - worst);
+    return worst;
+}
+
+/* Several sources go into a folder: a slash at the end of DST says so to tree_from_tar(). */
+static int want_folder(const struct cp_side *sources, size_t n, struct cp_side *dst,
+                       struct err *err)
+{
+    char *path;
+
+    for (size_t i = 0; i < n; i++)
+        if (sources[i].kind == SIDE_TAR)
+            return err_set(err, ERR_INVALID, "'-' cannot be combined with other sources");
+    if (dst->kind == SIDE_TAR) {
+        err_set(err, ERR_INVALID, "'-' as DST takes one SRC");
+        return err_hint(err, "Copy a folder that has all of them.");
+    }
+    path = xasprintf("%s/", dst->path);
+    free(dst->path);
+    dst->path = path;
+    return 0;
+}
+
+static int parse_sides(struct cli *cli, const struct cli_args *args, struct cp_side *sources,
+                       size_t n, struct cp_side *dst, struct err *err)
+{
+    int r = side_parse(dst, args->words[n], err);
+
+    for (size_t i = 0; i < n && r >= 0; i++) {
+        r = side_parse(&sources[i], args->words[i], err);
+        if (r >= 0)
+            r = check_sides(cli, &sources[i], dst, err);
+    }
+    return r >= 0 && n > 1 ? want_folder(sources, n, dst, err) : r;
 }
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    _cleanup_side_ struct cp_side src = {0}, dst = {0};
+    size_t n = (size_t)args->n_words - 1;
+    _cleanup_free_ struct cp_side *sources = xcalloc(n, sizeof(*sources));
+    _cleanup_side_ struct cp_side dst = {0};
     struct cp cp = {.cli = cli, .args = args};
     int r;
 
-    if ((r = side_parse(&src, args->words[0], err)) < 0 ||
-        (r = side_parse(&dst, args->words[1], err)) < 0 ||
-        (r = check_sides(cli, &src, &dst, err)) < 0 ||
-        (r = check_options(args, dst.kind == SIDE_SANDBOX, err)) < 0 ||
-        (r = cli_client(cli, &cp.client, err)) < 0)
-        return r;
-    progress_init(&cp.progress, cli->json);
-    r = copy(&cp, &src, &dst, err);
-    progress_done(&cp.progress);
-    if (r >= 0)
+    if ((r = parse_sides(cli, args, sources, n, &dst, err)) >= 0 &&
+        (r = check_options(args, dst.kind == SIDE_SANDBOX, err)) >= 0 &&
+        (r = cli_client(cli, &cp.client, err)) >= 0)
+        r = copy_all(&cp, sources, n, &dst, err);
+    if (r == 0)
         print_copied(&cp, &dst);
-    err_done(&cp.failure);
+    for (size_t i = 0; i < n; i++)
+        side_done(&sources[i]);
     return r;
 }
 
 const struct cli_command cmd_cp = {
     .name = "cp",
     .summary = "copy files into, out of and between sandboxes",
-    .usage = "cp SRC DST [options]",
+    .usage = "cp SRC... DST [options]",
     .details =
         "SRC or DST, or both, has the form NAME:PATH. A relative PATH starts in the home folder "
         "of the sandbox. As with 'cp -r', folders are copied with their contents and symbolic "
         "links are copied as links. If DST is an existing folder, SRC is copied into it; "
-        "otherwise DST is the new name. Modes and times are kept, except set-user-id and "
+        "otherwise DST is the new name. With several SRC, DST must be an existing folder; one that "
+        "fails does not stop the others. Modes and times are kept, except set-user-id and "
         "set-group-id. In the sandbox, files are read and written as a program of --user would: "
         "an existing file is written into and keeps its owner, mode and hard links, a link at its "
         "place is followed, and a file that this user may not write is refused. --atomic replaces "
@@ -320,14 +389,15 @@ const struct cli_command cmd_cp = {
         "even if their names or links point elsewhere. A link in the place of DST is not followed; "
         "DST/. copies into the folder that it points to.",
     .examples = "ripcord cp ./project box:\tcopy to /home/agent/project\n"
+                "ripcord cp Makefile src tests box:project\tcopy several into a folder\n"
                 "ripcord cp box:out/report.pdf .\tcopy a file from the home folder\n"
                 "ripcord cp box:data other:data\tcopy between sandboxes\n"
                 "tar c src | ripcord cp - box:\tunpack an archive from standard input\n"
                 "ripcord cp box:/etc - | tar t\tlist the files of a folder",
     .groups = groups,
-    .complete = "path path",
+    .complete = "path path+",
     .min_args = 2,
-    .max_args = 2,
+    .max_args = CLI_ANY,
     .stop_after = -1,
     .run = run,
 };

@@ -1,6 +1,9 @@
 """What the command line does by itself: waiting, the daemon's life, copies of several files, the end of an output."""
+import os
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
 from ripcord_test import TestCase, alive, wait_until
 
@@ -113,6 +116,53 @@ class Daemon(TestCase):
             self.assertIn(error, self.assert_exit(self.root.run("daemon", *words), 2).err.decode())
         self.assertIn("daemon restart", self.root.ok("daemon", "stop", "--help").text)
         self.assertIsNone(self.root.daemon_pid())
+
+
+class Copies(TestCase):
+    def setUp(self):
+        super().setUp()
+        work = tempfile.TemporaryDirectory(prefix="ripcord-cp-")
+        self.addCleanup(work.cleanup)
+        self.here = Path(work.name)
+        (self.here / "d").mkdir()
+        for name in ("one", "two", "d/three"):
+            (self.here / name).write_text(name, encoding="utf-8")
+        self.root.ok("up", "a")
+        self.shell("a", "mkdir into")
+
+    def cp(self, *words):
+        return self.root.run("cp", *words, cwd=self.here)
+
+    def test_several_sources_go_into_a_folder(self):
+        done = self.assert_exit(self.cp("one", "two", "d", "a:into", "--json"), 0)
+        self.assertEqual(done.json(), {"entries": 4, "bytes": 13, "skipped": 0})
+        self.assertEqual(self.shell("a", "cd into; cat one two d/three"), "onetwod/three")
+        (self.here / "back").mkdir()
+        self.assert_exit(self.cp("a:into/one", "a:into/d", "back"), 0)
+        self.assertEqual(sorted(str(p.relative_to(self.here)) for p in (self.here / "back").rglob("*")), ["back/d", "back/d/three", "back/one"])
+        self.root.ok("up", "b")
+        self.assert_exit(self.cp("a:into/two", "one", "b:"), 0)
+        self.assertEqual(self.shell("b", "cat one two"), "onetwo")
+
+    def test_one_failure_does_not_stop_the_others(self):
+        done = self.assert_exit(self.cp("one", "missing", "two", "a:into"), 3)
+        self.assertEqual(done.err, b"ripcord: no file or folder 'missing'\n")
+        self.assertEqual(self.shell("a", "ls into"), "one\ntwo\n")
+        (self.here / "back").mkdir()
+        self.assert_exit(self.cp("a:into/one", "a:into/missing", "a:into/two", "back"), 3)
+        self.assertEqual(sorted(os.listdir(self.here / "back")), ["one", "two"])
+
+    def test_the_target_of_several_must_be_a_folder(self):
+        self.shell("a", "echo old >file")
+        for target in ("a:file", "a:missing"):
+            self.assertNotEqual(self.cp("one", "two", target).code, 0)
+        self.assertEqual(self.shell("a", "cat file; ls"), "old\nfile\ninto\n")
+        self.assert_exit(self.cp("one", "two", "a:made", "--parents"), 0)
+        self.assertEqual(self.shell("a", "ls made"), "one\ntwo\n")
+
+    def test_archives_are_copied_alone(self):
+        for words in (("one", "-", "a:into"), ("a:into", "a:into", "-")):
+            self.assertIn(b"'-'", self.assert_exit(self.cp(*words), 2).err)
 
 
 if __name__ == "__main__":
