@@ -6,6 +6,7 @@
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/tail.h"
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 
@@ -69,6 +70,20 @@ static int dump(struct client *c, const char *sandbox, const char *exec, struct 
     return write_out(d->fd, buf_data(&rest), rest.len, err);
 }
 
+/* --tail: raises the offsets to the last lines of each stream. */
+static int skip_to_tail(struct client *c, const struct cli_args *args, const json_t *exec,
+                        struct dump *d, struct err *err)
+{
+    uint64_t lines = 0, at = 0;
+    int r = args_u64(args, "tail", 0, TAIL_MAX, &lines, err);
+
+    if (r < 0 || !args_has(args, "tail"))
+        return r;
+    r = tail_offset(c, args->words[0], exec, d->stream, lines, &at, err);
+    d->offset = MAX(d->offset, at);
+    return r;
+}
+
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *exec = NULL;
@@ -77,13 +92,17 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     struct dump out = {.stream = "stdout", .fd = STDOUT_FILENO, .mode = o.mode};
     struct dump errors = {.stream = "stderr", .fd = STDERR_FILENO, .mode = o.mode};
     const char *name = args->words[0], *id, *state;
+    uint64_t unused;
     struct client *c;
     int r;
 
-    if ((r = args_u64(args, "stdout-offset", 0, INT64_MAX, &out.offset, err)) < 0 ||
+    if ((r = args_u64(args, "tail", 0, TAIL_MAX, &unused, err)) < 0 ||
+        (r = args_u64(args, "stdout-offset", 0, INT64_MAX, &out.offset, err)) < 0 ||
         (r = args_u64(args, "stderr-offset", 0, INT64_MAX, &errors.offset, err)) < 0 ||
         (r = cli_client(cli, &c, err)) < 0 ||
-        (r = exec_lookup(cli, name, args->n_words > 1 ? args->words[1] : NULL, &exec, err)) < 0)
+        (r = exec_lookup(cli, name, args->n_words > 1 ? args->words[1] : NULL, &exec, err)) < 0 ||
+        (r = skip_to_tail(c, args, exec, &out, err)) < 0 ||
+        (r = skip_to_tail(c, args, exec, &errors, err)) < 0)
         return r;
     id = json_text_of(exec, "id");
     state = json_text_of(exec, "state");
@@ -97,6 +116,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
 static const struct cli_option options[] = {
     {"follow", 'f', NULL, "follow the output until the exec ends", NULL},
+    {"tail", 'n', "N", "start with the last N lines of standard output and of standard error",
+     NULL},
     {"stdout-offset", 0, "N", "start at this byte of standard output", NULL},
     {"stderr-offset", 0, "N", "start at this byte of standard error", NULL},
     {"raw", 0, NULL, "do not escape control characters on a terminal", NULL},
@@ -114,6 +135,7 @@ const struct cli_command cmd_logs = {
         "standard error. The default EXEC is the newest one. On a terminal, control characters "
         "are escaped.",
     .examples = "ripcord logs box\tshow the output of the newest exec\n"
+                "ripcord logs box --tail 20 -f\tshow the last lines, and follow\n"
                 "ripcord logs box -f\tfollow it until the exec ends\n"
                 "ripcord logs box last --stdout-offset 4096\tresume at an offset",
     .groups = groups,

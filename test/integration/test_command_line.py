@@ -165,5 +165,38 @@ class Copies(TestCase):
             self.assertIn(b"'-'", self.assert_exit(self.cp(*words), 2).err)
 
 
+class Tail(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root.ok("up", "a")
+
+    def test_the_last_lines_of_each_stream(self):
+        self.shell("a", "seq 100000; seq 5 >&2")
+        done = self.root.run("logs", "a", "--tail", "2")
+        self.assertEqual((done.out, done.err), (b"99999\n100000\n", b"4\n5\n"))
+        everything = self.root.run("logs", "a")
+        for lines in (0, 1, 4, 5, 9000, 20000, 99999, 100000, 100001, 1000000):
+            done = self.root.run("logs", "a", "-n", str(lines))
+            keep = [b"".join(part.splitlines(True)[-lines:] if lines else []) for part in (everything.out, everything.err)]
+            self.assertEqual([done.out, done.err], keep, lines)
+
+    def test_odd_ends(self):
+        for text, lines, tail in (("a\\nb", 1, b"b"), ("a\\nb", 2, b"a\nb"), ("\\n\\n\\n", 2, b"\n\n"), ("", 3, b""), ("x", 1, b"x")):
+            self.shell("a", f"printf '{text}'")
+            self.assertEqual(self.root.ok("logs", "a", "--tail", str(lines)).out, tail)
+
+    def test_of_a_running_command_and_followed(self):
+        running = self.root.ok("exec", "a", "-d", "--", "sh", "-c", "seq 1000; until [ -e go ]; do sleep 0.1; done; echo more").text.strip()
+        wait_until(lambda: self.root.run("logs", "a", "-n", "1").out == b"1000\n", 20, "the output")
+        with self.root.popen("logs", "a", running, "--tail", "3", "-f") as p:
+            self.assertEqual([p.stdout.readline() for _ in range(3)], [b"998\n", b"999\n", b"1000\n"])
+            self.shell("a", "touch go")
+            self.assertEqual(p.communicate(timeout=20)[0], b"more\n")
+
+    def test_numbers_out_of_range(self):
+        for value in ("-1", "1000001", "all"):
+            self.assertIn(b"--tail", self.assert_exit(self.root.run("logs", "a", "--tail", value), 2).err)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -135,7 +135,7 @@ class Budget(TestCase):
                              (206 if lost else 200, str(start), str(lost)), reply)
             self.assertEqual((len(reply.body), reply.body[:16]), (self.TOTAL - start, b"%015d\n" % (start // 16)))
         self.assertEqual(self.root.exec_info("a")["output"],
-                         {"stdout": {"offset": dropped, "lost": dropped}, "stderr": {"offset": 0, "lost": 0}})
+                         {"stdout": {"offset": dropped, "lost": dropped, "end": self.TOTAL}, "stderr": {"offset": 0, "lost": 0, "end": 0}})
         used = sum(f.stat().st_size for f in files_below(self.root.path, "out.*"))
         self.assertLessEqual(used, self.BUDGET + (16 << 20))
 

@@ -79,7 +79,7 @@ static int api_download_skip_lost(struct output_stream *s, enum journal_stream w
                                   struct output_stream_config *c, uint64_t *ret_lost,
                                   struct err *err)
 {
-    uint64_t first = output_stream_first(s, which), asked = c->offsets[which];
+    uint64_t first = output_stream_first(s, which, NULL), asked = c->offsets[which];
 
     if (first <= asked)
         return 0;

@@ -26,9 +26,12 @@ static json_t *execs_output_kept(struct manager *m, struct sandbox *sb, const ch
     if (output_stream_new(m, sb, id, &config, &s, NULL) < 0)
         return o;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        json_int_t first = (json_int_t)output_stream_first(s, (enum journal_stream)i);
+        uint64_t end;
+        json_int_t first = (json_int_t)output_stream_first(s, (enum journal_stream)i, &end);
 
-        json_object_set_new(o, names[i], json_pack("{s:I, s:I}", "offset", first, "lost", first));
+        json_object_set_new(
+            o, names[i],
+            json_pack("{s:I, s:I, s:I}", "offset", first, "lost", first, "end", (json_int_t)end));
     }
     output_stream_free(s);
     return o;

@@ -293,16 +293,18 @@ size_t output_stream_available(const struct output_stream *s)
     return most;
 }
 
-uint64_t output_stream_first(struct output_stream *s, enum journal_stream which)
+uint64_t output_stream_first(struct output_stream *s, enum journal_stream which, uint64_t *ret_end)
 {
     struct output_side *side = &s->sides[which];
     uint64_t start = 0, end = 0;
     int r = output_stream_side_open(s, side, which, NULL);
 
     if (r == 0 && s->end) /* ended without a folder: nothing is kept */
-        return side->total;
-    if (r <= 0 || journal_reader_extent(&side->reader, &start, &end, NULL) < 0)
-        return 0;
+        start = end = side->total;
+    else if (r > 0)
+        journal_reader_extent(&side->reader, &start, &end, NULL);
+    if (ret_end)
+        *ret_end = end;
     return start;
 }
 

@@ -50,8 +50,9 @@ struct exec *
 output_stream_exec(const struct output_stream *s); /* NULL when it was not live at the start */
 /* An estimate of the bytes that the next output_stream_read() gives; 0 when it needs no buffer. */
 size_t output_stream_available(const struct output_stream *s);
-/* The lowest offset that is still kept. */
-uint64_t output_stream_first(struct output_stream *s, enum journal_stream which);
+/* The lowest offset that is still kept. *ret_end (may be NULL): the length of the stream so
+ * far. */
+uint64_t output_stream_first(struct output_stream *s, enum journal_stream which, uint64_t *ret_end);
 /* Continues at a higher offset, before the first read. False: the exec has ended, and no byte is
  * left there. */
 bool output_stream_skip(struct output_stream *s, enum journal_stream which, uint64_t offset);

@@ -475,7 +475,7 @@ static int session_events_check_kept(struct session_reader *r, struct err *err)
     if (r->index.fd >= 0 || !output_stream_end_text(r->sides[0].stream))
         return 0;
     for (int i = 0; i < JOURNAL_STREAMS; i++)
-        bytes += output_stream_first(r->sides[i].stream, (enum journal_stream)i);
+        bytes += output_stream_first(r->sides[i].stream, (enum journal_stream)i, NULL);
     if (!bytes)
         return 0;
     return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are no longer kept", r->id);
