@@ -42,6 +42,13 @@
     "  io_read INTEGER NOT NULL, io_write INTEGER NOT NULL, output INTEGER NOT NULL,"              \
     "  updated_at INTEGER NOT NULL, PRIMARY KEY(scope, name)) WITHOUT ROWID;"
 
+#define KEYS                                                                                       \
+    "CREATE TABLE request_keys("                                                                   \
+    "  key TEXT PRIMARY KEY, request TEXT NOT NULL, at INTEGER NOT NULL, exec TEXT NOT NULL,"      \
+    "  sandbox TEXT, status INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,"         \
+    "  body TEXT);"                                                                                \
+    "CREATE INDEX request_keys_at ON request_keys(at, bytes);"
+
 /* In order: schema 1, 2, … A new one is added here when it is released. */
 static const char *const schemas[] = {
     META SANDBOXES("") EXECS(""),
@@ -49,6 +56,7 @@ static const char *const schemas[] = {
     META SANDBOXES("") EXECS(JOURNAL) KEPT EVENTS,
     META SANDBOXES(LEASES) EXECS(JOURNAL) KEPT EVENTS,
     META SANDBOXES(LEASES) EXECS(JOURNAL) KEPT EVENTS TOTALS,
+    META SANDBOXES(LEASES) EXECS(JOURNAL) KEPT EVENTS TOTALS KEYS,
 };
 
 #define ROOT "0123456789abcdef"
@@ -145,8 +153,12 @@ static bool is_of_use(struct store *s)
                                  .options = "{}",
                                  .state = "running"};
 
+    const struct store_key key = {.key = "k", .request = "r", .at = 1, .exec = x.id};
+
     return store_sandbox_put(s, &sb, NULL) >= 0 && store_exec_add(s, &x, NULL) >= 0 &&
            store_exec_end(s, x.id, "ended", 9, "{}", 3, NULL) >= 0 &&
+           store_key_add(s, &key, NULL) >= 0 &&
+           store_key_set_answer(s, key.key, 201, "{}", NULL) >= 0 &&
            store_sandbox_delete(s, sb.id, NULL) >= 0;
 }
 

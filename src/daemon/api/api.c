@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/api/call.h"
+#include "daemon/api/idempotency.h"
 #include "daemon/api/routes.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/command-size.h"
@@ -94,27 +95,33 @@ static struct api_call *api_call_new(struct api *a, struct http_req *req)
 static void api_call_free(struct api_call *c)
 {
     c->api->open_calls--;
+    idempotency_done(c);
     json_decref(c->body);
     free(c->path);
     free(c->successor);
     free(c);
 }
 
-/* The header lines of an answer to an old path; NULL for other paths. The caller frees. */
-static char *api_deprecation(const struct api_call *c)
+/* Header lines about the request: that its path is old, or that it was sent before. The caller
+ * frees. */
+static char *api_remarks(const struct api_call *c)
 {
-    return c->successor
-               ? xasprintf("Deprecation: true\r\nLink: <%s>; rel=\"successor-version\"\r\n",
-                           c->successor)
-               : NULL;
+    _cleanup_free_ char *old =
+        c->successor ? xasprintf("Deprecation: true\r\nLink: <%s>; rel=\"successor-version\"\r\n",
+                                 c->successor)
+                     : NULL;
+
+    return xasprintf("%s%s", old ? old : "",
+                     idempotency_is_repeat(c) ? "Idempotency-Replayed: true\r\n" : "");
 }
 
 void call_reply_text(struct api_call *c, int status, const char *json)
 {
-    _cleanup_free_ char *deprecation = api_deprecation(c);
+    _cleanup_free_ char *remarks = api_remarks(c);
     const struct http_answer answer = {
-        .status = status, .content_type = "application/json", .extra = deprecation};
+        .status = status, .content_type = "application/json", .extra = remarks};
 
+    idempotency_answered(c, status, json);
     if (c->req)
         http_reply_with(c->req, &answer, json, strlen(json));
     api_call_free(c);
@@ -146,9 +153,10 @@ void call_answered(void *arg, const struct err *err, const char *json)
 static void api_reply_status_with(struct api_call *c, int status, const char *extra,
                                   const struct err *err)
 {
-    _cleanup_free_ char *deprecation = api_deprecation(c);
-    _cleanup_free_ char *lines = xasprintf("%s%s", deprecation ? deprecation : "", extra);
+    _cleanup_free_ char *remarks = api_remarks(c);
+    _cleanup_free_ char *lines = xasprintf("%s%s", remarks, extra);
 
+    idempotency_failed(c);
     if (c->req)
         http_reply_err_status(c->req, status, lines, err);
     api_call_free(c);
@@ -327,7 +335,7 @@ static void api_run_handler(void *arg)
 
     if (!c->req && c->route->flags & ROUTE_LIVE)
         api_call_free(c);
-    else
+    else if (idempotency_admit(c))
         c->route->handler(c);
 }
 
@@ -431,12 +439,14 @@ void api_on_request(void *arg, struct http_req *req)
     if (!status)
         status = api_check_upgrade(c, &err);
     if (!status)
+        status = idempotency_read(c, &err);
+    if (!status)
         status = api_read_body(c, &err);
     if (status == 426 && c->route->flags & ROUTE_WEBSOCKET)
         api_reply_status_with(c, status, "Sec-WebSocket-Version: 13\r\n", &err);
     else if (status)
         call_reply_status(c, status, &err);
-    else if (c->route->flags & ROUTE_FRESH_STATE && !manager_is_recovered(c->manager))
+    else if ((c->route->flags & ROUTE_FRESH_STATE || c->key) && !manager_is_recovered(c->manager))
         manager_when_recovered(c->manager, c->route->flags & ROUTE_SOON ? SOON : 0, api_run_handler,
                                c);
     else

@@ -25,6 +25,7 @@ struct api_call {
     char *path;      /* owned, cut into segments */
     const char *params[CALL_PARAMS_MAX]; /* in path */
     json_t *body;                        /* owned; with ROUTE_BODY never NULL */
+    struct call_key *key;                /* idempotency.c; NULL: none was sent */
     uint64_t number;                     /* for the handler's own use */
     /* Called once if the peer disconnects before the answer; NULL: not called. */
     void (*on_gone)(void *arg);

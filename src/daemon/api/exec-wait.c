@@ -205,12 +205,20 @@ static void exec_wait_on_event(void *arg, enum exec_event event)
         exec_wait_answer(w);
 }
 
+/* If the request has a key, its client may come back, so its answer is still made. */
+static bool exec_wait_goes_on(const struct exec_waiting *w)
+{
+    return w->call->key && !w->config.wire.kill;
+}
+
 /* Nobody waits any more: the exec goes on, or a `run` ends. */
 static void exec_wait_on_gone(void *arg)
 {
     struct exec_waiting *w = arg;
     struct api_call *c = w->call;
 
+    if (exec_wait_goes_on(w))
+        return;
     wire_client_gone(&w->config.wire, w->exec);
     exec_wait_free(w);
     call_take_request(c);
@@ -233,7 +241,7 @@ void wait_start(struct api_call *c, struct exec *x, const struct wait_config *co
         loop_timer_set(w->timer, config->wait, false);
     }
     exec_watch_add(x, &w->watch);
-    if (!c->req) {
+    if (!c->req && !exec_wait_goes_on(w)) {
         exec_wait_on_gone(w);
         return;
     }

@@ -3,11 +3,13 @@
 
 #include "daemon/api/call.h"
 #include "daemon/api/exec-events.h"
+#include "daemon/api/exec-retry.h"
 #include "daemon/api/exec-socket.h"
 #include "daemon/api/exec-spec.h"
 #include "daemon/api/exec-wait.h"
 #include "daemon/api/exec-wire.h"
 #include "daemon/api/starting.h"
+#include "daemon/core/exec/exec-linger.h"
 #include "daemon/core/exec/exec.h"
 #include "daemon/core/exec/output-stream.h"
 #include "lib/base/cleanup.h"
@@ -101,15 +103,8 @@ void handle_exec_get(struct api_call *c)
 
 /* ---- start ---- */
 
-/* How the client wants its answer; for requests without an upgrade. */
-struct execs_answer {
-    enum exec_events_kind events;
-    struct wait_config wait;
-    bool waits;
-};
-
 static int execs_read_answer(struct api_call *c, const struct api_exec_spec *spec,
-                             struct execs_answer *ret, struct err *err)
+                             struct exec_answer *ret, struct err *err)
 {
     int r = wait_read_query(c, &ret->wait.wait, err);
 
@@ -129,7 +124,7 @@ static int execs_read_answer(struct api_call *c, const struct api_exec_spec *spe
     return 0;
 }
 
-static void execs_answer(struct api_call *c, struct exec *x, struct execs_answer *how,
+static void execs_answer(struct api_call *c, struct exec *x, struct exec_answer *how,
                          const struct wire_config *config)
 {
     how->wait.wire = *config;
@@ -141,42 +136,60 @@ static void execs_answer(struct api_call *c, struct exec *x, struct execs_answer
         wait_start(c, x, &how->wait);
 }
 
-static void execs_start_attached(struct api_call *c, struct api_exec_spec *spec,
-                                 struct execs_answer *how)
+static struct wire_config execs_wire(struct api_call *c, const struct api_exec_spec *spec)
 {
-    _cleanup_err_ struct err err = ERR_INIT;
-    struct wire_config config = {
+    return (struct wire_config){
         .loop = api_settings(c->api)->loop,
         .manager = c->manager,
         .kill = spec->on_disconnect == DISCONNECT_KILL,
         .stats = spec->stats,
     };
+}
+
+static void execs_start_attached(struct api_call *c, struct api_exec_spec *spec,
+                                 struct exec_answer *how)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct wire_config config = execs_wire(c, spec);
     struct exec *x;
 
     spec->req.attach = !how->waits;
-    if (manager_exec(c->manager, c->params[0], &spec->req, &x, &err) < 0)
+    exec_retry_prepare(c, &spec->req);
+    if (manager_exec(c->manager, c->params[0], &spec->req, &x, &err) < 0) {
         call_reply_err(c, &err);
+        return;
+    }
+    exec_retry_made(c, x);
+    execs_answer(c, x, how, &config);
+}
+
+static void execs_start(struct api_call *c, struct api_exec_spec *spec, struct exec_answer *how)
+{
+    if (call_wants_upgrade(c) || how->events || how->waits)
+        execs_start_attached(c, spec, how);
     else
-        execs_answer(c, x, how, &config);
+        starting_begin(c, &spec->req, "exec");
 }
 
 void handle_exec_start(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct execs_answer how = {0};
+    struct exec_answer how = {0};
+    const struct exec_retry retry = {.how = &how, .member = "exec"};
     struct api_exec_spec spec;
-    bool upgrade = call_wants_upgrade(c);
+    int r;
 
     if (exec_spec_read(c->body, NULL, &spec, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
-    if (!upgrade && execs_read_answer(c, &spec, &how, &err) < 0)
+    r = call_wants_upgrade(c) ? 0 : execs_read_answer(c, &spec, &how, &err);
+    how.wait.wire = execs_wire(c, &spec);
+    r = r < 0 ? r : exec_retry(c, &retry, &err);
+    if (r < 0)
         call_reply_err(c, &err);
-    else if (upgrade || how.events || how.waits)
-        execs_start_attached(c, &spec, &how);
-    else
-        starting_begin(c, &spec.req, "exec");
+    else if (r == 0)
+        execs_start(c, &spec, &how);
     exec_spec_done(&spec);
 }
 
@@ -200,30 +213,56 @@ static int execs_read_run(const json_t *body, const json_t **spec, struct api_ex
     return exec_spec_read(exec_doc, "exec", exec, err);
 }
 
+/* A client with a key may come back, so its command goes on. Without one, nobody could ever fetch
+ * the output of its command. */
+static bool execs_run_dies_alone(const struct api_call *c, const struct api_exec_spec *spec)
+{
+    return spec->on_disconnect == DISCONNECT_KILL ||
+           (spec->on_disconnect == DISCONNECT_DEFAULT && !c->key);
+}
+
+static int execs_run(struct api_call *c, const json_t *spec, struct api_exec_spec *exec,
+                     struct exec_answer *how, struct err *err)
+{
+    const struct exec_retry retry = {.how = how, .run = true, .member = "exec"};
+    struct wire_config config = execs_wire(c, exec);
+    struct exec *x = NULL;
+    int r;
+
+    config.run = true;
+    config.kill = execs_run_dies_alone(c, exec);
+    how->wait.wire = config;
+    r = exec_retry(c, &retry, err);
+    if (r != 0)
+        return r;
+    exec->req.attach = call_wants_upgrade(c) || how->events;
+    exec_retry_prepare(c, &exec->req);
+    r = manager_run(c->manager, spec, &exec->req, &x, err);
+    if (r < 0)
+        return r;
+    exec_retry_made(c, x);
+    if (c->key && how->events) /* a stream has no answer that could be kept */
+        exec_linger(x);
+    execs_answer(c, x, how, &config);
+    return 0;
+}
+
 void handle_run(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_json_ json_t *empty = json_object();
     const json_t *spec = empty;
-    struct wire_config config = {
-        .loop = api_settings(c->api)->loop, .manager = c->manager, .run = true};
     struct api_exec_spec exec = {0};
-    struct execs_answer how = {0};
-    struct exec *x = NULL;
+    struct exec_answer how = {0};
     int r;
 
     r = execs_read_run(c->body, &spec, &exec, &err);
     if (r >= 0 && !call_wants_upgrade(c))
         r = execs_read_answer(c, &exec, &how, &err);
-    config.kill = exec.on_disconnect != DISCONNECT_KEEP;
-    config.stats = exec.stats;
-    exec.req.attach = call_wants_upgrade(c) || how.events;
-    r = r < 0 ? r : manager_run(c->manager, spec, &exec.req, &x, &err);
-    exec_spec_done(&exec);
+    r = r < 0 ? r : execs_run(c, spec, &exec, &how, &err);
     if (r < 0)
         call_reply_err(c, &err);
-    else
-        execs_answer(c, x, &how, &config);
+    exec_spec_done(&exec);
 }
 
 /* ---- attach and output ---- */

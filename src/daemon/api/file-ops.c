@@ -116,6 +116,7 @@ void handle_file_op(struct api_call *call)
         return;
     }
     o->call = call;
-    call->on_gone = file_op_gone;
     call->gone_arg = o;
+    if (!call->key) /* with a key it goes on, so that its answer can be fetched */
+        call->on_gone = file_op_gone;
 }

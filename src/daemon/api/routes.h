@@ -22,6 +22,8 @@ enum route_flags {
     ROUTE_FOLLOW = 1 << 8,      /* the answer may have no end: not for HEAD */
     ROUTE_WEBSOCKET = 1 << 9,   /* needs `Upgrade: websocket` */
     ROUTE_SOON = 1 << 7,        /* with FRESH_STATE: waits only briefly, then shows `reconciling` */
+    ROUTE_KEY = 1 << 10,        /* takes an `Idempotency-Key` */
+    ROUTE_EXEC = 1 << 11,       /* with KEY: makes an exec, see exec-retry.h */
 };
 
 typedef void (*route_fn)(struct api_call *c);

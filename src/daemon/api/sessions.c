@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/api/call.h"
+#include "daemon/api/exec-retry.h"
 #include "daemon/api/exec-spec.h"
 #include "daemon/api/starting.h"
 #include "daemon/core/session/session.h"
@@ -103,14 +104,21 @@ static int sessions_read_session(const json_t *body, struct api_exec_spec *spec,
 
 void handle_session_start(struct api_call *c)
 {
+    static const struct exec_answer detached;
+    static const struct exec_retry retry = {.how = &detached, .member = "session"};
     _cleanup_err_ struct err err = ERR_INIT;
     struct api_exec_spec spec;
+    int r;
 
     if (sessions_read_session(c->body, &spec, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
-    starting_begin(c, &spec.req, "session");
+    r = exec_retry(c, &retry, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+    else if (r == 0)
+        starting_begin(c, &spec.req, "session");
     exec_spec_done(&spec);
 }
 

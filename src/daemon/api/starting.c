@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "daemon/api/exec-retry.h"
 #include "daemon/core/exec/exec.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
@@ -30,11 +31,24 @@ static void starting_on_event(void *arg, enum exec_event event)
 void starting_begin(struct api_call *c, struct exec_request *req, const char *key)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct starting *s;
     struct exec *x;
 
+    exec_retry_prepare(c, req);
     if (manager_exec(c->manager, c->params[0], req, &x, &err) < 0) {
         call_reply_err(c, &err);
+        return;
+    }
+    exec_retry_made(c, x);
+    starting_follow(c, x, key);
+}
+
+void starting_follow(struct api_call *c, struct exec *x, const char *key)
+{
+    struct starting *s;
+
+    if (x->state != EXEC_STARTING) {
+        call_reply(c, 201, json_pack("{s:o}", key, exec_to_json(x)));
+        exec_unref(x);
         return;
     }
     s = xnew0(struct starting);

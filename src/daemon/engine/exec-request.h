@@ -21,7 +21,7 @@ struct exec_secret {
 
 /* Strings are owned: exec_request_done(). */
 struct exec_request {
-    char id[EXEC_ID_LEN + 1];
+    char id[EXEC_ID_LEN + 1]; /* "": core makes one */
     char **argv, **env;
     char *cwd, *user; /* NULL: the sandbox's */
     bool want_stdin, tty, attach;
@@ -35,6 +35,7 @@ struct exec_request {
     /* Only core reads these: the exec is an agent's turn, and may run beside others
      * (daemon/core/session/session.h). */
     bool session, concurrent;
+    bool store_first; /* its row is stored before it is sent, and `id` is given */
 };
 
 /* A new deep copy. */

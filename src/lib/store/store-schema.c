@@ -36,6 +36,13 @@ static const char *const migrations[] = {
     "  wall INTEGER NOT NULL, cpu INTEGER NOT NULL, memory_peak INTEGER NOT NULL,"
     "  io_read INTEGER NOT NULL, io_write INTEGER NOT NULL, output INTEGER NOT NULL,"
     "  updated_at INTEGER NOT NULL, PRIMARY KEY(scope, name)) WITHOUT ROWID;",
+    /* Keys of requests that create something, with their answers. The index has all that a count of
+     * keys and bytes needs. */
+    "CREATE TABLE request_keys("
+    "  key TEXT PRIMARY KEY, request TEXT NOT NULL, at INTEGER NOT NULL, exec TEXT NOT NULL,"
+    "  sandbox TEXT, status INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,"
+    "  body TEXT);"
+    "CREATE INDEX request_keys_at ON request_keys(at, bytes);",
 };
 
 static int store_schema_version(struct store *s, int *ret, struct err *err)

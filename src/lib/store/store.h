@@ -156,3 +156,36 @@ int store_total_each(struct store *s, const char *scope, const char *name, store
 int store_total_delete(struct store *s, const char *scope, const char *name, struct err *err);
 /* Keeps the `keep` rows that were updated last, and removes the others. */
 int store_total_trim(struct store *s, const char *scope, uint64_t keep, struct err *err);
+
+/* ---- keys of requests ---- */
+
+/* A request that creates something, under the name that its client gave it, and its answer. */
+struct store_key {
+    const char *key;
+    const char *request; /* a digest of the request */
+    uint64_t at;         /* wall clock */
+    const char *exec;    /* the id that its exec has, or would have */
+    const char *sandbox; /* the name of the exec's sandbox; NULL: no exec was made yet */
+    int status;          /* of the answer; 0: not answered yet */
+    const char *body;    /* of the answer; NULL: none */
+};
+
+typedef void (*store_key_fn)(void *arg, const struct store_key *row);
+
+/* Adds a row without a sandbox and without an answer. */
+int store_key_add(struct store *s, const struct store_key *row, struct err *err);
+/* 1 if there is such a key, and fn was called; else 0. */
+int store_key_get(struct store *s, const char *key, store_key_fn fn, void *arg, struct err *err);
+int store_key_set_exec(struct store *s, const char *key, const char *sandbox, struct err *err);
+int store_key_set_answer(struct store *s, const char *key, int status, const char *body,
+                         struct err *err);
+int store_key_delete(struct store *s, const char *key, struct err *err);
+/* Removes the keys from before `before`. */
+int store_key_expire(struct store *s, uint64_t before, struct err *err);
+
+struct store_key_size {
+    uint64_t keys, bytes; /* bytes: of all answers */
+};
+int store_key_size(struct store *s, struct store_key_size *ret, struct err *err);
+/* Removes the oldest key that has an exec or an answer. 0: there is no such key. */
+int store_key_drop_oldest(struct store *s, struct err *err);

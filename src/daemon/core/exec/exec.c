@@ -15,6 +15,7 @@
 #include "daemon/core/exec/exec-large.h"
 #include "daemon/core/exec/exec-save.h"
 #include "daemon/core/exec/output-retention.h"
+#include "daemon/core/requests/request-key.h"
 #include "daemon/core/sandbox/lease.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/sandbox/spec.h"
@@ -45,6 +46,7 @@ void exec_unref(struct exec *x)
     if (!x || --x->refs)
         return;
     strv_free(x->argv_shown);
+    free(x->request_key);
     exec_request_done(&x->req);
     err_done(&x->start_err);
     exec_input_done(x);
@@ -78,7 +80,7 @@ int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, st
     r = exec_large_check(sb->m, req, err);
     if (r < 0)
         return r;
-    r = random_hex(req->id, err);
+    r = *req->id ? 0 : random_hex(req->id, err);
     if (r < 0)
         return r;
     x = exec_alloc(sb);
@@ -243,8 +245,15 @@ void exec_first_sent(struct sandbox *sb)
         x->sent = true;
 }
 
+static bool exec_is_bound(const struct exec *x)
+{
+    return x->seq && STREQ(x->sandbox_id, x->sb->id); /* else: the name may have a new sandbox */
+}
+
 void exec_launch(struct exec *x)
 {
+    if (x->req.store_first && !exec_is_bound(x))
+        exec_bind_to_sandbox(x);
     /* If the request went ahead with the start, later changes of `attached` are sent now. */
     if (!x->sent) {
         x->attached = x->req.attach |= x->attached;
@@ -257,7 +266,7 @@ void exec_launch(struct exec *x)
     }
     /* Sent first, stored second: the supervisor works while SQLite writes. If the daemon dies
      * between the two, the journals are on disk and only the row is missing. */
-    if (!x->seq || !STREQ(x->sandbox_id, x->sb->id)) /* or: the name has a new sandbox */
+    if (!exec_is_bound(x))
         exec_bind_to_sandbox(x);
     x->waiting = false;
 }
@@ -355,6 +364,8 @@ void exec_fail(struct exec *x, const struct err *err)
     struct end_record rec;
 
     err_copy(&x->start_err, err);
+    if (x->request_key)
+        request_key_forget(x->m, x->request_key);
     end_record_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
     if (!x->seq && x->sb->state != SANDBOX_ABSENT && x->sb->stored)
         exec_bind_to_sandbox(x);

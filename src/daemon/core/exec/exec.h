@@ -70,6 +70,7 @@ struct exec {
     struct loop_timer *grace;  /* of a cancelled session: kills it; or NULL */
     struct sandbox *read_from; /* ephemeral, after the end: kept alive by our watches */
     struct end_record end;     /* valid in state EXEC_ENDED */
+    char *request_key;         /* of the request that made it; or NULL */
     struct err start_err;      /* set when the sandbox itself could not be started */
 };
 

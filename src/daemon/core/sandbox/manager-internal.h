@@ -20,6 +20,7 @@ struct doctor;
 struct manager_build;
 struct recovery;
 struct reconcile;
+struct request_key;
 struct warm;
 
 struct exec_linger;
@@ -40,12 +41,16 @@ struct manager {
     struct disk_floor_watch floor;
     struct disk_budget_watch budget;
     struct usage_totals usage_totals;
-    struct lease_clock lease_clock; /* for leases */
-    uint64_t open_at;               /* time_mono() of the next attempt to open closed engines */
-    unsigned opening;               /* attempts that are running */
-    struct manager_build *builds;   /* running builds: daemon/core/images/build.h */
-    struct warm *warms;             /* caches that are being filled: daemon/core/caches/warm.h */
-    struct doctor *doctors;         /* running ones: daemon/core/doctor/doctor.h */
+    struct lease_clock lease_clock;   /* for leases */
+    uint64_t open_at;                 /* time_mono() of the next attempt to open closed engines */
+    unsigned opening;                 /* attempts that are running */
+    struct manager_build *builds;     /* running builds: daemon/core/images/build.h */
+    struct warm *warms;               /* caches that are being filled: daemon/core/caches/warm.h */
+    struct doctor *doctors;           /* running ones: daemon/core/doctor/doctor.h */
+    struct request_key *request_keys; /* of requests that are under way */
+    struct store_key_size request_keys_size; /* if counted: of the stored ones */
+    bool request_keys_counted;
+    uint64_t request_keys_clean_at; /* time_mono() */
     unsigned background_calls;      /* running engine calls outside of operations */
     bool closing;
 };

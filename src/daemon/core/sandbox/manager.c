@@ -14,6 +14,7 @@
 #include "daemon/core/exec/output-retention.h"
 #include "daemon/core/images/build.h"
 #include "daemon/core/reconcile/reconcile.h"
+#include "daemon/core/requests/request-key.h"
 #include "daemon/core/sandbox/command-check.h"
 #include "daemon/core/sandbox/copy-dial.h"
 #include "daemon/core/sandbox/lease.h"
@@ -403,6 +404,7 @@ void manager_tick(struct manager *m)
     recovery_tick(m->recovery);
     output_retention_tick(m);
     exec_linger_tick(m);
+    request_keys_tick(m);
     disk_floor_tick(m);
     disk_budget_tick(m);
     engine_watch_tick(m);

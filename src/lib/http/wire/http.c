@@ -144,9 +144,10 @@ const char *http_field_get(const struct http_head *h, const char *name)
 /* Fields that must not be repeated: it would be unclear which one counts. */
 static bool http_is_singleton(const char *name)
 {
-    static const char *const names[] = {
-        "Host",   "Content-Length", "Transfer-Encoding", "Content-Type", "Content-Encoding",
-        "Expect", "Upgrade",        "Authorization",     "Origin",       "Location"};
+    static const char *const names[] = {"Host",         "Content-Length",   "Transfer-Encoding",
+                                        "Content-Type", "Content-Encoding", "Expect",
+                                        "Upgrade",      "Authorization",    "Origin",
+                                        "Location",     "Idempotency-Key"};
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (strcasecmp(name, names[i]) == 0)
