@@ -87,6 +87,7 @@ class Common:
         self.root.ok("up", "a", "--env", "X=1")  # another configuration
         self.assertEqual(self.shell("a", "cat f; echo $X"), "kept\n1\n")
         self.assertEqual(self.root.ok("exec", "a", "--workdir", "/home/agent/.config", "--", "sh", "-c", "basename $PWD").text, ".config\n")
+        self.assertEqual(self.root.ok("exec", "a", "--workdir", ".config", "--", "sh", "-c", "basename $PWD").text, ".config\n")
         self.assertEqual(self.shell("a", "cd; echo ${PWD%/home} | grep -c confined; echo x 2>/dev/null > /tmp/ripcord-x || echo refused"), "1\nrefused\n")
 
     def test_copies(self):

@@ -104,11 +104,22 @@ static int exec_spec_read_disconnect(const char *s, enum on_disconnect *ret, str
     return 0;
 }
 
+/* A relative one is below the sandbox's working folder, which its supervisor knows. */
+static int exec_spec_check_workdir(const char *dir, struct err *err)
+{
+    _cleanup_free_ char *absolute = *dir == '/' ? xstrdup(dir) : xasprintf("/%s", dir);
+
+    if (*dir && spec_check_path("workdir", absolute, NULL) >= 0)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "field 'workdir': '%s' must be a path without '.', '..' or '//'", dir);
+}
+
 static int exec_spec_check_strings(const struct exec_doc *d, struct err *err)
 {
     if (d->user && parse_user(d->user, err) < 0)
         return err_wrap(err, "field 'user'");
-    return d->workdir ? spec_check_path("workdir", d->workdir, err) : 0;
+    return d->workdir ? exec_spec_check_workdir(d->workdir, err) : 0;
 }
 
 static int exec_spec_read_secrets(const json_t *secrets, struct exec_request *req, struct err *err)

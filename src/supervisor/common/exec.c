@@ -69,6 +69,15 @@ void exec_kill(struct supervised_exec *x, enum end_cause cause)
 
 /* ---- the request ---- */
 
+char *exec_workdir(const struct exec_spec *spec, const char *of_sandbox)
+{
+    if (!spec->cwd)
+        return xstrdup(of_sandbox);
+    if (spec->cwd[0] == '/')
+        return xstrdup(spec->cwd);
+    return xasprintf("%s/%s", STREQ(of_sandbox, "/") ? "" : of_sandbox, spec->cwd);
+}
+
 static int supervisor_exec_take_field(struct supervised_exec *x, const struct sup_value *v,
                                       struct err *err)
 {
@@ -120,8 +129,8 @@ static int supervisor_exec_check_spec(const struct supervised_exec *x, struct er
 
     if (!spec->argv || !*spec->argv[0])
         return err_set(err, ERR_INVALID, "no command was given");
-    if (spec->cwd && spec->cwd[0] != '/')
-        return err_set(err, ERR_INVALID, "working folder '%s' is not absolute", spec->cwd);
+    if (spec->cwd && !*spec->cwd)
+        return err_set(err, ERR_INVALID, "the working folder must not be empty");
     if (spec->user && parse_user(spec->user, err) < 0)
         return err_wrap(err, "user");
     if (x->timeout > UINT64_MAX / 4 || x->idle_timeout > UINT64_MAX / 4)

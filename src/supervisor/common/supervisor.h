@@ -96,7 +96,7 @@ struct exec_spec {
     char *message;               /* owned: a copy of the fields */
     struct strv_list args, vars; /* of the message */
     char **argv, **env;          /* NULL: empty */
-    const char *cwd, *user;      /* NULL: the sandbox's */
+    const char *cwd, *user;      /* NULL: the sandbox's; cwd: see exec_workdir() */
     uint64_t flags;
     uint16_t rows, cols;
 };
@@ -273,6 +273,8 @@ bool exec_is_live(const struct supervised_exec *x); /* not OVER */
 size_t execs_live(const struct supervisor *s);
 void exec_free(struct supervised_exec *x);
 /* Kills all of the exec's processes; the record will name the cause if the kill ends the exec. */
+/* The working folder of a command: a relative one is below the sandbox's. The caller frees it. */
+char *exec_workdir(const struct exec_spec *spec, const char *of_sandbox);
 void exec_kill(struct supervised_exec *x, enum end_cause cause);
 /* The command runs. fd: the write end of its stdin, or -1; taken. */
 void exec_started(struct supervised_exec *x, int fd);

@@ -174,11 +174,12 @@ static void relay_exec_on_greeted(struct guest_stream *l)
     struct relay_exec *x = container_of(l, struct relay_exec, stream);
     const struct exec_spec *asked = &x->exec.spec;
     _cleanup_strv_ char **env = relay_exec_make_env(x);
+    _cleanup_free_ char *workdir = exec_workdir(asked, l->relay->plan.workdir);
     _cleanup_err_ struct err err = ERR_INIT;
     struct guest_spec spec = {.flags = GUEST_SPEC_ENV_CLEAR, /* without the engine's HOSTNAME, … */
                               .argv = asked->argv,
                               .env = env,
-                              .cwd = (char *)(asked->cwd ? asked->cwd : l->relay->plan.workdir),
+                              .cwd = workdir,
                               .rows = asked->rows,
                               .cols = asked->cols};
     int r;

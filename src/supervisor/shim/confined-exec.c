@@ -91,7 +91,7 @@ static uint64_t confined_exec_process_limit(const struct plan *p)
 static int confined_exec_prepare(struct exec_entry *e, struct err *err)
 {
     const struct plan *p = &e->shim->plan;
-    _cleanup_free_ char *dir = NULL;
+    _cleanup_free_ char *workdir = NULL, *dir = NULL;
     int r = confined_user(e->shim, e->spec->user, &e->user, err);
 
     if (r < 0)
@@ -115,7 +115,8 @@ static int confined_exec_prepare(struct exec_entry *e, struct err *err)
         r = exec_child_open_null(&e->in, err);
     if (r < 0)
         return r;
-    dir = confined_path(e->shim, e->spec->cwd ? e->spec->cwd : p->workdir);
+    workdir = exec_workdir(e->spec, p->workdir);
+    dir = confined_path(e->shim, workdir);
     return exec_child_enter_workdir(dir, err);
 }
 

@@ -307,6 +307,7 @@ void exec_child_report_started(const struct exec_entry *e, pid_t pid, int pidfd)
 static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, struct err *err)
 {
     const struct plan *plan = &e->shim->plan;
+    _cleanup_free_ char *workdir = NULL;
     int r;
 
     r = exec_child_join(e, fds, err);
@@ -330,7 +331,8 @@ static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, 
         r = exec_child_open_null(&e->in, err);
     if (r < 0)
         return r;
-    return exec_child_enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
+    workdir = exec_workdir(e->spec, plan->workdir);
+    return exec_child_enter_workdir(workdir, err);
 }
 
 /* In a pid namespace whose pid 1 is dying, clone fails with ENOMEM, like a real lack of memory. In
