@@ -36,6 +36,7 @@ const struct cli_command cmd_run = {
     .examples = "ripcord run -- python3 -c 'print(6 * 7)'\trun one command\n"
                 "echo hi | ripcord run -i -- cat\tsend input to it\n"
                 "ripcord run --memory 512M --timeout 30s -- make test\tset limits\n"
+                "ripcord run --mount . --workdir \"$PWD\" -- make\twork in this folder\n"
                 "ripcord run -it -- bash\topen an interactive shell",
     .groups = groups,
     .complete = "command+",

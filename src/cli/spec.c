@@ -1,5 +1,6 @@
 #include "cli/spec.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "cli/secrets.h"
@@ -16,7 +17,7 @@ static const struct cli_option spec_options[] = {
     { "cache", 0, "TOOL=MODE", "cache mode of a tool: layered (default), private, shared[:GROUP], readonly or off; 'all' sets the mode of every tool without a --cache of its own; may be repeated", NULL },
     { "network", 0, "MODE", "network access: none, packages (the package cache only; default) or open", "none packages open" },
     { "isolation", 0, "LEVEL", "shared (default); strict: share no files of images or caches with other sandboxes (engine native with an image of the image store, not 'host'); or confined: weaker, without namespaces, for machines that have none (engine native)", "shared strict confined" },
-    { "mount", 0, "SRC:DST[:OPTION]", "mount a folder of this machine; OPTION is ro or no_root_squash; may be repeated", "@dir" },
+    { "mount", 'v', "SRC[:DST][:OPTION]", "mount a folder of this machine; without DST at its own path, e.g. '.'; OPTION is ro or no_root_squash; may be repeated", "@dir" },
     { "ports", 0, "PORT[,PORT...]", "with isolation confined: ports of this machine's loopback that commands may listen on; may be repeated", NULL },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
     { 0 },
@@ -37,8 +38,8 @@ static const struct cli_option limits_options[] = {
     { 0 },
 };
 static const struct cli_option place_options[] = {
-    { "env", 'e', "KEY=VALUE", "set an environment variable; may be repeated", NULL },
-    { "workdir", 'w', "DIR", "working folder (default: /home/agent)", NULL },
+    { "env", 'e', "KEY[=VALUE]", "set an environment variable; KEY alone passes the value of this shell on, or nothing if it is not set here; may be repeated", NULL },
+    { "workdir", 'w', "DIR", "working folder (default: /home/agent); for a command, a relative DIR is below the sandbox's working folder", NULL },
     { "user", 'u', "USER", "user in the sandbox: name, UID or UID:GID (default: agent)", NULL },
     { 0 },
 };
@@ -136,28 +137,62 @@ static int cli_spec_set_cpus(json_t *obj, const struct cli_args *a, struct err *
     return 0;
 }
 
+/* Adds KEY=VALUE. */
+static int cli_spec_add_pair(json_t *obj, const char *name, const char *v, struct err *err)
+{
+    const char *eq = strchr(v, '=');
+    _cleanup_free_ char *key = NULL;
+
+    if (!eq || eq == v)
+        return err_set(err, ERR_INVALID, "--%s: '%s' must have the form KEY=VALUE", name, v);
+    key = xstrndup(v, (size_t)(eq - v));
+    return spec_set_text(obj, key, eq + 1, err);
+}
+
 static int cli_spec_set_pairs(json_t *doc, const char *member, const struct cli_args *a,
                               const char *name, struct err *err)
 {
     _cleanup_json_ json_t *obj = json_object();
     const char *v;
-    int r;
 
     for (size_t i = 0; (v = args_next(a, name, &i));) {
-        const char *eq = strchr(v, '=');
-        _cleanup_free_ char *key = NULL;
+        int r = cli_spec_add_pair(obj, name, v, err);
 
-        if (STREQ(name, "env") && parse_env(v, err) < 0)
-            return err_wrap(err, "--env");
-        if (!eq || eq == v)
-            return err_set(err, ERR_INVALID, "--%s: '%s' must have the form KEY=VALUE", name, v);
-        key = xstrndup(v, (size_t)(eq - v));
-        r = spec_set_text(obj, key, eq + 1, err);
         if (r < 0)
             return r;
     }
     if (json_object_size(obj))
         json_object_set(doc, member, obj);
+    return 0;
+}
+
+/* KEY alone takes our value. As with Docker, a variable that we do not have is left out. */
+static int cli_spec_add_env(json_t *env, const char *v, struct err *err)
+{
+    _cleanup_free_ char *own = strchr(v, '=') ? NULL : xasprintf("%s=", v), *full = NULL;
+    const char *value = own ? getenv(v) : NULL;
+
+    if (parse_env(own ? own : v, err) < 0)
+        return err_wrap(err, "--env");
+    if (!own)
+        return cli_spec_add_pair(env, "env", v, err);
+    full = xasprintf("%s%s", own, value ? value : "");
+    return value ? cli_spec_add_pair(env, "env", full, err) : 0;
+}
+
+static int cli_spec_set_env(json_t *doc, const struct cli_args *a, struct err *err)
+{
+    _cleanup_json_ json_t *env = json_object();
+    const char *v;
+
+    for (size_t i = 0; (v = args_next(a, "env", &i));) {
+        int r = cli_spec_add_env(env, v, err);
+
+        if (r < 0)
+            return r;
+    }
+    if (json_object_size(env))
+        json_object_set(doc, "env", env);
     return 0;
 }
 
@@ -192,33 +227,54 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
     return 0;
 }
 
-/* Parses SRC:DST[:OPTION]. A relative SRC is resolved here, because the daemon has another working
- * folder. */
+/* Cuts SRC[:DST][:OPTION]. *dst: NULL for the path of SRC. False: another form. */
+static bool cli_spec_cut_mount(char *text, const char **src, const char **dst, const char **option)
+{
+    char *rest = text, *second;
+
+    *src = strsep(&rest, ":");
+    second = strsep(&rest, ":");
+    *dst = second && *second == '/' ? second : NULL;
+    *option = rest ? rest : second && !*dst ? second : "rw";
+    return **src && !(second && !*dst && rest) &&
+           (STREQ(*option, "rw") || STREQ(*option, "ro") || STREQ(*option, "no_root_squash"));
+}
+
+/* A relative SRC is resolved here, because the daemon has another working folder. */
+static int cli_spec_find_source(const char *src, char **ret, struct err *err)
+{
+    *ret = realpath(src, NULL);
+    if (*ret)
+        return 0;
+    err_set(err, ERR_INVALID, "--mount: '%s': %s", src, strerror(errno));
+    if (errno != ENOENT || strchr(src, '/'))
+        return -ERR_INVALID;
+    return err_hint(err, "There are no named volumes: SRC is a folder of this machine.");
+}
+
 static int cli_spec_add_mount(json_t *array, const char *v, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(v), *absolute = NULL;
-    char *p = copy, *src = strsep(&p, ":"), *dst = strsep(&p, ":");
-    const char *option = p ? p : "rw";
-    bool no_root_squash = STREQ(option, "no_root_squash"), read_only = STREQ(option, "ro");
     _cleanup_json_ json_t *m = json_object();
+    const char *src, *dst, *option;
     int r;
 
-    if (!dst || !*src || *dst != '/' || !(read_only || no_root_squash || STREQ(option, "rw")))
+    if (!cli_spec_cut_mount(copy, &src, &dst, &option))
         return err_set(err, ERR_INVALID,
-                       "--mount: '%s' must have the form SRC:DST[:ro|:no_root_squash] with an "
+                       "--mount: '%s' must have the form SRC[:DST][:ro|:no_root_squash] with an "
                        "absolute DST",
                        v);
-    absolute = realpath(src, NULL);
-    if (!absolute)
-        return err_set(err, ERR_INVALID, "--mount: '%s': %s", src, strerror(errno));
+    r = cli_spec_find_source(src, &absolute, err);
+    if (r < 0)
+        return r;
     r = spec_set_text(m, "source", absolute, err);
     if (r < 0)
         return r;
-    r = spec_set_text(m, "target", dst, err);
+    r = spec_set_text(m, "target", dst ? dst : absolute, err);
     if (r < 0)
         return r;
-    json_object_set_new(m, "read_only", json_boolean(read_only));
-    if (no_root_squash)
+    json_object_set_new(m, "read_only", json_boolean(STREQ(option, "ro")));
+    if (STREQ(option, "no_root_squash"))
         json_object_set_new(m, "no_root_squash", json_true());
     json_array_append(array, m);
     return 0;
@@ -279,20 +335,37 @@ static int cli_spec_set_limits(json_t *doc, const struct cli_args *a, struct err
     return cli_spec_set_tmpfs(doc, a, err);
 }
 
-/* env, workdir and user have the same meaning in SPEC and EXECSPEC. */
-static int cli_spec_set_place(json_t *doc, const struct cli_args *a, struct err *err)
+/* The folder of this shell means nothing in a sandbox, so '.' and '..' are mistakes. */
+static int cli_spec_check_workdir(const char *dir, bool of_command, struct err *err)
+{
+    if (!dir || *dir == '/')
+        return 0;
+    if (!of_command) {
+        err_set(err, ERR_INVALID, "--workdir: '%s' is not an absolute path", dir);
+        return err_hint(err, "Only 'run' and 'exec' take a path below the working folder.");
+    }
+    if (*dir != '.' || (dir[1] && dir[1] != '/' && dir[1] != '.'))
+        return 0;
+    err_set(err, ERR_INVALID, "--workdir: '%s' must be a path without '.', '..' or '//'", dir);
+    return err_hint(err, "For this folder, mount it at its own path: --mount . --workdir \"$PWD\"");
+}
+
+/* env, workdir and user have the same meaning in SPEC and EXECSPEC, but for a relative workdir. */
+static int cli_spec_set_place(json_t *doc, const struct cli_args *a, bool of_command,
+                              struct err *err)
 {
     const char *user = args_get(a, "user"), *dir = args_get(a, "workdir");
     int r;
 
     if (user && parse_user(user, err) < 0)
         return err_wrap(err, "--user");
-    if (dir && *dir != '/')
-        return err_set(err, ERR_INVALID, "--workdir: '%s' is not an absolute path", dir);
+    r = cli_spec_check_workdir(dir, of_command, err);
+    if (r < 0)
+        return r;
     if ((r = cli_spec_set_option(doc, "user", a, "user", err)) < 0 ||
         (r = cli_spec_set_option(doc, "workdir", a, "workdir", err)) < 0)
         return r;
-    return cli_spec_set_pairs(doc, "env", a, "env", err);
+    return cli_spec_set_env(doc, a, err);
 }
 
 /* A duration; 0 in any unit removes the lease. */
@@ -342,7 +415,7 @@ int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, stru
         (r = cli_spec_set_pairs(doc, "labels", a, "label", err)) < 0 ||
         (r = leases_from_args(a, doc, err)) < 0)
         return r;
-    if (with_place && (r = cli_spec_set_place(doc, a, err)) < 0)
+    if (with_place && (r = cli_spec_set_place(doc, a, false, err)) < 0)
         return r;
     *ret = TAKE_PTR(doc);
     return 0;
@@ -370,7 +443,8 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
     _cleanup_json_ json_t *doc = json_object();
     int r;
 
-    if ((r = cli_spec_set_argv(doc, argv, err)) < 0 || (r = cli_spec_set_place(doc, a, err)) < 0 ||
+    if ((r = cli_spec_set_argv(doc, argv, err)) < 0 ||
+        (r = cli_spec_set_place(doc, a, true, err)) < 0 ||
         (r = cli_spec_set_duration(doc, "timeout_ms", a, "timeout", SPEC_TIMEOUT_MAX_MS, err)) <
             0 ||
         (r = cli_spec_set_duration(doc, "idle_timeout_ms", a, "idle-timeout", SPEC_TIMEOUT_MAX_MS,

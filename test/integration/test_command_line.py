@@ -118,6 +118,57 @@ class Daemon(TestCase):
         self.assertIsNone(self.root.daemon_pid())
 
 
+class Place(TestCase):
+    """Variables, working folders and mounts, as people write them."""
+
+    def setUp(self):
+        super().setUp()
+        work = tempfile.TemporaryDirectory(prefix="ripcord-place-")
+        self.addCleanup(work.cleanup)
+        self.here = Path(work.name).resolve()
+        self.here.chmod(0o777)
+
+    def test_a_variable_is_passed_on(self):
+        env = {"PASSED": "a b=c", "EMPTY": ""}
+        script = 'echo "[$PASSED] [${EMPTY-unset}] [${ABSENT_HERE-unset}] [$GIVEN]"'
+        done = self.root.ok("run", "-e", "PASSED", "--env", "EMPTY", "-e", "ABSENT_HERE", "-e", "GIVEN=x", "--", "sh", "-c", script, env=env)
+        self.assertEqual(done.out, b"[a b=c] [] [unset] [x]\n")
+        self.root.ok("up", "a", "-e", "PASSED", "-e", "ABSENT_HERE", env=env)
+        self.assertEqual(self.root.sandbox("a")["spec"]["env"], {"PASSED": "a b=c"})
+        self.root.ok("up", "a", "-e", "PASSED")  # not set here: no change
+        self.assertEqual(self.shell("a", "echo $PASSED"), "a b=c\n")
+        for bad in ("1A", "A B", "", "=x"):
+            self.assert_exit(self.root.run("run", "-e", bad, "--", "true"), 125)
+
+    def test_a_relative_folder_is_below_the_working_folder(self):
+        self.root.ok("up", "a")
+        self.shell("a", "mkdir -p src/deep /tmp/src")
+        self.assertEqual(self.root.ok("exec", "a", "-w", "src/deep", "--", "pwd").out, b"/home/agent/src/deep\n")
+        self.assertEqual(self.root.ok("exec", "a", "--cwd", "src", "--", "pwd").out, b"/home/agent/src\n")
+        done = self.assert_exit(self.root.run("exec", "a", "-w", "missing", "--", "pwd"), 125)
+        self.assertIn(b"working folder '/home/agent/missing'", done.err)
+        self.root.ok("up", "a", "--workdir", "/tmp")
+        self.shell("a", "mkdir -p src")
+        self.assertEqual(self.root.ok("exec", "a", "-w", "src", "--", "pwd").out, b"/tmp/src\n")
+        done = self.assert_exit(self.root.run("up", "a", "--workdir", "src"), 2)
+        self.assertIn(b"is not an absolute path", done.err)
+        done = self.assert_exit(self.root.run("exec", "a", "-w", ".", "--", "pwd"), 125)
+        self.assertIn(b"--mount . --workdir", done.err)
+
+    def test_a_folder_at_its_own_path(self):
+        (self.here / "file").write_text("there", encoding="utf-8")
+        for value in (".", str(self.here), f"{self.here}:{self.here}", ".:ro"):
+            done = self.root.ok("run", "-v", value, "-w", str(self.here), "--", "sh", "-c", "pwd; cat file; touch new 2>/dev/null || echo ' ro'",
+                                cwd=self.here)
+            self.assertEqual(done.text, f"{self.here}\nthere" + (" ro\n" if value.endswith(":ro") else ""))
+            self.assertEqual((self.here / "new").exists(), not value.endswith(":ro"))
+            (self.here / "new").unlink(missing_ok=True)
+        for bad in (".:rx", ".:a:ro", "", ":", f".:{self.here}:rw:x"):
+            self.assert_exit(self.root.run("run", "-v", bad, "--", "true", cwd=self.here), 125)
+        done = self.assert_exit(self.root.run("run", "-v", "volume:/data", "--", "true", cwd=self.here), 125)
+        self.assertIn(b"no named volumes", done.err)
+
+
 class Copies(TestCase):
     def setUp(self):
         super().setUp()

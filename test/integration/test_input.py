@@ -49,7 +49,7 @@ class CommandLine(TestCase):
         """run and exec keep 0-124 for the command: our refusals there are 125."""
         for args in (["run", "--memory", "lots", "--", "true"], ["run", "--timeout", "soon", "--", "true"],
                      ["run", "--env", "1A=x", "--", "true"], ["run", "--user", "a b", "--", "true"],
-                     ["run", "--workdir", "relative", "--", "true"]):
+                     ["run", "--workdir", "../relative", "--", "true"]):
             r = self.root.run(*args)
             self.assertEqual(r.code, 125, r)
             self.assertIn(args[2].split("=")[0].encode(), r.err)
@@ -177,7 +177,7 @@ class Bodies(TestCase):
         target = "/v1/sandboxes/b/execs"
         for body in ({}, {"argv": []}, {"argv": "ls"}, {"argv": [1]}, {"argv": [""]}, {"argv": ["ls"], "tty": 1},
                      {"argv": ["ls"], "timeout_ms": -1}, {"argv": ["ls"], "user": "a b"}, {"argv": ["ls"], "x": 1},
-                     {"argv": ["ls"], "workdir": "rel"}, {"argv": ["ls"], "on_disconnect": "maybe"},
+                     {"argv": ["ls"], "workdir": "a/../b"}, {"argv": ["ls"], "workdir": ""}, {"argv": ["ls"], "workdir": "a//b"}, {"argv": ["ls"], "on_disconnect": "maybe"},
                      {"argv": ["ls"], "env": {"A=B": "c"}}):
             reply = self.root.http("POST", target, body)
             self.assertEqual((reply.status, reply.code), (400, "invalid"), (body, reply))
