@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "cli/aliases.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -60,62 +61,6 @@ const struct cli_command *cli_find_command(const char *name)
     return NULL;
 }
 
-/* What users of other tools type, and our words for it. The first that the caller has is right. */
-static const struct {
-    const char *word, *ours;
-} other_names[] = {
-    {"build", "image build"},
-    {"connect", "shell"},
-    {"copy", "cp"},
-    {"create", "up"},
-    {"delete", "rm"},
-    {"describe", "show"},
-    {"destroy", "rm"},
-    {"enter", "shell"},
-    {"execute", "exec"},
-    {"export", "image export"},
-    {"forward", "port"},
-    {"get", "show"},
-    {"history", "show"},
-    {"images", "image ls"},
-    {"import", "image import"},
-    {"info", "doctor"},
-    {"inspect", "show"},
-    {"lint", "image lint"},
-    {"list", "ls"},
-    {"load", "import"},
-    {"load", "image import"},
-    {"new", "up"},
-    {"pull", "image pull"},
-    {"push", "image push"},
-    {"remove", "rm"},
-    {"rmi", "image rm"},
-    {"save", "export"},
-    {"save", "image export"},
-    {"serve", "daemon"},
-    {"ssh", "shell"},
-    {"start", "up"},
-    {"status", "ls"},
-    {"suspend", "pause"},
-    {"tail", "logs"},
-    {"terminate", "stop"},
-    {"top", "ps"},
-    {"unpause", "resume"},
-};
-
-const char *cli_nearest(const char *word, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(other_names); i++) {
-        const char *ours = other_names[i].ours;
-        size_t len = strcspn(ours, " ");
-
-        for (size_t k = 0; k < n && STREQ(other_names[i].word, word); k++)
-            if (strlen(names[k]) == len && memcmp(names[k], ours, len) == 0)
-                return ours;
-    }
-    return strv_nearest(word, names, n);
-}
-
 int cli_unknown_command(const char *name, struct err *err)
 {
     const char *names[COMMANDS_MAX], *near;
@@ -123,8 +68,10 @@ int cli_unknown_command(const char *name, struct err *err)
 
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         names[n++] = (*c)->name;
-    near = cli_nearest(name, names, n);
+    near = alias_nearest(name, names, n);
     err_set(err, ERR_INVALID, "unknown command '%s'", name);
+    if (alias_hint(name))
+        return err_hint(err, "%s", alias_hint(name));
     if (near)
         return err_hint(err, "Did you mean 'ripcord %s'? Run 'ripcord help' to list the commands.",
                         near);
@@ -217,10 +164,31 @@ static int cli_run_command(struct cli *cli, int argc, char **argv, struct err *e
     return r;
 }
 
+/* *words: the command line from the command's name on. Replaces the name by ours. *ret_made: what
+ * the caller frees. */
+static void cli_replace_alias(char ***words, char ***ret_made)
+{
+    const char *ours = alias_command((*words)[0]);
+    _cleanup_strv_ char **made = NULL;
+
+    if (!ours)
+        return;
+    for (const char *p = ours; *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+
+        strv_push(&made, xstrndup(p, len));
+        p += len;
+    }
+    for (char **w = *words + 1; *w; w++)
+        strv_add(&made, *w);
+    *words = *ret_made = TAKE_PTR(made);
+}
+
 static int cli_run(struct cli *cli, int argc, char **argv, struct err *err)
 {
     _cleanup_args_ struct cli_args args = CLI_ARGS_INIT;
     char *version[] = {"version", NULL}, *help[] = {"help", NULL};
+    _cleanup_strv_ char **made = NULL;
     char **words;
     int r;
 
@@ -231,6 +199,8 @@ static int cli_run(struct cli *cli, int argc, char **argv, struct err *err)
     words = args_has(&args, "help") || (!args.n_words && !args_has(&args, "version")) ? help
             : args_has(&args, "version")                                              ? version
                                                                                       : args.words;
+    if (!cli_find_command(words[0]))
+        cli_replace_alias(&words, &made);
     cli->command = cli_find_command(words[0]);
     if (!cli->command)
         return cli_unknown_command(words[0], err);

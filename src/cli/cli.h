@@ -68,8 +68,6 @@ extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in th
 
 int cli_main(int argc, char **argv);
 const struct cli_command *cli_find_command(const char *name);
-/* Our word for one that the user typed: known from other tools, or the most similar; or NULL. */
-const char *cli_nearest(const char *word, const char *const *names, size_t n);
 /* Sets ERR_INVALID with such a command as a hint. */
 int cli_unknown_command(const char *name, struct err *err);
 

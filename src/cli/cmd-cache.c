@@ -1,6 +1,7 @@
 /* ripcord cache: the package cache, the caches of tools and the cache mounts of builds. */
 #include <string.h>
 
+#include "cli/aliases.h"
 #include "cli/cache-mounts.h"
 #include "cli/cache-tools.h"
 #include "cli/cli.h"
@@ -317,7 +318,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         r = args_check_action(cli->command, name, actions[i].options, args, err);
         return r < 0 ? r : actions[i].run(cli, args, err);
     }
-    near = cli_nearest(name, names, ARRAY_SIZE(names));
+    near = alias_nearest(name, names, ARRAY_SIZE(names));
     err_set(err, ERR_INVALID, "unknown action '%s'; supported: ls, show, verify, prune, rm, warm",
             name);
     return near ? err_hint(err, "Did you mean 'ripcord cache %s'?", near) : -ERR_INVALID;

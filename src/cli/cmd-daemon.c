@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/aliases.h"
 #include "cli/cli.h"
 #include "cli/daemon-actions.h"
 #include "cli/help.h"
@@ -13,7 +14,7 @@
 static int unknown_action(const char *word, struct err *err)
 {
     static const char *const actions[] = {"status", "stop", "restart"};
-    const char *near = cli_nearest(word, actions, ARRAY_SIZE(actions));
+    const char *near = alias_nearest(word, actions, ARRAY_SIZE(actions));
 
     err_set(err, ERR_INVALID, "unknown action '%s'; supported: status, stop, restart", word);
     if (near)

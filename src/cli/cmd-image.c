@@ -1,6 +1,7 @@
 /* ripcord image: the images of sandboxes. The actions are in image-*.c. */
 #include <string.h>
 
+#include "cli/aliases.h"
 #include "cli/cli.h"
 #include "cli/image.h"
 #include "cli/options.h"
@@ -38,7 +39,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         r = args_check_action(cli->command, name, actions[i].options, args, err);
         return r < 0 ? r : actions[i].run(cli, args, err);
     }
-    near = cli_nearest(name, names, ARRAY_SIZE(names));
+    near = alias_nearest(name, names, ARRAY_SIZE(names));
     err_set(
         err, ERR_INVALID,
         "unknown action '%s'; supported: build, lint, import, export, pull, push, ls, show, rm, "

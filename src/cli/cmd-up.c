@@ -36,6 +36,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         (r = spec_from_args(args, true, &spec, err)) < 0 || (r = add_clear(args, spec, err)) < 0)
         return r;
     target = xasprintf("/v1/sandboxes/%s", name);
+    /* Only against typos: a sandbox that is removed at this moment is made again. */
+    if (args_has(args, "no-create") && (r = cli_call(cli, "GET", target, NULL, NULL, err)) < 0)
+        return r;
     r = cli_call(cli, "PUT", target, spec, &doc, err);
     if (r < 0)
         return r;
@@ -57,9 +60,14 @@ static const struct cli_option clear_options[] = {
      "env labels mounts caches"},
     {0},
 };
+static const struct cli_option up_options[] = {
+    {"no-create", 0, NULL, "fail if the sandbox does not exist", NULL},
+    {0},
+};
+static const struct cli_group up_group = {"Options", up_options};
 static const struct cli_group clear_group = {"Lists", clear_options};
-static const struct cli_group *const groups[] = {&spec_group,  &limits_group, &lease_group,
-                                                 &place_group, &clear_group,  NULL};
+static const struct cli_group *const groups[] = {
+    &spec_group, &limits_group, &lease_group, &place_group, &clear_group, &up_group, NULL};
 
 const struct cli_command cmd_up = {
     .name = "up",

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "cli/aliases.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
@@ -67,6 +68,29 @@ static int cli_options_unknown(const struct cli_command *cmd, const char *word, 
     return err_hint(err, "Run 'ripcord %s --help' to list the options.", cmd->name);
 }
 
+/*
+ * An option that the command does not have: *ret becomes ours that it stands for. Returns 1 when
+ * it has no effect here. word: with its dashes.
+ */
+static int cli_options_foreign(const struct cli_command *cmd, const char *word, size_t len,
+                               const struct cli_option **ret, struct err *err)
+{
+    const struct alias_option *alias = alias_option(cmd, word, len);
+
+    if (alias && alias->ours) {
+        *ret = cli_options_find_long(cmd, alias->ours, strlen(alias->ours));
+        return *ret == NULL;
+    }
+    if (alias) {
+        err_set(err, ERR_INVALID, "%s: %s", alias->name, alias->problem);
+        return err_hint(err, "%s", alias->hint);
+    }
+    if (word[1] == '-')
+        return cli_options_unknown(cmd, word + 2, len - 2, err);
+    err_set(err, ERR_INVALID, "unknown option '%.*s' for 'ripcord %s'", (int)len, word, cmd->name);
+    return err_hint(err, "Run 'ripcord %s --help' to list the options.", cmd->name);
+}
+
 static void cli_options_add_value(struct cli_args *a, const struct cli_option *o, const char *value)
 {
     a->values = xreallocarray(a->values, a->n_values + 1, sizeof(*a->values));
@@ -92,9 +116,12 @@ static int cli_options_parse_long(const struct cli_command *cmd, int argc, char 
     const char *name = argv[*i] + 2, *eq = strchr(name, '=');
     size_t len = eq ? (size_t)(eq - name) : strlen(name);
     const struct cli_option *o = cli_options_find_long(cmd, name, len);
+    int r = o ? 0 : cli_options_foreign(cmd, argv[*i], len + 2, &o, err);
 
-    if (!o)
-        return cli_options_unknown(cmd, name, len, err);
+    if (r > 0 && eq)
+        return err_set(err, ERR_INVALID, "option '--%.*s' takes no value", (int)len, name);
+    if (r != 0)
+        return MIN(r, 0);
     if (!o->arg && eq)
         return err_set(err, ERR_INVALID, "option '--%s' takes no value", o->name);
     if (o->arg && !eq && *i + 1 >= argc)
@@ -109,11 +136,13 @@ static int cli_options_parse_short(const struct cli_command *cmd, int argc, char
 {
     for (const char *p = argv[*i] + 1; *p; p++) {
         const struct cli_option *o = cli_options_find_short(cmd, *p);
+        const char word[] = {'-', *p, '\0'};
+        int r = o ? 0 : cli_options_foreign(cmd, word, 2, &o, err);
 
-        if (!o) {
-            err_set(err, ERR_INVALID, "unknown option '-%c' for 'ripcord %s'", *p, cmd->name);
-            return err_hint(err, "Run 'ripcord %s --help' to list the options.", cmd->name);
-        }
+        if (r < 0)
+            return r;
+        if (r > 0)
+            continue;
         if (!o->arg) {
             cli_options_add_value(a, o, NULL);
             continue;

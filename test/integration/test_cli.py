@@ -51,13 +51,48 @@ class Help(TestCase):
             self.assertRegex(page, rf'(?m)^\.BR .*\b{re.escape(key)}\b')
 
     def test_words_of_other_tools_lead_to_ours(self):
-        for words, ours in ((["top"], "ps"), (["create"], "up"), (["list"], "ls"), (["remove"], "rm"), (["pull"], "image pull"),
-                            (["image", "list"], "image ls"), (["image", "delete"], "image rm"), (["image", "load"], "image import"),
-                            (["cache", "list"], "cache ls"), (["load"], "image import"), (["versoin"], "version")):
+        for words, ours in ((["top"], "ps"), (["destroy"], "rm"), (["image", "list"], "image ls"), (["image", "delete"], "image rm"),
+                            (["image", "load"], "image import"), (["cache", "list"], "cache ls"), (["load"], "image import"),
+                            (["versoin"], "version")):
             done = self.assert_exit(self.root.run(*words), 2)
             self.assertIn(f"Did you mean 'ripcord {ours}'?", done.err.decode())
         for word in ("lorem", "xyz", "creation"):
             self.assertNotIn(b"Did you mean", self.root.run(word).err)
+        for word, hint in (("volume", "--mount"), ("restart", "ripcord up NAME"), ("login", "~/.docker/config.json")):
+            done = self.assert_exit(self.root.run(word), 2)
+            self.assertIn(f"unknown command '{word}'\nhint: ", done.err.decode())
+            self.assertIn(hint, done.err.decode())
+
+    def test_commands_of_other_tools_that_mean_the_same(self):
+        done = self.assert_exit(self.root.run("start", "typo"), 3)
+        self.assertIn(b"no sandbox 'typo'", done.err)
+        self.root.ok("create", "a")
+        self.root.ok("stop", "a")
+        self.root.ok("start", "a")
+        self.assertEqual(self.root.ok("list", "-q").out, b"a\n")
+        self.assertEqual(self.root.ok("inspect", "a", "--json").json()["sandbox"]["state"], "running")
+        self.assertEqual(self.root.ok("images", "--json").out, self.root.ok("image", "ls", "--json").out)
+        self.root.ok("pause", "a")
+        self.root.ok("unpause", "a")
+        self.assert_exit(self.root.run("rmi", "no-such-image"), 3)
+        self.root.ok("remove", "a")
+        self.assertEqual(self.root.sandboxes(), [])
+        self.assertIn(b"Usage: ripcord up NAME", self.root.ok("start", "--help").out)
+
+    def test_options_of_other_tools(self):
+        self.assertEqual(self.root.ok("run", "--rm", "-m", "64M", "--pids-limit", "50", "--", "echo", "hi").out, b"hi\n")
+        self.root.ok("ls", "-a")
+        for command, option, value, problem, hint in (
+                ("run", "-p", "8080:80", "no port of a sandbox is published", "ripcord port NAME PORT"),
+                ("up", "--publish", "8080:80", "no port of a sandbox is published", "ripcord port NAME PORT"),
+                ("run", "--name", "x", "'run' removes its sandbox", "ripcord up NAME"),
+                ("run", "--privileged", "true", "a sandbox never has the rights", "--user 0"),
+                ("run", "--ro-bind", "/a", "it takes one word here", "SRC:DST:ro")):
+            done = self.assert_exit(self.root.run(command, option, value), 125 if command == "run" else 2)
+            self.assertIn(f"ripcord: {option}: {problem}", done.err.decode())
+            self.assertIn(hint, done.err.decode().partition("hint: ")[2])
+        self.assertIn(b"option '--rm' takes no value", self.assert_exit(self.root.run("run", "--rm=yes", "--", "true"), 125).err)
+        self.assertIn(b"unknown option '--rm'", self.assert_exit(self.root.run("exec", "a", "--rm", "--", "true"), 125).err)
 
     def test_engines_that_do_not_exist(self):
         done = self.assert_exit(self.root.run("up", "a", "--engine", "fake"), 2)
