@@ -294,6 +294,52 @@ TEST(a_lease_lives_as_long_as_a_process_that_inherited_it)
     teardown();
 }
 
+static int make_read_only(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0 ||
+        mount(dir, dir, NULL, MS_BIND, NULL) < 0)
+        return -1;
+    return mount(NULL, dir, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL);
+}
+
+/* In a unit with ProtectSystem=strict, beside a daemon that may write. */
+static int lease_for_reading(void)
+{
+    uint32_t held, a, b, c;
+    struct ids w, x, y;
+    int fw, fa, fb, fc;
+
+    if (ids_init(&w, at("ids"), no_files, NULL) < 0 || make_read_only() < 0 ||
+        ids_init(&x, at("ids"), no_files, NULL) < 0 || ids_init(&y, at("ids"), no_files, NULL) < 0)
+        return 1;
+    if (ids_lease(&x, &a, &fa, NULL) >= 0) /* nobody has made the file */
+        return 2;
+    w.next = x.next = y.next = 7;
+    if (ids_lease(&w, &held, &fw, NULL) < 0 || ids_lease(&x, &a, &fa, NULL) < 0 ||
+        ids_lease(&y, &b, &fb, NULL) < 0 || ids_lease(&w, &c, &fc, NULL) < 0)
+        return 3;
+    if (a != held + IDS_COUNT || b != a + IDS_COUNT || c != b + IDS_COUNT)
+        return 4;
+    close(fa);
+    y.next = 7;
+    return ids_lease(&y, &c, &fc, NULL) >= 0 && c == a ? 0 : 5;
+}
+
+TEST(leases_for_reading_exclude_all_others)
+{
+    int status;
+    pid_t pid;
+
+    if (geteuid() != 0)
+        SKIP("only root may mount");
+    setup();
+    pid = fork();
+    if (pid == 0)
+        _exit(lease_for_reading());
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    teardown();
+}
+
 TEST(ranges_of_subuid_are_left_alone)
 {
     const char *files[2] = {NULL, NULL};

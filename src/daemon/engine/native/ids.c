@@ -1,5 +1,6 @@
 #include "daemon/engine/native/ids.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -96,16 +97,30 @@ void ids_done(struct ids *ids)
 static int native_ids_explain_open(const struct ids *ids, int errnum, struct err *err)
 {
     err_sys(err, errnum, "open id leases '%s'", ids->name);
-    return errnum == EROFS ? err_hint(err, "All daemons of root share this file: let the daemon "
-                                           "write to /run, in a unit with ReadWritePaths=/run.")
-                           : -ERR_SYSTEM;
+    if (errnum != EROFS)
+        return -ERR_SYSTEM;
+    return err_hint(err, "All daemons of root share this file. Let the unit make it, with "
+                         "ExecStartPre=+/bin/sh -c 'umask 077; : >>" IDS_FILE "'.");
+}
+
+/* Where the folder is read-only, as in a unit with ProtectSystem=strict, somebody else has made the
+ * file. Then the descriptor is only for reading. */
+static int native_ids_open_shared(const struct ids *ids)
+{
+    int fd = openat(ids->dirfd, ids->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd >= 0 || errno != EROFS)
+        return fd;
+    fd = openat(ids->dirfd, ids->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        errno = EROFS;
+    return fd;
 }
 
 /* Only we may open the file: any process that can open it could hold every lease. */
 static int native_ids_open_file(const struct ids *ids, int *ret, struct err *err)
 {
-    _cleanup_close_ int fd =
-        openat(ids->dirfd, ids->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    _cleanup_close_ int fd = native_ids_open_shared(ids);
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -118,6 +133,33 @@ static int native_ids_open_file(const struct ids *ids, int *ret, struct err *err
     return 0;
 }
 
+/* Two descriptors for reading could both lock range n. Each looks for the lock of the other after
+ * it has its own, so of two at the same time at least one lets go. */
+static int native_ids_lock_for_reading(int fd, uint32_t n)
+{
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1};
+    struct flock other = lock;
+
+    if (fcntl(fd, F_OFD_SETLK, &lock) < 0)
+        return -errno;
+    other.l_type = F_WRLCK;
+    if (fcntl(fd, F_OFD_GETLK, &other) < 0)
+        return -errno;
+    if (other.l_type == F_UNLCK)
+        return 0;
+    lock.l_type = F_UNLCK;
+    return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : -EAGAIN;
+}
+
+static int native_ids_lock(int fd, uint32_t n)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1};
+
+    if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+        return native_ids_lock_for_reading(fd, n);
+    return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
+}
+
 int ids_lease(struct ids *ids, uint32_t *ret_base, int *ret_fd, struct err *err)
 {
     _cleanup_close_ int fd = -1;
@@ -128,18 +170,18 @@ int ids_lease(struct ids *ids, uint32_t *ret_base, int *ret_fd, struct err *err)
         return r;
     for (uint32_t i = 0; i < IDS_LEASES; i++) {
         uint32_t n = (ids->next + i) % IDS_LEASES;
-        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1};
 
         if (ids->taken[n / 8] & (1u << (n % 8)))
             continue;
-        if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+        r = native_ids_lock(fd, n);
+        if (r == 0) {
             ids->next = (n + 1) % IDS_LEASES;
             *ret_base = IDS_FIRST + n * IDS_COUNT;
             *ret_fd = TAKE_FD(fd);
             return 0;
         }
-        if (errno != EAGAIN && errno != EACCES)
-            return err_sys(err, errno, "lock id lease %u", n);
+        if (r != -EAGAIN && r != -EACCES)
+            return err_sys(err, -r, "lock id lease %u", n);
     }
     err_set(err, ERR_LIMIT, "all %d id ranges for sandboxes are in use", IDS_LEASES);
     return err_hint(err, "Stop sandboxes that are not needed.");

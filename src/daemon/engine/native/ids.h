@@ -5,7 +5,7 @@
  * A lease is a byte-range lock (open file description) on byte n of one machine-wide file. The
  * descriptor is inherited by the shim: the kernel gives the range back when the last process that
  * holds it has ended. So no crash leaves anything to clean up, and a new daemon needs no record of
- * the leases.
+ * the leases. A daemon that may only read the file makes do with read locks.
  */
 #pragma once
 
