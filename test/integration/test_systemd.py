@@ -157,8 +157,8 @@ class Unit(Case):
         return int(must("systemctl", "show", "--property", "MainPID", "--value", "ripcord"))
 
     def boxes(self, top):
-        """Cgroups of sandboxes with their own limits."""
-        return [p.parent for p in top.rglob("memory.max") if p.parent.parent.name.isalnum() and len(p.parent.name) == 16]
+        """Cgroups of sandboxes with their own limits: <root id>/<sandbox id>."""
+        return [p.parent for p in top.rglob("memory.max") if len(p.parent.name) == len(p.parent.parent.name) == 16]
 
     def test_a_command_starts_the_unit(self):
         self.install()
@@ -273,7 +273,8 @@ class Unit(Case):
         self.assertEqual(self.pid_inside("box"), inside)
         self.ripcord("up", "new")
         self.ripcord("exec", "-d", "new", "--", "sleep", "1000")
-        self.assertTrue(str(CGROUPS) + cgroup_of(self.pid_inside("new")) > str(self.place()))
+        self.assertEqual([len(self.boxes(CGROUPS / "ripcord")), len(self.boxes(self.place()))], [1, 1])
+        self.assertIn(self.place(), (CGROUPS / cgroup_of(self.pid_inside("new"))[1:]).parents)
         self.ripcord("rm", "-f", "box", "new")
         self.assertFalse(alive(inside))
         wait_until(lambda: not self.boxes(CGROUPS / "ripcord") + self.boxes(self.place()), 20, "the cgroups to go")
