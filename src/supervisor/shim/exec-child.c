@@ -46,6 +46,7 @@ enum {
     NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
                  CLONE_NEWUTS | CLONE_NEWCGROUP,
     NOFILE_DEFAULT = 16384,
+    NPROC_SPARE = 16, /* above the limit of processes */
     INIT_DEATH_MS = 1000,
     STATUS_FD = 3, /* the child's status socket to the shim, until execve */
     LISTENER_FD,   /* struct exec_entry */
@@ -166,6 +167,15 @@ int exec_child_set_limits(const struct plan *plan, uint64_t processes, struct er
     if (r < 0)
         return r;
     return rlimit_set(RLIMIT_RTPRIO, 0, 0, err);
+}
+
+/* The kernel checks RLIMIT_NPROC before the cgroup, and only the cgroup counts what it refused. So
+ * where the cgroup has the limit, this one is higher. */
+static uint64_t exec_child_process_limit(const struct shim *s)
+{
+    uint32_t pids = s->plan.pids;
+
+    return pids && !(s->sup.unenforced & LIMIT_PIDS) ? pids + NPROC_SPARE : pids;
 }
 
 /*
@@ -319,7 +329,7 @@ static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, 
     r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
     if (r < 0)
         return r;
-    r = GUARD("rlimits") ? exec_child_set_limits(plan, plan->pids, err) : 0;
+    r = GUARD("rlimits") ? exec_child_set_limits(plan, exec_child_process_limit(e->shim), err) : 0;
     if (r < 0)
         return r;
     r = identity_become(plan, &e->user, err);
