@@ -21,7 +21,21 @@ UNIT = Path("/etc/systemd/system/ripcord.service")
 USER_UNIT = Path("/etc/systemd/user/ripcord.service")
 LINGER = Path("/var/lib/systemd/linger/agent")
 HOG = "python3 -c 'b = bytearray({} << 20); import time; time.sleep({})'"
-FORKS = "import os, signal, sys\ntry:\n    while True:\n        if os.fork() == 0:\n            signal.pause()\nexcept OSError:\n    os._exit(9)\n"
+# Until it is refused. It ends its children, because the sandbox would stay full.
+FORKS = """
+import os, signal
+pids = []
+try:
+    while True:
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            signal.pause()
+except OSError:
+    for pid in pids:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    os._exit(9)
+"""
 
 
 def run(*argv, timeout=120, **kwargs):

@@ -342,6 +342,44 @@ TEST(cgroups_are_made_used_and_removed)
     cgroup_remove_root(parent, root);
 }
 
+static void put_text(int dir, const char *name, const char *text)
+{
+    _cleanup_close_ int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    CHECK(fd >= 0 && fd_write_all(fd, text, strlen(text)) == 0);
+}
+
+/* A v2 sandbox with a limit of 23 and a group, as plain files. */
+TEST(refused_processes_belong_to_the_group_that_asked)
+{
+    PLACE(p);
+    PLACE(q);
+    struct cgroup c = {.dir = {[CGROUP_UNIFIED] = p.fd, [CGROUP_PIDS] = -1}};
+    struct cgroup_group g = {.dir = {[CGROUP_UNIFIED] = q.fd}};
+    struct cgroup_pids before;
+
+    put_text(p.fd, "pids.max", "23\n");
+    put_text(p.fd, "pids.current", "4\n");
+    put_text(p.fd, "pids.events", "max 2\n");
+    put_text(q.fd, "pids.current", "1\n");
+    put_text(q.fd, "pids.peak", "1\n");
+    put_text(q.fd, "pids.events", "max 0\n");
+    cgroup_pids_look(&c, &g, &before);
+    CHECK(before.others == 3 && cgroup_pids_denied_since(&c, &g, &before, true) == 0);
+    /* Linux 6.11 and later: at the limit. */
+    put_text(p.fd, "pids.events", "max 7\n");
+    CHECK(cgroup_pids_denied_since(&c, &g, &before, true) == 5);
+    put_text(q.fd, "pids.peak", "20\n"); /* the other three have used it up */
+    CHECK(cgroup_pids_denied_since(&c, &g, &before, false) == 0);
+    put_text(q.fd, "pids.peak", "21\n");
+    CHECK(cgroup_pids_denied_since(&c, &g, &before, false) == 5);
+    put_text(p.fd, "pids.current", "2\n"); /* one of the three has ended, perhaps before */
+    CHECK(cgroup_pids_denied_since(&c, &g, &before, false) == 0);
+    /* Before: in the group. */
+    put_text(q.fd, "pids.events", "max 4\n");
+    CHECK(cgroup_pids_denied_since(&c, &g, &before, false) == 4);
+}
+
 TEST(a_process_is_known_by_its_cgroup)
 {
     const char *const parent = "ripcord-test", *const root = "00000000000000ab";

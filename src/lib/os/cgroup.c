@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/macro.h"
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
@@ -373,22 +374,27 @@ int cgroup_group_enter(const struct cgroup *c, const struct cgroup_group *g)
     return 0;
 }
 
+/* ---- refused processes ---- */
+
+static int cgroup_pids_dir(const struct cgroup *c)
+{
+    return c->dir[CGROUP_PIDS] >= 0 ? c->dir[CGROUP_PIDS] : c->dir[CGROUP_UNIFIED];
+}
+
 static uint64_t cgroup_pids_denied_in(int dir)
 {
     return cgroup_read_key(dir, "pids.events", "max");
 }
 
-uint64_t cgroup_pids_denied(const struct cgroup *c, const struct cgroup_group *g)
+/* On v2, Linux before 6.11 counts in the groups, and newer kernels at the limit. */
+uint64_t cgroup_pids_denied(const struct cgroup *c)
 {
+    uint64_t sum = cgroup_pids_denied_in(cgroup_pids_dir(c));
     _cleanup_closedir_ DIR *d = NULL;
     struct dirent *de;
-    uint64_t sum;
 
     if (c->dir[CGROUP_PIDS] >= 0)
-        return cgroup_pids_denied_in(c->dir[CGROUP_PIDS]);
-    sum = cgroup_pids_denied_in(c->dir[CGROUP_UNIFIED]);
-    if (g)
-        return sum + cgroup_pids_denied_in(g->dir[CGROUP_UNIFIED]);
+        return sum;
     d = cgroup_list_groups(c->dir[CGROUP_UNIFIED]);
     while ((de = cgroup_next_group(d))) {
         _cleanup_close_ int dir = cgroup_open_dir_at(c->dir[CGROUP_UNIFIED], de->d_name);
@@ -396,6 +402,39 @@ uint64_t cgroup_pids_denied(const struct cgroup *c, const struct cgroup_group *g
         sum += cgroup_pids_denied_in(dir);
     }
     return sum;
+}
+
+void cgroup_pids_look(const struct cgroup *c, const struct cgroup_group *g, struct cgroup_pids *ret)
+{
+    int dir = cgroup_pids_dir(c), group = g->dir[CGROUP_UNIFIED];
+    uint64_t all = cgroup_read_u64(dir, "pids.current");
+    uint64_t own = cgroup_read_u64(group, "pids.current");
+
+    *ret = (struct cgroup_pids){
+        .denied = cgroup_pids_denied_in(dir),
+        .denied_inside = cgroup_pids_denied_in(group),
+        .others = all > own ? all - own : 0,
+    };
+}
+
+uint64_t cgroup_pids_denied_since(const struct cgroup *c, const struct cgroup_group *g,
+                                  const struct cgroup_pids *before, bool alone)
+{
+    struct cgroup_pids now;
+    uint64_t limit, peak;
+
+    cgroup_pids_look(c, g, &now);
+    if (now.denied_inside > before->denied_inside)
+        return now.denied_inside - before->denied_inside;
+    if (now.denied <= before->denied)
+        return 0;
+    if (!alone) {
+        if (!cgroup_find(cgroup_pids_dir(c), "pids.max", NULL, &limit) ||
+            !cgroup_find(g->dir[CGROUP_UNIFIED], "pids.peak", NULL, &peak) ||
+            peak + MIN(before->others, now.others) <= limit)
+            return 0;
+    }
+    return now.denied - before->denied;
 }
 
 /* Sends SIGKILL to every listed process; false: the list is empty. */

@@ -109,12 +109,25 @@ static inline void cgroup_usage(struct cgroup *c, const struct cgroup_group *g,
     c->ops->usage(c, g, ret);
 }
 
+/* How often the sandbox's limit of processes has refused a new one. */
+uint64_t cgroup_pids_denied(const struct cgroup *c);
+
 /*
- * How often the sandbox's limit of processes refused a new one. On v2, Linux before 6.11 counts
- * that in the group of the process that forked, and newer kernels at the limit. So the sum is of
- * the sandbox and `g`, or of the sandbox and all its groups (NULL).
+ * The same for one group, from two looks. On v2, Linux before 6.11 counts in the group of the
+ * process that forked. Newer kernels, and v1, count at the limit, so that the refusals belong to
+ * this group if it was the only one (`alone`), or if its peak and what the others held would have
+ * been too many: the peak includes a process that was refused further up.
  */
-uint64_t cgroup_pids_denied(const struct cgroup *c, const struct cgroup_group *g);
+struct cgroup_pids {
+    uint64_t denied;        /* at the sandbox's limit */
+    uint64_t denied_inside; /* in the group */
+    uint64_t others;        /* processes of other groups */
+};
+
+void cgroup_pids_look(const struct cgroup *c, const struct cgroup_group *g,
+                      struct cgroup_pids *ret);
+uint64_t cgroup_pids_denied_since(const struct cgroup *c, const struct cgroup_group *g,
+                                  const struct cgroup_pids *before, bool alone);
 
 static inline uint64_t cgroup_cache(struct cgroup *c)
 {

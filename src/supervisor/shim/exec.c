@@ -69,7 +69,7 @@ static int shim_exec_make_group(struct shim_exec *x, struct err *err)
             r = cgroup_group_open(&s->cgroup, name, true, &x->group, err);
     }
     if (r >= 0)
-        x->pids_denied_before = cgroup_pids_denied(&s->cgroup, &x->group);
+        cgroup_pids_look(&s->cgroup, &x->group, &x->pids_before);
     return r;
 }
 
@@ -400,7 +400,6 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
     const struct shim_exec *x = container_of(base, const struct shim_exec, exec);
     struct shim *s = shim_of(base->sup);
     const struct rusage *ru = &base->usage;
-    uint64_t denied = cgroup_pids_denied(&s->cgroup, &x->group);
     struct cgroup_usage u;
 
     cgroup_usage(&s->cgroup, &x->group, &u);
@@ -413,9 +412,8 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
     rec->oom_kills = u.oom_kills;
     rec->io_read = (uint64_t)ru->ru_inblock * 512;
     rec->io_write = (uint64_t)ru->ru_oublock * 512;
-    /* The counter belongs to the sandbox, so it is valid only for an exec that ran alone. */
-    if (base->alone && denied > x->pids_denied_before)
-        rec->pids_denied = denied - x->pids_denied_before;
+    rec->pids_denied =
+        cgroup_pids_denied_since(&s->cgroup, &x->group, &x->pids_before, base->alone);
 }
 
 /* Removes the group if it is empty. A group with a daemonised child stays until the sandbox

@@ -60,7 +60,7 @@ static int shim_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _
     sup_put_stat(&w, "cpu_usec", u.cpu_usec);
     sup_put_stat(&w, "pids", u.pids);
     sup_put_stat(&w, "pids_limit", s->plan.pids);
-    sup_put_stat(&w, "pids_denied", cgroup_pids_denied(&s->cgroup, NULL));
+    sup_put_stat(&w, "pids_denied", cgroup_pids_denied(&s->cgroup));
     sup_put_stat(&w, "execs", execs_live(&s->sup));
     peer_send(p, &w, -1);
     return 1;

@@ -29,7 +29,7 @@ struct shim_exec {
     struct loop_source main;   /* pidfd */
     struct cgroup_group group;
     int mark; /* namespace of all its processes (exec-members.h), or -1 */
-    uint64_t pids_denied_before;
+    struct cgroup_pids pids_before;
     uint64_t uncharged; /* memory outside of its cgroup for which it was killed (kernel-memory.c) */
     struct exec_reaper *reaper; /* confined sandboxes: reaper.h */
     bool survived;              /* confined: the main process ended before others */
