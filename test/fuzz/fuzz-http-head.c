@@ -28,6 +28,13 @@ static void check_common(const struct http_head *h)
     }
 }
 
+static bool check_cookie(void *arg, const char *value)
+{
+    (void)arg;
+    MUST(strlen(value) < HTTP_COOKIE_MAX && !strchr(value, ';'));
+    return false;
+}
+
 static void check_request(const uint8_t *data, size_t size)
 {
     char *copy = fuzz_copy(data, size), *target, *path, *query;
@@ -41,6 +48,7 @@ static void check_request(const uint8_t *data, size_t size)
         if (http_target_split(target, &path, &query, NULL) >= 0)
             MUST(path[0] == '/' && !strstr(path, "/../") && !strstr(path, "//"));
         free(target);
+        http_cookie_any(&h, "a", check_cookie, &h);
     }
     free(copy);
 }

@@ -177,10 +177,12 @@ static void close_auth(void)
     remove_folder();
 }
 
+static struct http_head head = {.method = "GET", .target = "/"};
+
 /* Pairs of name and value, ended by NULL. */
 static int ask(const char *const *fields)
 {
-    struct http_head h = {.method = "GET", .target = "/"};
+    struct http_head h = head;
 
     for (; *fields; fields += 2)
         h.fields[h.n_fields++] = (struct http_field){fields[0], fields[1]};
@@ -292,4 +294,211 @@ TEST(the_unix_socket_takes_no_pages)
     CHECK(auth_unix(NULL, &h, NULL) == 403);
     h.fields[0] = (struct http_field){"Sec-Fetch-Site", "none"};
     CHECK(auth_unix(NULL, &h, NULL) == 0);
+}
+
+/* ---- web pages ---- */
+
+#define HERE "127.0.0.1:7070"
+#define OWN "http://127.0.0.1:7070"
+
+static void request(const char *method, const char *target, const char *upgrade)
+{
+    head = (struct http_head){.method = method, .target = target, .upgrade = upgrade};
+}
+
+/* The cookie of a new session, as a browser sends it. */
+static const char *new_session(void)
+{
+    static char text[128];
+    char *line = NULL;
+
+    if (auth_begin_session(auth, &line, NULL) < 0)
+        abort();
+    snprintf(text, sizeof(text), "%s", line + strlen("Set-Cookie: "));
+    text[strcspn(text, ";")] = '\0';
+    free(line);
+    return text;
+}
+
+TEST(a_session_reads)
+{
+    _cleanup_free_ char *list = NULL;
+    const char *cookie;
+
+    open_auth(HERE, NULL);
+    cookie = new_session();
+    CHECK(strncmp(cookie, "ripcord_session_7070=", 21) == 0 && strlen(cookie) == 21 + TOKEN_LEN);
+    request("GET", "/v1/sandboxes?limit=1", NULL);
+    CHECK(ASK("Host", HERE, "Cookie", cookie) == 0);
+    CHECK(ASK("Host", HERE) == 401);
+    list = xasprintf("a=b; %s;c=d", cookie);
+    CHECK(ASK("Host", HERE, "Cookie", list) == 0);
+    CHECK(ASK("Host", HERE, "Cookie", "ripcord_session_7070=0", "Cookie", cookie) == 0);
+    CHECK(ASK("Host", HERE, "Cookie", cookie + 1) == 401);
+    CHECK(ASK("Host", HERE, "Cookie", "ripcord_session_7070=") == 401);
+    CHECK(ASK("Host", HERE, "Cookie", cookie, "Authorization", "Bearer x") == 401);
+    request("GET", "/", NULL);
+    CHECK(ASK("Host", HERE, "Cookie", cookie) == 401);
+    request("GET", "/v1", NULL);
+    CHECK(ASK("Host", HERE, "Cookie", cookie) == 401);
+    request("GET", "/v1/../x", NULL);
+    CHECK(ASK("Host", HERE, "Cookie", cookie) == 401);
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+TEST(rebound_names_have_no_session)
+{
+    const char *cookie;
+
+    open_auth(HERE, NULL);
+    cookie = new_session();
+    request("GET", "/v1/sandboxes", NULL);
+    CHECK(ASK("Host", "evil.test:7070", "Cookie", cookie) == 421);
+    CHECK(ASK("Host", "evil.test:7070", "Origin", "http://evil.test:7070", "Cookie", cookie) ==
+          421);
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+TEST(another_page_cannot_change_anything)
+{
+    static const char *const methods[] = {"POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
+    const char *cookie;
+
+    open_auth(HERE, NULL);
+    cookie = new_session();
+    for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+        request(methods[i], "/v1/run", NULL);
+        CHECK(ASK("Host", HERE, "Cookie", cookie) == 403);
+        CHECK(ASK("Host", HERE, "Cookie", cookie, "Origin", OWN) == 0);
+        CHECK(ASK("Host", HERE, "Cookie", cookie, "Origin", "null") == 403);
+        CHECK(ASK("Host", HERE, "Cookie", cookie, "Origin", "http://127.0.0.1:8000") == 403);
+    }
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+TEST(another_page_cannot_read)
+{
+    const char *cookie;
+
+    open_auth(HERE, NULL);
+    cookie = new_session();
+    request("GET", "/v1/sandboxes", NULL);
+    CHECK(ASK("Host", HERE, "Cookie", cookie, "Origin", "http://evil.test") == 403);
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+TEST(another_port_is_another_page)
+{
+    const char *cookie;
+
+    open_auth(HERE, NULL);
+    cookie = new_session();
+    request("GET", "/v1/sandboxes", NULL);
+    CHECK(ASK("Host", HERE, "Cookie", cookie, "Sec-Fetch-Site", "same-site") == 403);
+    CHECK(ASK("Host", HERE, "Cookie", cookie, "Sec-Fetch-Site", "cross-site") == 403);
+    CHECK(ASK("Host", HERE, "Cookie", cookie, "Sec-Fetch-Site", "same-origin") == 0);
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+TEST(a_socket_of_another_page)
+{
+    const char *cookie;
+
+    open_auth(HERE, NULL);
+    cookie = new_session();
+    request("GET", "/v1/sandboxes/a/execs/last/attach", "websocket");
+    CHECK(ASK("Host", HERE, "Cookie", cookie) == 403);
+    CHECK(ASK("Host", HERE, "Cookie", cookie, "Origin", "http://evil.test") == 403);
+    CHECK(ASK("Host", HERE, "Cookie", cookie, "Origin", OWN) == 0);
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+TEST(a_session_ends)
+{
+    _cleanup_free_ char *line = NULL, *again = NULL;
+    struct api_token t = {0};
+    struct http_head h = {.n_fields = 1};
+    const char *cookie;
+
+    open_auth(HERE, NULL);
+    cookie = new_session();
+    request("GET", "/v1/sandboxes", NULL);
+    h.fields[0] = (struct http_field){"Cookie", cookie};
+    CHECK(auth_end_session(auth, &h, &line));
+    CHECK(strstr(line, "Max-Age=0"));
+    CHECK(ASK("Host", HERE, "Cookie", cookie) == 401);
+    CHECK(!auth_end_session(auth, &h, &again));
+    cookie = new_session();
+    CHECK(ASK("Host", HERE, "Cookie", cookie) == 0);
+    CHECK(token_rotate(folder, &t, NULL) == 0);
+    CHECK(ASK("Host", HERE, "Cookie", cookie) == 401);
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+static const char *new_ticket(const char *path)
+{
+    static char target[300];
+    struct api_token t = {0};
+
+    if (auth_new_ticket(auth, path, &t, NULL) < 0)
+        abort();
+    snprintf(target, sizeof(target), "%s?ticket=%s", path, t.text);
+    return target;
+}
+
+TEST(a_ticket_opens_one_socket)
+{
+    open_auth(HERE, NULL);
+    request("GET", new_ticket("/v1/sandboxes/a/execs/last/attach"), "websocket");
+    CHECK(ASK("Host", HERE, "Origin", "http://evil.test") == 403);
+    CHECK(ASK("Host", "evil.test:7070") == 421);
+    CHECK(ASK("Host", HERE, "Origin", OWN) == 0);
+    CHECK(ASK("Host", HERE, "Origin", OWN) == 401); /* replayed */
+    request("GET", new_ticket("/v1/sandboxes/a/execs/last/attach"), "websocket");
+    CHECK(ASK("Host", HERE) == 0); /* a program */
+    request("GET", "/v1/sandboxes/a/execs/last/attach?ticket=", "websocket");
+    CHECK(ASK("Host", HERE) == 401);
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+TEST(a_ticket_is_for_sockets)
+{
+    const char *target;
+
+    open_auth(HERE, NULL);
+    target = new_ticket("/v1/sandboxes/a/execs/last/attach");
+    request("GET", target, NULL);
+    CHECK(ASK("Host", HERE) == 401);
+    request("POST", target, "websocket");
+    CHECK(ASK("Host", HERE) == 401);
+    request("GET", target, "ripcord-exec/1");
+    CHECK(ASK("Host", HERE) == 401);
+    request("GET", target, "WebSocket");
+    CHECK(ASK("Host", HERE) == 0);
+    request("GET", "/", NULL);
+    close_auth();
+}
+
+TEST(a_ticket_is_for_one_path)
+{
+    char target[300], *query;
+
+    open_auth(HERE, NULL);
+    snprintf(target, sizeof(target), "%s", new_ticket("/v1/sandboxes/a/execs/last/attach"));
+    query = strchr(target, '?');
+    memcpy(strstr(target, "/a/"), "/b/", 3);
+    request("GET", target, "websocket");
+    CHECK(ASK("Host", HERE) == 401);
+    memcpy(strstr(target, "/b/"), "/a/", 3); /* and then it is used up */
+    CHECK(query && ASK("Host", HERE) == 401);
+    request("GET", "/", NULL);
+    close_auth();
 }

@@ -45,6 +45,20 @@ GUARDS = [
     Guard("whole tree", "test-shim.c#timeout_kills_the_whole_tree"),
     # E1 no authentication: not even for those who have a token
     Guard("containers", "test-container-peer.c#containers_are_distinguished_from_the_rest"),
+    # E2 browsers: rebinding, requests of other pages, tickets
+    Guard("host", "test-auth.c#rebound_names_have_no_session"),
+    Guard("origin", "test-auth.c#another_page_cannot_read"),
+    Guard("origin", "test-auth.c#a_socket_of_another_page"),
+    Guard("fetch site", "test-auth.c#another_port_is_another_page"),
+    Guard("cookie origin", "test-auth.c#another_page_cannot_change_anything"),
+    Guard("cookie origin", "test-auth.c#a_socket_of_another_page"),
+    Guard("session time", "test-web-access.c#a_session_has_a_time"),
+    Guard("session end", "test-auth.c#a_session_ends"),
+    Guard("ticket once", "test-auth.c#a_ticket_opens_one_socket"),
+    Guard("ticket time", "test-web-access.c#a_ticket_has_a_time"),
+    Guard("ticket path", "test-auth.c#a_ticket_is_for_one_path"),
+    Guard("ticket for WebSockets", "test-auth.c#a_ticket_is_for_sockets"),
+    Guard("ports by token", "test-web-access.c#ports_are_not_for_pages"),
     # E3 smuggling
     Guard("line ends", "test-http.c#head_find_refuses_at_once"),
     Guard("plain lengths", "test-http.c#framing_is_unambiguous"),

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/api/auth.h"
 #include "daemon/api/call.h"
 #include "daemon/api/idempotency.h"
 #include "daemon/api/routes.h"
@@ -115,11 +116,12 @@ static char *api_remarks(const struct api_call *c)
                      idempotency_is_repeat(c) ? "Idempotency-Replayed: true\r\n" : "");
 }
 
-void call_reply_text(struct api_call *c, int status, const char *json)
+static void api_reply_text_with(struct api_call *c, int status, const char *json, const char *extra)
 {
     _cleanup_free_ char *remarks = api_remarks(c);
+    _cleanup_free_ char *lines = xasprintf("%s%s", remarks, extra);
     const struct http_answer answer = {
-        .status = status, .content_type = "application/json", .extra = remarks};
+        .status = status, .content_type = "application/json", .extra = lines};
 
     idempotency_answered(c, status, json);
     if (c->req)
@@ -127,12 +129,22 @@ void call_reply_text(struct api_call *c, int status, const char *json)
     api_call_free(c);
 }
 
-void call_reply(struct api_call *c, int status, json_t *doc)
+void call_reply_text(struct api_call *c, int status, const char *json)
+{
+    api_reply_text_with(c, status, json, "");
+}
+
+void call_reply_with(struct api_call *c, int status, json_t *doc, const char *extra)
 {
     _cleanup_free_ char *text = json_to_text(doc, false);
 
     json_decref(doc);
-    call_reply_text(c, status, text);
+    api_reply_text_with(c, status, text, extra);
+}
+
+void call_reply(struct api_call *c, int status, json_t *doc)
+{
+    call_reply_with(c, status, doc, "");
 }
 
 void call_reply_err(struct api_call *c, const struct err *err)
@@ -329,6 +341,17 @@ static int api_check_upgrade(struct api_call *c, struct err *err)
     return 0;
 }
 
+static int api_check_page(const struct api_call *c, struct err *err)
+{
+    if (http_req_is_local(c->req) || routes_admits_pages(c->route) ||
+        !auth_is_page(http_req_head(c->req)))
+        return 0;
+    err_set(err, ERR_UNAUTHORIZED, "%s: needs the token, not a session or a ticket",
+            http_req_path(c->req));
+    err_hint(err, "Send 'Authorization: Bearer TOKEN'.");
+    return 401;
+}
+
 static void api_run_handler(void *arg)
 {
     struct api_call *c = arg;
@@ -435,7 +458,9 @@ void api_on_request(void *arg, struct http_req *req)
         return;
     }
     routes_split(c->route, c->path, c->params, CALL_PARAMS_MAX);
-    status = routes_check_query(c->route, http_req_query(req), &err) < 0 ? 400 : 0;
+    status = api_check_page(c, &err);
+    if (!status)
+        status = routes_check_query(c->route, http_req_query(req), &err) < 0 ? 400 : 0;
     if (!status)
         status = api_check_upgrade(c, &err);
     if (!status)

@@ -10,6 +10,7 @@
 #include "lib/http/server/http-server.h"
 
 struct api;
+struct auth;
 struct loop;
 struct manager;
 
@@ -19,6 +20,7 @@ struct api_config {
     const char *version, *root_id, *state_dir, *run_dir; /* borrowed */
     json_t *(*settings)(void *arg);                      /* the effective configuration */
     const char *(*listen)(void *arg);                    /* the TCP address, or NULL */
+    struct auth *(*auth)(void *arg);                     /* of that address, or NULL */
     const char *(*document)(void);                       /* the API as OpenAPI JSON */
     void *arg;
 };

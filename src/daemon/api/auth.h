@@ -19,8 +19,8 @@ int auth_unix(void *arg, const struct http_head *head, struct err *err);
 
 /*
  * For TCP. A request must name the daemon's own address or a configured name (else 421), must not
- * come from a foreign web page (403), and must have the token (401). After a few requests per
- * second without the token, further ones get 429. Requests with the token are never limited.
+ * come from a foreign web page (403), and must have the token, a session or a ticket (401). After
+ * a few requests per second without one, further ones get 429. Requests with one are never limited.
  */
 struct auth;
 
@@ -37,6 +37,18 @@ struct auth_config {
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err);
 void auth_free(struct auth *a); /* accepts NULL */
 int auth_tcp(void *auth, const struct http_head *head, struct err *err);
+/*
+ * For web pages: a session, whose cookie is accepted below /v1/ if the page is our own, and
+ * tickets, each for one WebSocket (`?ticket=`). A new token ends all of them. The texts are for the
+ * head of the answer, and the caller's to free.
+ */
+int auth_begin_session(struct auth *a, char **ret_cookie, struct err *err);
+/* False: the request has no session. */
+bool auth_end_session(struct auth *a, const struct http_head *head, char **ret_cookie);
+int auth_new_ticket(struct auth *a, const char *path, struct api_token *ret, struct err *err);
+/* Whether a request that was accepted over TCP has a session or a ticket in place of the token. */
+bool auth_is_page(const struct http_head *head);
+
 /* Call it regularly: it reports refused requests and checks the token's file. True: the token has
  * changed, so connections that the old one opened must be closed. */
 bool auth_tick(struct auth *a);

@@ -37,6 +37,8 @@ const struct api_config *api_settings(const struct api *a);
 /* Each of these answers and frees the call. call_reply() takes the document. */
 void call_reply(struct api_call *c, int status, json_t *doc);
 void call_reply_text(struct api_call *c, int status, const char *json);
+/* extra: header lines, each with its line break. */
+void call_reply_with(struct api_call *c, int status, json_t *doc, const char *extra);
 void call_reply_err(struct api_call *c, const struct err *err);
 /* A callback for operations that answer with JSON text; the text is sent unchanged. arg: the
  * call. */
@@ -69,6 +71,10 @@ void handle_version(struct api_call *c);
 void handle_config(struct api_call *c);
 void handle_openapi(struct api_call *c);
 void handle_engines(struct api_call *c);
+
+void handle_web_session_begin(struct api_call *c);
+void handle_web_session_end(struct api_call *c);
+void handle_web_ticket(struct api_call *c);
 
 void handle_doctor(struct api_call *c);
 

@@ -4,6 +4,7 @@
 
 #include "daemon/api/call.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/guard.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 #include "lib/http/server/http-server.h"
@@ -55,7 +56,7 @@ static const struct route routes[] = {
     {"GET",    "/v1/sandboxes/*/execs/*/stdout",          handle_exec_stdout,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"offset", "follow"}},
     {"GET",    "/v1/sandboxes/*/execs/*/stderr",          handle_exec_stderr,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"offset", "follow"}},
     {"POST",   "/v1/sandboxes/*/execs/*/attach",          handle_exec_attach,         ROUTE_BODY | ROUTE_UPGRADE | ROUTE_FRESH_STATE, {"stdout_offset", "stderr_offset"}},
-    {"GET",    "/v1/sandboxes/*/execs/*/attach",          handle_exec_socket,         ROUTE_WEBSOCKET | ROUTE_LIVE | ROUTE_FRESH_STATE, {"stdout_offset", "stderr_offset"}},
+    {"GET",    "/v1/sandboxes/*/execs/*/attach",          handle_exec_socket,         ROUTE_WEBSOCKET | ROUTE_LIVE | ROUTE_FRESH_STATE, {"stdout_offset", "stderr_offset", "ticket"}},
     {"POST",   "/v1/sandboxes/*/execs/*/signal",          handle_exec_signal,         ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/sandboxes/*/execs/*/kill",            handle_exec_kill,           ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/execs/*/stream",          handle_exec_stream,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"stdout_offset", "stderr_offset"}},
@@ -82,6 +83,9 @@ static const struct route routes[] = {
     {"GET",    "/v1/sandboxes/*/files/watch",                 handle_file_watch,          ROUTE_LIVE | ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"path", "path_base64", "user", "recursive"}},
     {"GET",    "/v1/sandboxes/*/ports",                   handle_port_list,           ROUTE_LIVE | ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/ports/*",                 handle_port,                ROUTE_TUNNEL | ROUTE_LIVE | ROUTE_FRESH_STATE, {NULL}},
+    {"POST",   "/v1/session",                             handle_web_session_begin,   ROUTE_BODY, {NULL}},
+    {"DELETE", "/v1/session",                             handle_web_session_end,     0, {NULL}},
+    {"POST",   "/v1/tickets",                             handle_web_ticket,          ROUTE_BODY, {NULL}},
     {"POST",   "/v1/run",                                 handle_run,                 ROUTE_BODY | ROUTE_MAY_UPGRADE | ROUTE_KEY | ROUTE_EXEC, {"wait"}},
 };
 /* clang-format on */
@@ -162,6 +166,13 @@ int routes_check_query(const struct route *route, const char *query, struct err 
     for (char **p = given; r >= 0 && p && *p; p++)
         r = routes_check_parameter(route, *p, err);
     return r;
+}
+
+bool routes_admits_pages(const struct route *route)
+{
+    static const char ports[] = "/v1/sandboxes/*/ports/";
+
+    return strncmp(route->pattern, ports, sizeof(ports) - 1) != 0 || !GUARD("ports by token");
 }
 
 void routes_split(const struct route *route, char *path, const char **ret_params, size_t max)

@@ -49,6 +49,9 @@ const struct route *routes_find(const char *method, const char *path);
 char *routes_allowed(const char *path);
 /* Refuses query parameters that the route does not have. */
 int routes_check_query(const struct route *route, const char *query, struct err *err);
+/* Whether a web page may use the route with its session or a ticket. Not what a port of a sandbox
+ * serves: a hostile page from there would run with our origin, and have our session. */
+bool routes_admits_pages(const struct route *route);
 /* Cuts `path`, which matches the route, into segments; ret_params gets those that "*" matched. */
 void routes_split(const struct route *route, char *path, const char **ret_params, size_t max);
 /* What the i-th "*" of its pattern stands for, such as "sandbox". */

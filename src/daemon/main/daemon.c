@@ -106,6 +106,13 @@ static const char *daemon_listen_address(void *arg)
     return tcp_address(d->tcp);
 }
 
+static struct auth *daemon_auth(void *arg)
+{
+    const struct daemon *d = arg;
+
+    return tcp_auth(d->tcp);
+}
+
 /* ---- shutdown: sandboxes keep running, open requests get a short grace period ---- */
 
 static void daemon_shutdown_step(void *arg)
@@ -329,6 +336,7 @@ static int daemon_open_server(struct daemon *d, struct err *err)
         .settings = daemon_settings,
         .document = openapi_json,
         .listen = daemon_listen_address,
+        .auth = daemon_auth,
         .arg = d,
     };
     struct http_server_config http = {

@@ -144,6 +144,11 @@ const char *tcp_address(const struct tcp *t)
     return t ? t->address : NULL;
 }
 
+struct auth *tcp_auth(const struct tcp *t)
+{
+    return t ? t->auth : NULL;
+}
+
 void tcp_close(struct tcp *t)
 {
     if (!t)

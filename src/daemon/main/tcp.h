@@ -27,4 +27,5 @@ int tcp_open(const struct tcp_config *config, struct tcp **ret, struct err *err)
 void tcp_tick(struct tcp *t);
 void tcp_stop_accepting(struct tcp *t);
 const char *tcp_address(const struct tcp *t); /* "127.0.0.1:7070", or NULL */
+struct auth *tcp_auth(const struct tcp *t);
 void tcp_close(struct tcp *t);

@@ -85,23 +85,33 @@ static int token_lock_folder(const char *state_dir, int *ret_fd, struct err *err
     return 0;
 }
 
-static int token_make(const char *state_dir, struct api_token *ret, struct err *err)
+int token_random(struct api_token *ret, struct err *err)
 {
-    _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
-    _cleanup_token_ struct api_token t = {0};
     unsigned char random[TOKEN_LEN / 2];
-    char line[TOKEN_LEN + 2];
-    int r;
 
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return err_sys(err, errno, "get random bytes for a token");
     for (size_t i = 0; i < sizeof(random); i++) {
-        t.text[2 * i] = digits[random[i] >> 4];
-        t.text[2 * i + 1] = digits[random[i] & 15];
+        ret->text[2 * i] = digits[random[i] >> 4];
+        ret->text[2 * i + 1] = digits[random[i] & 15];
     }
+    ret->text[TOKEN_LEN] = '\0';
+    explicit_bzero(random, sizeof(random));
+    return 0;
+}
+
+static int token_make(const char *state_dir, struct api_token *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
+    _cleanup_token_ struct api_token t = {0};
+    char line[TOKEN_LEN + 2];
+    int r;
+
+    r = token_random(&t, err);
+    if (r < 0)
+        return r;
     snprintf(line, sizeof(line), "%s\n", t.text);
     r = file_replace(AT_FDCWD, path, line, TOKEN_LEN + 1, 0600, true, err);
-    explicit_bzero(random, sizeof(random));
     explicit_bzero(line, sizeof(line));
     if (r < 0)
         return r;

@@ -27,6 +27,9 @@ int token_rotate(const char *state_dir, struct api_token *ret, struct err *err);
 /* Reads the token, or makes it when it is missing. Concurrent callers get the same token. */
 int token_ensure(const char *state_dir, struct api_token *ret, struct err *err);
 
+/* Another 256 random bits in the same form, for what the daemon itself gives out. */
+int token_random(struct api_token *ret, struct err *err);
+
 /* Compares in constant time. */
 bool token_matches(const struct api_token *t, const char *text);
 

@@ -18,6 +18,7 @@ enum {
     HTTP_HEAD_MAX = 16 << 10,
     HTTP_FIELDS_MAX = 64,
     HTTP_TARGET_MAX = 8 << 10,
+    HTTP_COOKIE_MAX = 256,
 };
 
 struct http_field {
@@ -51,6 +52,11 @@ int http_parse_request(char *data, size_t len, struct http_head *ret, struct err
 int http_parse_response(char *data, size_t len, struct http_head *ret, struct err *err);
 const char *http_field_get(const struct http_head *h,
                            const char *name); /* case-insensitive; NULL when absent */
+
+/* Calls fn with the value of each cookie of this name that is shorter than HTTP_COOKIE_MAX, until
+ * it returns true. Returns that. */
+bool http_cookie_any(const struct http_head *h, const char *name,
+                     bool (*fn)(void *arg, const char *value), void *arg);
 
 /* Splits and percent-decodes a target in place: path (must start with '/', no NUL, no "." or ".."
  * segments after decoding) and query. */
