@@ -123,6 +123,9 @@ struct docker_stream;
 int docker_stream_open(const struct docker *d, const char *method, const char *path,
                        const json_t *body, int stop_fd, const struct deadline *by,
                        struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err);
+/* The same for a POST without a body, with more header lines (each ends with CRLF), or NULL. */
+int docker_stream_ask(const struct docker *d, const char *path, const char *extra,
+                      const struct deadline *by, struct docker_stream **ret, struct err *err);
 /* The same for a build, whose request sends a file from its offset to its end. The deadline is for
  * the whole stream. */
 int docker_stream_upload(const struct docker *d, const char *path, int fd, int stop_fd,

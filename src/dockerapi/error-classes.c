@@ -84,7 +84,7 @@ static const struct {
     [DOCKER_MISSING]       = {"missing", ERR_NOT_FOUND, NULL},
     [DOCKER_CONFLICT]      = {"conflict", ERR_CONFLICT, NULL},
     [DOCKER_DISK_FULL]     = {"disk_full", ERR_LIMIT, "Remove unused sandboxes, images or volumes, or give the engine's data folder more disk space."},
-    [DOCKER_NO_IMAGE]      = {"no_image", ERR_NOT_FOUND, "Build or load the image on this engine first. Images are not pulled automatically."},
+    [DOCKER_NO_IMAGE]      = {"no_image", ERR_NOT_FOUND, "Build or load the image on this engine first. Only the command line pulls images by itself."},
     [DOCKER_IMAGE_IN_USE]  = {"image_in_use", ERR_CONFLICT, "Remove the sandboxes that use the image first."},
     [DOCKER_NO_CONTAINER]  = {"no_container", ERR_NOT_FOUND, "Create it again. It was probably removed with the engine's own tools."},
     [DOCKER_NAME_TAKEN]    = {"name_taken", ERR_CONFLICT, "Rename or remove the other container, or choose another name."},

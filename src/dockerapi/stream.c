@@ -38,7 +38,8 @@ int docker_stream_fd(const struct docker_stream *s)
 struct docker_request {
     const char *method;
     const json_t *body;
-    int fd; /* the file of an upload, instead of the body; else -1 */
+    const char *extra; /* header lines, or NULL */
+    int fd;            /* the file of an upload, instead of the body; else -1 */
 };
 
 /* Stops if the engine answers before the end: its answer has the reason. */
@@ -67,7 +68,7 @@ static int dockerapi_stream_ask(struct docker_stream *s, const struct docker_req
     int r;
 
     r = q->fd >= 0 ? dockerapi_stream_send_file(s, q, err)
-                   : exchange_send(&s->x, q->method, NULL, q->body, err);
+                   : exchange_send(&s->x, q->method, q->extra, q->body, err);
     if (r < 0 || exchange_head(&s->x, err) < 0)
         return exchange_broke(&s->x, &reply->reason, err);
     reply->status = s->x.http.head.status;
@@ -105,16 +106,23 @@ int docker_stream_open(const struct docker *d, const char *method, const char *p
                        const json_t *body, int stop_fd, const struct deadline *by,
                        struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err)
 {
-    return dockerapi_stream_open(d, path, &(struct docker_request){method, body, -1}, stop_fd, by,
-                                 ret, ret_reply, err);
+    return dockerapi_stream_open(d, path, &(struct docker_request){method, body, NULL, -1}, stop_fd,
+                                 by, ret, ret_reply, err);
+}
+
+int docker_stream_ask(const struct docker *d, const char *path, const char *extra,
+                      const struct deadline *by, struct docker_stream **ret, struct err *err)
+{
+    return dockerapi_stream_open(d, path, &(struct docker_request){"POST", NULL, extra, -1}, -1, by,
+                                 ret, NULL, err);
 }
 
 int docker_stream_upload(const struct docker *d, const char *path, int fd, int stop_fd,
                          const struct deadline *by, struct docker_stream **ret,
                          struct docker_reply *ret_reply, struct err *err)
 {
-    return dockerapi_stream_open(d, path, &(struct docker_request){"POST", NULL, fd}, stop_fd, by,
-                                 ret, ret_reply, err);
+    return dockerapi_stream_open(d, path, &(struct docker_request){"POST", NULL, NULL, fd}, stop_fd,
+                                 by, ret, ret_reply, err);
 }
 
 /* 1: the first *ret_len bytes of the buffer are a line, without its line feed. 0: not complete. */

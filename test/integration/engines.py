@@ -404,7 +404,8 @@ class Podman(Engine):
 
     def env(self):
         return {**super().env(), "CONTAINERS_CONF": str(self.place / "containers.conf"),
-                "CONTAINERS_STORAGE_CONF": str(self.place / "storage.conf")}
+                "CONTAINERS_STORAGE_CONF": str(self.place / "storage.conf"),
+                "CONTAINERS_REGISTRIES_CONF": str(self.place / "registries.conf")}
 
     def prepare(self):
         for folder in ("tmp", "run", "networks"):
@@ -413,6 +414,8 @@ class Podman(Engine):
         limits = {"nofile": hard_limit(resource.RLIMIT_NOFILE, 20000), "nproc": hard_limit(resource.RLIMIT_NPROC, 20000)}
         (self.place / "containers.conf").write_text(CONTAINERS_CONF.format(place=self.place, **limits), "ascii")
         (self.place / "storage.conf").write_text(STORAGE_CONF.format(place=self.place), "ascii")
+        # Docker speaks HTTP to registries of this machine by itself.
+        (self.place / "registries.conf").write_text('[[registry]]\nlocation = "127.0.0.1"\ninsecure = true\n', "ascii")
 
     def command(self):
         return ["podman", *self.flags, "system", "service", "--time", "0", self.host]

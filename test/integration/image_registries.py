@@ -55,9 +55,10 @@ def index_of(images):
 
 class RealRegistry:
     """Debian's docker-registry on loopback. With a folder of certificates it uses TLS. With the text of a password file it
-    requires a login; `login` is the one that its own requests use."""
+    requires a login; `login` is the one that its own requests use. With the name of an engine's network namespace a second
+    process serves the same files there."""
 
-    def __init__(self, certificates=None, htpasswd=None, login=None):
+    def __init__(self, certificates=None, htpasswd=None, login=None, netns=None):
         self.folder = tempfile.mkdtemp(prefix="ripcord-transfer-")
         self.port = free_port()
         self.host = f"127.0.0.1:{self.port}"
@@ -73,7 +74,8 @@ class RealRegistry:
         path = Path(self.folder) / "config.yml"
         path.write_text(json.dumps(config), encoding="utf-8")
         self.trust = ssl.create_default_context(cafile=certificates / "ca.pem") if certificates else None
-        self.process = subprocess.Popen([PROGRAM, "serve", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        enter = [[]] + ([["nsenter", f"--net=/run/netns/{netns}"]] if netns else [])
+        self.processes = [subprocess.Popen([*e, PROGRAM, "serve", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for e in enter]
         ripcord_test.wait_until(self.answers, 20, "docker-registry to listen")
 
     def answers(self):
@@ -82,9 +84,13 @@ class RealRegistry:
         except OSError:
             return False
 
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
     def close(self):
-        self.process.kill()
-        self.process.wait()
+        self.stop()
         shutil.rmtree(self.folder)
 
     def call(self, method, path, body=None, headers=None):

@@ -36,7 +36,7 @@ static const struct route routes[] = {
     {"DELETE", "/v1/images",                              handle_image_remove,        ROUTE_FRESH_STATE, {"engine", "name"}},
     {"GET",    "/v1/images/export",                       handle_image_export,        ROUTE_LIVE | ROUTE_FOLLOW, {"engine", "name", "format"}},
     {"POST",   "/v1/images/build",                        handle_image_build,         ROUTE_STREAM | ROUTE_LIVE, {"dockerfile", "tag", "arg", "target", "platform", "engine", "network", "no_cache", "pull", "secrets", "logins", "ssh"}},
-    {"POST",   "/v1/images/pull",                         handle_image_pull,          ROUTE_BODY | ROUTE_LIVE, {NULL}},
+    {"POST",   "/v1/images/pull",                         handle_image_pull,          ROUTE_BODY | ROUTE_LIVE, {"engine"}},
     {"POST",   "/v1/images/push",                         handle_image_push,          ROUTE_BODY | ROUTE_LIVE, {NULL}},
     {"GET",    "/v1/images/show",                         handle_image_show,          0, {"engine", "name"}},
     {"POST",   "/v1/images/prune",                        handle_image_prune,         ROUTE_BODY | ROUTE_FRESH_STATE, {"engine"}},

@@ -87,7 +87,8 @@ struct engine_ops {
     int (*resolve)(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
                    char **ret, struct err *err);
     /* Images (engine-images.h). *ret_json is a document. NULL: the backend keeps its images
-     * itself. */
+     * itself. A backend without `stores_images` only shows and pulls them. */
+    bool stores_images;
     int (*image)(struct engine *e, const struct image_op *req, const struct deadline *by,
                  char **ret_json, struct err *err);
     /* Cache mounts of builds (engine-images.h). *ret_json is a document. NULL: the backend keeps

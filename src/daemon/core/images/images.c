@@ -103,7 +103,7 @@ static void images_remove_again(void *arg)
 static struct engine *images_engine_with_images(struct manager *m, struct err *err)
 {
     for (size_t i = 0; i < m->config.n_engines; i++)
-        if (m->config.engines[i]->ops->image)
+        if (m->config.engines[i]->ops->stores_images)
             return m->config.engines[i];
     err_set(err, ERR_UNSUPPORTED, "no engine of this daemon stores images");
     return NULL;

@@ -5,6 +5,7 @@
 #include "daemon/engine/docker/backend.h"
 #include "daemon/engine/docker/build.h"
 #include "daemon/engine/docker/doctor.h"
+#include "daemon/engine/docker/images.h"
 #include "daemon/engine/docker/layers.h"
 #include "daemon/engine/docker/profile.h"
 #include "daemon/engine/docker/recreate.h"
@@ -555,6 +556,7 @@ const struct engine_ops engine_docker_ops = {
     .doctor = docker_doctor,
     .check = backend_check,
     .resolve = backend_resolve,
+    .image = docker_image,
     .build = docker_build,
     .verify = docker_verify,
     .create = docker_create,

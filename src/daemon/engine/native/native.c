@@ -414,6 +414,7 @@ const struct engine_ops engine_native_ops = {
     .look_again = native_look_again,
     .check = native_check,
     .resolve = native_resolve,
+    .stores_images = true,
     .image = native_image,
     .cache_mounts = native_cache_mounts,
     .build = native_build,
