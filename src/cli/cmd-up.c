@@ -1,6 +1,7 @@
 /* ripcord up: makes sure that a sandbox exists and runs. */
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/run-image.h"
 #include "cli/spec.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
@@ -39,6 +40,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     /* Only against typos: a sandbox that is removed at this moment is made again. */
     if (args_has(args, "no-create") && (r = cli_call(cli, "GET", target, NULL, NULL, err)) < 0)
         return r;
+    r = run_image_ensure(cli, args, name, err);
+    if (r < 0)
+        return r;
     r = cli_call(cli, "PUT", target, spec, &doc, err);
     if (r < 0)
         return r;
@@ -66,8 +70,9 @@ static const struct cli_option up_options[] = {
 };
 static const struct cli_group up_group = {"Options", up_options};
 static const struct cli_group clear_group = {"Lists", clear_options};
-static const struct cli_group *const groups[] = {
-    &spec_group, &limits_group, &lease_group, &place_group, &clear_group, &up_group, NULL};
+static const struct cli_group *const groups[] = {&spec_group,  &image_group, &limits_group,
+                                                 &lease_group, &place_group, &clear_group,
+                                                 &up_group,    NULL};
 
 const struct cli_command cmd_up = {
     .name = "up",

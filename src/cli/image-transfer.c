@@ -20,9 +20,8 @@ enum { LINE_MAX_BYTES = 1 << 20, PASSWORD_MAX = 16 << 10, BAR = 24 };
 #define SHOW_AFTER (500 * USEC_PER_MSEC)
 
 struct image_transfer {
-    struct cli *cli;
     uint64_t started;
-    bool bar, shown;
+    bool quiet, bar, shown;
     char step[16]; /* step that was printed last */
 };
 
@@ -46,7 +45,7 @@ static void image_transfer_show_progress(struct image_transfer *t, const json_t 
     char has[FORMAT_MAX], all[FORMAT_MAX];
     bool same;
 
-    if (!step || t->cli->json || time_mono() - t->started < SHOW_AFTER)
+    if (!step || t->quiet || time_mono() - t->started < SHOW_AFTER)
         return;
     same = STREQ(t->step, step);
     snprintf(t->step, sizeof(t->step), "%s", step);
@@ -129,11 +128,15 @@ static int image_transfer_read_answer(struct image_transfer *t, struct client *c
     return 0;
 }
 
-static int image_transfer_run(struct cli *cli, const char *target, const json_t *body, json_t **ret,
-                              struct err *err)
+/* for_command: another command needs the image, and stderr is that command's unless it is a
+ * terminal. */
+static int image_transfer_run(struct cli *cli, const char *target, const json_t *body,
+                              bool for_command, json_t **ret, struct err *err)
 {
-    struct image_transfer t = {
-        .cli = cli, .started = time_mono(), .bar = !cli->json && isatty(STDERR_FILENO)};
+    bool terminal = isatty(STDERR_FILENO);
+    struct image_transfer t = {.started = time_mono(),
+                               .quiet = cli->json || (for_command && !terminal),
+                               .bar = !cli->json && terminal};
     struct client *c;
     int r = cli_client(cli, &c, err);
 
@@ -199,7 +202,26 @@ static int image_transfer_start(struct cli *cli, const struct cli_args *args, co
                      "username", auth.username, "password", auth.password);
     if (!body)
         return err_set(err, ERR_INVALID, "the name or the password is not valid UTF-8");
-    return image_transfer_run(cli, push ? "/v1/images/push" : "/v1/images/pull", body, ret, err);
+    return image_transfer_run(cli, push ? "/v1/images/push" : "/v1/images/pull", body, false, ret,
+                              err);
+}
+
+int image_pull_quietly(struct cli *cli, const char *name, const char *engine, json_t **ret,
+                       struct err *err)
+{
+    _cleanup_json_ json_t *body = NULL;
+    _cleanup_docker_auth_ struct docker_auth auth = {0};
+    _cleanup_free_ char *where = client_escape(engine), *target = NULL;
+    int r = docker_auth_find(name, &auth, err);
+
+    if (r < 0)
+        return r;
+    body = json_pack("{s:s, s:s*, s:s*}", "name", name, "username", auth.username, "password",
+                     auth.password);
+    if (!body)
+        return err_set(err, ERR_INVALID, "the name or the password is not valid UTF-8");
+    target = xasprintf("/v1/images/pull?engine=%s", where);
+    return image_transfer_run(cli, target, body, true, ret, err);
 }
 
 int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)

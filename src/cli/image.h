@@ -27,6 +27,9 @@ int image_prune(struct cli *cli, const struct cli_args *args, struct err *err);
 void image_print_imported(const json_t *doc); /* the response of an import or a pull */
 
 /* image-transfer.c */
+/* A pull for another command: progress only on a terminal, credentials of ~/.docker/config.json. */
+int image_pull_quietly(struct cli *cli, const char *name, const char *engine, json_t **ret,
+                       struct err *err);
 int image_pull(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_push(struct cli *cli, const struct cli_args *args, struct err *err);
 

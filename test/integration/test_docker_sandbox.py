@@ -129,7 +129,7 @@ class DockerSandbox(TestCase):
 
     def test_unsupported_options_are_refused_by_name(self):
         self.refused(7, "up", "a", "--image", "host", words=["'host'", "default"])
-        self.refused(3, "up", "a", "--image", "no/such:1", words=["image 'no/such:1'"])
+        self.refused(3, "up", "a", "--image", "no/such:1", "--pull", "never", words=["image 'no/such:1'"])
         self.refused(2, "up", "a", "--cache", "pipp=shared", words=["pipp", "'pip'"])
         self.refused(2, "up", "a", "--engine", "dokcer", words=["'docker'"])
         self.refused(7, "up", "a", "--disk", "1G", words=["disk"])

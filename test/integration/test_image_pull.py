@@ -10,9 +10,10 @@ from pathlib import Path
 import image_registries
 import packages_fixture
 from image_registries import Image, index_of
-from ripcord_test import files_below, wait_until
+from ripcord_test import Config, TestCase, files_below, wait_until
 from test_images import ImageCase, config_of, digest, entry, rootfs, saved, tar
 
+PASSWD = b"root:x:0:0::/:/bin/sh\nagent:x:1000:1000::/home/agent:/bin/sh\n"
 MACHINE = json.loads(config_of([]))["architecture"]
 OTHER = "arm64" if MACHINE == "amd64" else "amd64"
 
@@ -106,6 +107,63 @@ class TestRegistry(PullCase):
         self.assertEqual(self.root.run("image", "push", "nope", f"{name}:3").code, 3)
         self.assertEqual(self.root.run("image", "push", f"{name}:2", f"{name}@{first['digest']}").code, 2)
         self.assertEqual(self.in_store("tmp"), [])
+
+
+@unittest.skipUnless(image_registries.PROGRAM, "docker-registry is not installed")
+class TestRunPulls(TestCase):
+    """Images of a registry in `run` and `up`: on native in our store, on Docker and Podman in theirs."""
+
+    def setUp(self):
+        super().setUp()
+        self.registry = image_registries.RealRegistry(netns=Config.backend.name if Config.backend else None)
+        self.addCleanup(self.registry.close)
+
+    def put(self, name, text, **settings):
+        """Its name with the registry. Each test has names of its own: an engine keeps what it has pulled."""
+        full = f"team/{name}-{os.getpid()}"
+        self.registry.put(full, "1", Image([rootfs(entry("etc/passwd", data=PASSWD)), tar(entry("y", data=text))], **settings))
+        if Config.backend:
+            self.addCleanup(Config.backend.api, "DELETE", f"/images/{self.registry.host}/{full}:1?force=1")
+        return f"{self.registry.host}/{full}:1"
+
+    def test_a_missing_image_is_pulled(self):
+        name = self.put("missing", b"first")
+        refused = self.assert_exit(self.root.run("run", "--image", name, "--pull", "never", "--", "cat", "/y"), 125)
+        self.assertIn(name.encode(), refused.err)
+        done = self.root.ok("run", "-i", "--image", name, "--", "sh", "-c", "cat /y -", stdin=b" and input")
+        self.assertEqual((done.out, done.err), (b"first and input", b""))
+        self.put("missing", b"second")
+        self.assertEqual(self.root.ok("run", "--image", name, "--", "cat", "/y").out, b"first")
+        self.assertEqual(self.root.ok("run", "--image", name, "--pull", "always", "--", "cat", "/y").out, b"second")
+        self.registry.stop()
+        self.assertEqual(self.root.ok("run", "--image", name, "--pull", "missing", "--", "cat", "/y").out, b"second")
+        done = self.assert_exit(self.root.run("run", "--image", name, "--pull", "always", "--", "cat", "/y"), 125)
+        self.assertIn(f"pull '{name}'", done.err.decode())
+
+    def test_up_pulls_too(self):
+        name = self.put("up", b"kept")
+        self.root.ok("up", "a", "--image", name)
+        self.assertEqual(self.shell("a", "cat /y"), "kept")
+        self.root.ok("up", "a", "--image", name)
+
+    def test_the_command_of_the_image(self):
+        for name, settings, out in (("cmd", {"Cmd": ["cat", "/y"]}, b"text"), ("entry", {"Entrypoint": ["sh", "-c", "echo a b"]}, b"a b\n"),
+                                    ("both", {"Entrypoint": ["sh", "-c", 'echo "$@"'], "Cmd": ["cat", "/y"]}, b"/y\n")):
+            full = self.put(name, b"text", **settings)
+            self.assertEqual(self.root.ok("run", "--image", full).out, out)
+            self.assertEqual(self.root.ok("run", "--image", full, "--", "cat", "/y").out, b"text")
+        done = self.assert_exit(self.root.run("run", "--image", self.put("none", b"")), 125)
+        self.assertIn(b"has no command of its own", done.err)
+
+    def test_names_that_the_registry_does_not_have(self):
+        done = self.assert_exit(self.root.run("up", "a", "--image", f"{self.registry.host}/no/such:1"), 3)
+        self.assertIn(f"pull '{self.registry.host}/no/such:1'", done.err.decode())
+        self.assertEqual(self.root.sandboxes(), [])
+
+    def test_bad_policies(self):
+        for words, error in ((("--pull", "sometimes", "--image", "x"), "unknown value 'sometimes'"), (("--pull", "always"), "--pull needs --image")):
+            self.assertIn(error, self.assert_exit(self.root.run("run", *words, "--", "true"), 125).err.decode())
+        self.assertIn(b"needs a command", self.assert_exit(self.root.run("run"), 125).err)
 
 
 class TestHostile(PullCase):

@@ -313,7 +313,7 @@ class TestStore(ImageCase):
         self.assertEqual((self.in_store("layers"), self.in_store("blobs"), self.in_store("images")), ([], [], []))
 
     def test_errors_name_unknown_images(self):
-        for argv in (["run", "--image", "nope", "--", "id"], ["image", "show", "nope"], ["image", "rm", "nope"]):
+        for argv in (["run", "--image", "nope", "--pull", "never", "--", "id"], ["image", "show", "nope"], ["image", "rm", "nope"]):
             result = self.root.run(*argv)
             self.assertIn("no such image: 'nope'", result.err.decode())
         self.assertEqual(self.root.run("image", "rmm").code, 2)

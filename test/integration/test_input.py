@@ -64,7 +64,7 @@ class CommandLine(TestCase):
         r = self.root.run("up", "a", "--engine", "warp")
         self.assertIn(r.code, (2, 7), r)
         self.assertIn(b"warp", r.err)
-        r = self.root.run("up", "a", "--image", "no-such-image")
+        r = self.root.run("up", "a", "--image", "no-such-image", "--pull", "never")
         self.assertIn(r.code, (2, 3, 7), r)
         self.assertIn(b"no-such-image", r.err)
 
