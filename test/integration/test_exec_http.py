@@ -149,7 +149,9 @@ class TestWait(ExecHttpCase):
                 ({"argv": ["x"], "output": "inline", "output_max": 1 << 40}, "?wait=1s", "output_max"),
                 ({"argv": ["x"]}, "?wait=soon", "wait"), ({"argv": ["x"]}, "?wait=2h", "wait")):
             self.assert_refused(self.root.http("POST", path + query, body), 400, "invalid", word)
-        self.assert_refused(self.root.http("POST", path + "?wait=1s", {"argv": ["x"], "stats": True}), 501, "unsupported", "stats")
+        self.assert_refused(self.root.http("POST", path, {"argv": ["x"], "stats": True}), 400, "invalid", "stats", "wait")
+        reply = self.root.http("POST", path + "?wait=1s", {"argv": ["x"], "stats": True}, {"Idempotency-Key": "k"})
+        self.assert_refused(reply, 501, "unsupported", "stats", "key")
         self.assertEqual(self.root.get(path)["execs"], [])
 
 

@@ -195,6 +195,20 @@ class WithoutNamespaces(PackagesCase):
 
 
 class Settings(PackagesCase):
+    def check_stats_over_http(self):
+        """The same figures in each answer that has the end."""
+        spec = {"argv": ["/usr/bin/python3", "-c", FETCH_FILE], "stats": True}
+        for target, body in (("/v1/run", {"exec": spec}), ("/v1/sandboxes/a/execs", spec)):
+            doc = self.root.http("POST", target + "?wait=60s", body).json()
+            self.assertEqual([doc["exec"]["end"]["packages"]["pypi"][n] for n in ("hits", "misses")], [1, 0], doc)
+            for accept in ("text/event-stream", "application/x-ndjson"):
+                reply = self.root.http("POST", target, body, {"Accept": accept})
+                last = json.loads(reply.body.strip().splitlines()[-1].removeprefix(b"data: "))
+                self.assertEqual([last["end"]["packages"]["pypi"][n] for n in ("hits", "misses")], [1, 0], reply)
+        nothing = {"argv": ["true"], "stats": True}
+        doc = self.root.http("POST", "/v1/sandboxes/a/execs?wait=60s", nothing).json()
+        self.assertEqual(doc["exec"]["end"]["packages"].get("pypi", {}).get("hits", 0), 0, doc)
+
     def test_stats(self):
         """One line says what a command got from the package cache, also of a sandbox that goes with it."""
         self.up.add_wheel("demo", "1.5", os.urandom(200000))
@@ -212,6 +226,7 @@ class Settings(PackagesCase):
         (box,) = [i for i, name in shown["names"].items() if name == "a"]
         self.assertGreaterEqual(shown["sandboxes"][box]["pypi"]["hits"], 1)
         self.assertRegex(self.root.ok("cache", "show").text, r"(?m)^a +pypi +1 +0 ")
+        self.check_stats_over_http()
 
     @only_on("native")
     def test_run_and_own_settings(self):

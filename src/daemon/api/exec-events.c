@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/api/exec-counts.h"
 #include "daemon/api/exec-text.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
@@ -19,7 +20,9 @@ struct exec_events {
     struct http_req *req;
     struct exec *exec; /* NULL: it had ended before */
     struct output_stream *stream;
+    struct exec_counts counts;
     bool begun, started_sent; /* begun: the head of the answer is sent */
+    bool at_end;              /* everything but the end is sent */
     uint64_t next[JOURNAL_STREAMS];
     struct {
         char bytes[CARRY_MAX];
@@ -43,6 +46,7 @@ enum exec_events_kind exec_events_wanted(const struct api_call *c)
 
 static void exec_events_free(struct exec_events *e)
 {
+    exec_counts_done(&e->counts);
     output_stream_free(e->stream);
     exec_unref(e->exec);
     free(e);
@@ -147,13 +151,27 @@ static void exec_events_fail(struct exec_events *e, const struct err *err)
 static void exec_events_end(struct exec_events *e)
 {
     const char *text = output_stream_end_text(e->stream);
-    json_t *o = json_pack("{s:s}", "event", "end"), *end = NULL;
+    json_t *o, *end = NULL;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         exec_events_flush(e, (enum journal_stream)i);
-    if (json_parse("end record", text, strlen(text), &end, NULL) >= 0)
+    e->at_end = true;
+    if (exec_counts_pending(&e->counts))
+        return;
+    o = json_pack("{s:s}", "event", "end");
+    if (json_parse("end record", text, strlen(text), &end, NULL) >= 0) {
+        exec_counts_add(&e->counts, end);
         json_object_set_new(o, "end", end);
+    }
     exec_events_finish(e, o);
+}
+
+static void exec_events_on_counted(void *arg)
+{
+    struct exec_events *e = arg;
+
+    if (e->at_end)
+        exec_events_end(e);
 }
 
 /* ---- the answer ---- */
@@ -191,7 +209,7 @@ static void exec_events_pump(struct exec_events *e)
     _cleanup_err_ struct err err = ERR_INIT;
     struct output_chunk chunk;
 
-    if (!exec_events_begin(e))
+    if (e->at_end || !exec_events_begin(e))
         return;
     exec_events_send_started(e);
     while (http_stream_pending(e->req) < PENDING_MAX) {
@@ -218,7 +236,11 @@ static void exec_events_pump(struct exec_events *e)
 
 static void exec_events_on_news(void *arg)
 {
-    exec_events_pump(arg);
+    struct exec_events *e = arg;
+
+    if (e->exec)
+        exec_counts_update(&e->counts, e->config.manager, e->exec);
+    exec_events_pump(e);
 }
 
 static struct exec_events *exec_events_new(enum exec_events_kind kind,
@@ -229,6 +251,8 @@ static struct exec_events *exec_events_new(enum exec_events_kind kind,
 
     e->kind = kind;
     e->config = *config;
+    e->counts =
+        (struct exec_counts){.wanted = config->stats, .done = exec_events_on_counted, .arg = e};
     memcpy(e->next, stream->offsets, sizeof(e->next));
     stream->want[JOURNAL_STDOUT] = stream->want[JOURNAL_STDERR] = stream->follow = true;
     stream->notify = exec_events_on_news;
@@ -255,6 +279,7 @@ void exec_events_start(struct http_req *req, struct exec *x, enum exec_events_ki
     struct exec_events *e = exec_events_new(kind, &stream, config);
 
     e->exec = x;
+    exec_counts_update(&e->counts, config->manager, x);
     e->stream = output_stream_new_live(x, &stream);
     exec_events_answer(e, req);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/api/exec-counts.h"
 #include "daemon/api/exec-text.h"
 #include "daemon/core/exec/exec-linger.h"
 #include "lib/base/cleanup.h"
@@ -21,6 +22,7 @@ struct exec_waiting {
     struct exec *exec;
     struct wait_config config;
     struct exec_watch watch;
+    struct exec_counts counts;
     struct loop_timer *timer;
     bool expired;
 };
@@ -154,7 +156,10 @@ static json_t *exec_wait_document(const struct exec_waiting *w, struct err *err)
         exec_wait_open_live, x, {x->end.stdout_bytes, x->end.stderr_bytes}};
     _cleanup_json_ json_t *doc = json_pack("{s:o}", "exec", exec_to_json(x));
 
-    if (x->state == EXEC_ENDED && exec_wait_add_output(doc, &src, &w->config, err) < 0)
+    if (x->state != EXEC_ENDED)
+        return TAKE_PTR(doc);
+    exec_counts_add(&w->counts, json_object_get(json_object_get(doc, "exec"), "end"));
+    if (exec_wait_add_output(doc, &src, &w->config, err) < 0)
         return NULL;
     return TAKE_PTR(doc);
 }
@@ -162,6 +167,7 @@ static json_t *exec_wait_document(const struct exec_waiting *w, struct err *err)
 static void exec_wait_free(struct exec_waiting *w)
 {
     exec_watch_remove(w->exec, &w->watch);
+    exec_counts_done(&w->counts);
     loop_timer_free(w->timer);
     exec_unref(w->exec);
     free(w);
@@ -188,21 +194,35 @@ static void exec_wait_answer(struct exec_waiting *w)
         call_reply(c, ended ? 200 : 202, doc);
 }
 
+/* A start has a deadline of its own, and figures of the package cache take a moment. */
+static void exec_wait_check(struct exec_waiting *w)
+{
+    bool ended = w->exec->state == EXEC_ENDED;
+
+    if ((ended && !exec_counts_pending(&w->counts)) ||
+        (w->expired && w->exec->state == EXEC_RUNNING))
+        exec_wait_answer(w);
+}
+
 static void exec_wait_on_timer(void *arg)
 {
     struct exec_waiting *w = arg;
 
     w->expired = true;
-    if (w->exec->state != EXEC_STARTING) /* a start has a deadline of its own */
-        exec_wait_answer(w);
+    exec_wait_check(w);
 }
 
-static void exec_wait_on_event(void *arg, enum exec_event event)
+static void exec_wait_on_event(void *arg, enum exec_event event _unused_)
 {
     struct exec_waiting *w = arg;
 
-    if (event == EXEC_EVENT_ENDED || (w->expired && w->exec->state != EXEC_STARTING))
-        exec_wait_answer(w);
+    exec_counts_update(&w->counts, w->config.wire.manager, w->exec);
+    exec_wait_check(w);
+}
+
+static void exec_wait_on_counted(void *arg)
+{
+    exec_wait_check(arg);
 }
 
 /* If the request has a key, its client may come back, so its answer is still made. */
@@ -235,6 +255,9 @@ void wait_start(struct api_call *c, struct exec *x, const struct wait_config *co
                                    .arg = w,
                                    .attached = config->wire.run, /* keeps its sandbox */
                                    .acked = {UINT64_MAX, UINT64_MAX}};
+    w->counts =
+        (struct exec_counts){.wanted = config->wire.stats, .done = exec_wait_on_counted, .arg = w};
+    exec_counts_update(&w->counts, config->wire.manager, x);
     w->expired = !config->wait;
     if (config->wait) {
         w->timer = loop_timer_new(config->wire.loop, exec_wait_on_timer, w);

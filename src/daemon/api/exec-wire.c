@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/api/exec-counts.h"
 #include "daemon/api/exec-socket.h"
-#include "daemon/api/package-counts.h"
 #include "daemon/core/sandbox/spec.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
@@ -37,11 +37,8 @@ struct exec_wire {
     bool kept;                   /* the client said DETACH */
     bool removing;               /* exec_wire_removed() will free this */
 
-    struct package_counts *package_counts; /* NULL: not requested */
-    json_t *packages;                      /* the result; NULL: none */
-    bool counted;                          /* the counting was stopped */
-    bool counting;                         /* its result is not known yet: END waits for it */
-    bool at_end;                           /* everything except END is sent */
+    struct exec_counts counts;
+    bool at_end; /* everything except END is sent */
 
     struct buf in; /* an incomplete frame */
     bool holds_input;
@@ -53,8 +50,7 @@ static void exec_wire_free(struct exec_wire *s)
 {
     exec_wire_release_input(s);
     exec_socket_free(s->socket);
-    package_counts_free(s->package_counts);
-    json_decref(s->packages);
+    exec_counts_done(&s->counts);
     output_stream_free(s->stream);
     exec_unref(s->exec);
     buf_done(&s->in);
@@ -185,11 +181,11 @@ static void exec_wire_send_record(struct exec_wire *s)
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *text = NULL;
 
-    if (!s->packages || json_parse("end record", record, strlen(record), &o, NULL) < 0) {
+    if (!s->counts.packages || json_parse("end record", record, strlen(record), &o, NULL) < 0) {
         exec_wire_send_json(s, FRAME_END, record);
         return;
     }
-    json_object_set(o, "packages", s->packages);
+    exec_counts_add(&s->counts, o);
     text = json_to_text(o, false);
     exec_wire_send_json(s, FRAME_END, text);
 }
@@ -197,7 +193,7 @@ static void exec_wire_send_record(struct exec_wire *s)
 static void exec_wire_send_end(struct exec_wire *s)
 {
     s->at_end = true;
-    if (s->counting)
+    if (exec_counts_pending(&s->counts))
         return;
     if (s->exec && s->exec->start_err.code)
         exec_wire_send_error(s, &s->exec->start_err);
@@ -206,32 +202,12 @@ static void exec_wire_send_end(struct exec_wire *s)
     exec_wire_finish(s);
 }
 
-static void exec_wire_on_package_counts(void *arg, json_t *packages)
+static void exec_wire_on_counted(void *arg)
 {
     struct exec_wire *s = arg;
 
-    s->counting = false;
-    s->packages = json_incref(packages);
     if (s->at_end && s->req && !s->finished)
         exec_wire_send_end(s);
-}
-
-/* Starts when the sandbox id is known. A sandbox without id has not fetched anything yet. */
-static void exec_wire_start_package_counts(struct exec_wire *s)
-{
-    struct packages_proxy *proxy = manager_settings(s->config.manager)->packages;
-
-    if (s->config.stats && proxy && !s->package_counts && *s->exec->sandbox_id)
-        s->package_counts = package_counts_new(proxy, s->exec->sandbox_id);
-}
-
-/* Stops at the end of the command, because the counters of a `run` are dropped right after it. */
-static void exec_wire_stop_package_counts(struct exec_wire *s)
-{
-    if (!s->package_counts || s->counted)
-        return;
-    s->counted = true;
-    s->counting = package_counts_stop(s->package_counts, exec_wire_on_package_counts, s);
 }
 
 /* Sends one piece. False: there is nothing more for now, or everything is sent. */
@@ -463,9 +439,7 @@ static void exec_wire_on_news(void *arg)
 {
     struct exec_wire *s = arg;
 
-    exec_wire_start_package_counts(s);
-    if (s->exec->state == EXEC_ENDED)
-        exec_wire_stop_package_counts(s);
+    exec_counts_update(&s->counts, s->config.manager, s->exec);
     exec_wire_pace_input(s);
     exec_wire_pump(s);
 }
@@ -475,6 +449,8 @@ static struct exec_wire *exec_wire_new(const struct wire_config *config)
     struct exec_wire *s = xnew0(struct exec_wire);
 
     s->config = *config;
+    s->counts =
+        (struct exec_counts){.wanted = config->stats, .done = exec_wire_on_counted, .arg = s};
     s->in.max = IN_MAX;
     return s;
 }
@@ -526,7 +502,7 @@ void wire_start(struct http_req *req, struct exec *x, const struct wire_config *
     s->exec = x;
     if (x->req.want_stdin)
         exec_wire_hold_input(s);
-    exec_wire_start_package_counts(s);
+    exec_counts_update(&s->counts, s->config.manager, x);
     s->stream = output_stream_new_live(x, &stream);
     if (req)
         exec_wire_upgrade(s, req);

@@ -114,8 +114,12 @@ static int execs_read_answer(struct api_call *c, const struct api_exec_spec *spe
     ret->events = exec_events_wanted(c);
     ret->wait.output = spec->output_inline;
     ret->wait.out_max = spec->output_max;
-    if (spec->stats)
-        return err_set(err, ERR_UNSUPPORTED, "field 'stats': needs an upgraded connection");
+    if (spec->stats && !ret->waits && !ret->events)
+        return err_set(err, ERR_INVALID,
+                       "field 'stats': needs the query parameter 'wait' or a "
+                       "stream of events");
+    if (spec->stats && c->key) /* a request that follows has not seen the beginning */
+        return err_set(err, ERR_UNSUPPORTED, "field 'stats': not supported with a key");
     if (ret->events && (ret->waits || spec->output_inline))
         return err_set(err, ERR_INVALID,
                        "a stream of events: 'wait' and 'output' are not allowed with it");
