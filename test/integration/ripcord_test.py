@@ -53,6 +53,8 @@ def only_on(*engines):
     return mark
 
 
+IN_MACHINE = Path("/etc/ripcord-test-machine").exists()  # a virtual one that was made for tests (test/vm)
+
 # Capabilities that some engines lack. A test names what it needs; the runner skips it elsewhere and counts it.
 CAPABILITIES = {
     "host image": ("native",),      # the machine's own programs as the sandbox's /usr, read-only
@@ -65,7 +67,7 @@ CAPABILITIES = {
     "capable root": ("native",),    # root inside may change owners and pass over modes; in our containers it has no capabilities
     "limits of a command": ("native", "docker", "podman"),  # with gVisor, the whole sandbox ends at its memory or process limit
     "own kernel objects": ("native",),  # cgroups, mounts, namespaces and processes that we make ourselves
-    "test machine": ("native",) if Path("/etc/ripcord-test-machine").exists() else (),  # may be changed at will (test/vm)
+    "test machine": ("native",) if IN_MACHINE else (),  # may be changed at will (test/vm)
 }
 
 

@@ -5,6 +5,7 @@ was made for tests (test/vm)."""
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -481,6 +482,20 @@ class UserUnit(UserCase):
         self.ripcord("rm", "-f", "box")
 
 
+def rows_of_the_page():
+    """Place -> the word of doctor, and whether there are limits."""
+    text = (CONTRIB.parent / "docs" / "platforms.md").read_text(encoding="utf-8")
+    table = text.partition("## Machines and users")[2].partition("## Containers")[0]
+    cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+    return {row[0].strip(): (row[1].strip(), row[2].strip().partition(",")[0]) for row in cells}
+
+
+class Page(unittest.TestCase):
+    def test_each_row_has_a_test(self):
+        tried = re.findall(r'self\.agrees\("(.*?)"', Path(__file__).read_text(encoding="utf-8"))
+        self.assertEqual(sorted(tried), sorted(rows_of_the_page()))
+
+
 @alone
 @needs("test machine")
 class Agree(UserCase):
@@ -488,15 +503,8 @@ class Agree(UserCase):
     CRON = ("setpriv", "--reuid=agent", "--regid=agent", "--init-groups", "env", "-i", "HOME=/home/agent", "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
     LIMITS = ("memory limit", "cpu limit", "pids limit", "pause")
 
-    @staticmethod
-    def rows():
-        text = (CONTRIB.parent / "docs" / "platforms.md").read_text(encoding="utf-8")
-        table = text.partition("## Machines and users")[2].partition("## Containers")[0]
-        cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
-        return {row[0].strip(): (row[1].strip(), row[2].strip().partition(",")[0]) for row in cells}
-
     def agrees(self, row, prefix=()):
-        word, limits = self.rows()[row]
+        word, limits = rows_of_the_page()[row]
         words = [*prefix, str(PROGRAMS / "ripcord")]
         doctor, true = run(*words, "doctor", "--json"), run(*words, "run", "--", "true")
         checks = {c["name"]: c for c in json.loads(doctor.stdout)["checks"]}

@@ -94,7 +94,7 @@ integration_tests() {
 # In a virtual machine with Debian. A machine that qemu translates is nine times slower, so only modules that depend on
 # the kernel, on cgroup v2 or on systemd run there.
 vm_tests() { python3 test/vm/run.py --suite "$@"; }
-IN_MACHINES=causes,disk,hogs,kernel_memory,life,network,reconcile,refusals,restart,rootless,run,streams,systemd
+IN_MACHINES=causes,confined,confined_hostile,disk,hogs,kernel_memory,life,network,reconcile,refusals,restart,rootless,run,streams,systemd
 
 test_vm() {
     local suite
