@@ -248,7 +248,7 @@ class Engine:
         return [int(p.name) for p in numbered if self.owns(p)]
 
     def owns(self, proc):
-        return any(self.name.encode() in read_bytes(proc / name) for name in ("cmdline", "cgroup"))
+        return any(self.name.encode() in ripcord_test.read_bytes(proc / name) for name in ("cmdline", "cgroup"))
 
     def memory(self):
         """RSS of the daemon and its helpers in MiB."""
@@ -475,13 +475,6 @@ def run(*argv):
 
 def quiet(*argv):
     subprocess.run([str(a) for a in argv], capture_output=True, check=False)
-
-
-def read_bytes(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def end_process(process, seconds=30):

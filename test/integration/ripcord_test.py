@@ -387,6 +387,9 @@ class Root:
         return sorted(found)
 
     def owns(self, proc):
+        """A child of this process has the descriptors of every test until it executes its program: it is nobody's yet."""
+        if read_bytes(proc / "cmdline") == COMMAND_LINE:
+            return False
         marks = self.marks()
         return any(mark in text for text in traces(proc) for mark in marks)
 
@@ -651,11 +654,19 @@ def traces(proc):
             pass
 
 
-def cgroup_of(proc):
+def read_bytes(path):
+    """The bytes of a file, none when it has gone."""
     try:
-        return (proc / "cgroup").read_bytes()
+        return path.read_bytes()
     except OSError:
         return b""
+
+
+COMMAND_LINE = read_bytes(Path("/proc/self/cmdline"))
+
+
+def cgroup_of(proc):
+    return read_bytes(proc / "cgroup")
 
 
 def task_runs(task):

@@ -1,11 +1,13 @@
 """The tests' own means: whom they kill, and what they say of a command that somebody else kills."""
+import os
+import shutil
 import signal
 import subprocess
 import unittest
 
 import engines
 import kill_trace
-from ripcord_test import TestCase, alive, kill_if, only_on
+from ripcord_test import Root, TestCase, alive, kill_if, only_on, wait_until
 
 
 @only_on("native")
@@ -24,6 +26,28 @@ class Kills(unittest.TestCase):
             finally:
                 kill_if(foreign.pid, lambda _: True)
         self.assertEqual(foreign.returncode, -signal.SIGKILL)
+
+    def test_a_child_that_has_not_executed_yet_is_spared(self):
+        """It has the descriptors of every test that runs meanwhile."""
+        root = Root()
+        self.addCleanup(shutil.rmtree, root.path)
+        go_on, tell = os.pipe()
+        with open(root.path / "file", "wb") as of_the_root:
+            child = os.fork()
+            if child == 0:
+                os.read(go_on, 1)
+                os._exit(0)
+            program = subprocess.Popen(["sleep", "1000"], stdout=of_the_root)
+        try:
+            wait_until(lambda: program.pid in root.processes(), 10, "the program to be found")
+            self.assertNotIn(child, root.processes())
+        finally:
+            program.kill()
+            program.wait()
+            os.write(tell, b"x")
+            os.waitpid(child, 0)
+            os.close(go_on)
+            os.close(tell)
 
 
 @only_on("native")
