@@ -1,5 +1,4 @@
 """What is different with gVisor, a runtime with a kernel of its own: `run.py --engine gvisor` runs this beside other modules."""
-import json
 
 from ripcord_test import TestCase, only_on, wait_until
 
@@ -42,7 +41,7 @@ class Gvisor(TestCase):
         self.assertEqual(self.root.sandbox("a")["spec"]["runtime"], "runsc")
 
     def test_the_package_cache_is_reached_through_the_guest(self):
-        self.assertEqual(json.loads(self.root.ok("show", "a", "--json").out)["package_cache"], "stream")
+        wait_until(lambda: self.root.get("/v1/sandboxes/a").get("package_cache") == "stream", 10, "the package cache to be served")
 
     def test_the_memory_limit_ends_the_sandbox(self):
         """The victim of the machine's kernel is gVisor's: the cause is true, and the next command starts the sandbox again."""
