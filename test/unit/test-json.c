@@ -1,8 +1,10 @@
 /*
- * json.c: our rules on top of jansson, and the error object on the wire.
+ * json.c: our rules on top of jansson, and the error object on the wire. json-put.c: text without a
+ * document.
  */
 #include <stdint.h>
 
+#include "lib/base/json-put.h"
 #include "lib/base/json.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -224,4 +226,64 @@ TEST(json_error_with_a_foreign_message)
     CHECK(json_to_err(j, &out) == -ERR_SYSTEM);
     CHECK(strstr(out.msg, "without a code or message"));
     json_decref(j);
+}
+
+/* ---- json-put.c ---- */
+
+TEST(json_put_sets_commas_and_brackets)
+{
+    _cleanup_buf_ struct buf b = JSON_PUT_INIT;
+
+    json_put_open(&b, NULL, '{');
+    json_put_open(&b, "none", '[');
+    json_put_close(&b, ']');
+    json_put_number(&b, "zero", 0);
+    json_put_number(&b, "most", UINT64_MAX);
+    json_put_open(&b, "list", '[');
+    json_put_open(&b, NULL, '{');
+    json_put_bool(&b, "yes", true);
+    json_put_bool(&b, "no", false);
+    json_put_close(&b, '}');
+    json_put_string(&b, NULL, "{");
+    json_put_string(&b, NULL, NULL);
+    json_put_raw(&b, NULL, "1.5");
+    json_put_close(&b, ']');
+    json_put_time(&b, "never", 0);
+    json_put_time(&b, "then", 1500);
+    json_put_close(&b, '}');
+    CHECK_STR(buf_data(&b), "{\"none\":[],\"zero\":0,\"most\":18446744073709551615,"
+                            "\"list\":[{\"yes\":true,\"no\":false},\"{\",null,1.5],"
+                            "\"never\":null,\"then\":\"1970-01-01T00:00:00.001Z\"}");
+}
+
+/* What jansson reads back is what was put, whatever the bytes are. */
+TEST(json_put_escapes_keys_and_strings)
+{
+    static const char *const texts[] = {
+        "",          "plain", "\"", "\\", "a\nb\tc\x01", "\x7f", "\xc3\xa4", "\xf0\x9f\x98\x80",
+        "ends in {", "\"[",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        _cleanup_buf_ struct buf b = JSON_PUT_INIT;
+        _cleanup_json_ json_t *j = NULL;
+
+        json_put_open(&b, NULL, '{');
+        json_put_string(&b, texts[i], texts[i]);
+        json_put_number(&b, "after", 1);
+        json_put_close(&b, '}');
+        CHECK(parse(buf_data(&b), &j, NULL) == 0 && json_object_size(j) == 2);
+        CHECK_STR(json_string_value(json_object_get(j, texts[i])), texts[i]);
+    }
+}
+
+TEST(json_put_replaces_what_is_not_utf8)
+{
+    _cleanup_buf_ struct buf b = JSON_PUT_INIT;
+
+    json_put_string(&b, NULL,
+                    "a\xff"
+                    "b\xc3");
+    CHECK_STR(buf_data(&b), "\"a\xef\xbf\xbd"
+                            "b\xef\xbf\xbd\"");
 }

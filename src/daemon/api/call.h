@@ -9,6 +9,7 @@
 #include "daemon/api/api.h"
 #include "daemon/core/sandbox/manager.h"
 #include "lib/base/err.h"
+#include "lib/base/json-put.h"
 
 struct api_call;
 struct exec;
@@ -62,7 +63,8 @@ struct sandbox *call_sandbox(struct api_call *c);
 /* The running exec of the first two parameters. ERR_CONFLICT: it has ended. */
 int call_live_exec(struct api_call *c, struct exec **ret, struct err *err);
 
-json_t *sandbox_to_json(const struct sandbox *sb);
+/* Writes SANDBOX into a JSON_PUT_INIT buffer. `env`: with the environment in its spec. */
+void sandbox_put(struct buf *b, const char *key, const struct sandbox *sb, bool env);
 
 /* The handlers, grouped by file. */
 void handle_health(struct api_call *c);

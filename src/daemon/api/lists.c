@@ -11,6 +11,7 @@
 #include "daemon/core/exec/exec.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/command-size.h"
+#include "lib/base/json-put.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
@@ -128,14 +129,24 @@ static int lists_read_filters(struct api_call *c, struct list_query *q, struct e
     return q->engine && !manager_engine(c->manager, q->engine, err) ? -err->code : 0;
 }
 
-/* Without a large environment: a list of many such sandboxes would take gigabytes. */
-static json_t *lists_item(const struct sandbox *sb)
+/* Without large environments: a list of many such sandboxes would take gigabytes. Returns the last
+ * sandbox of the page if there are more. */
+static const struct sandbox *lists_put(struct buf *b, const struct list_query *q,
+                                       struct sandbox *const *all, size_t n)
 {
-    json_t *o = sandbox_to_json(sb);
+    const struct sandbox *last = NULL;
+    uint64_t shown = 0;
 
-    if (command_size(sb->spec.env) > LISTED_ENV_MAX)
-        json_object_del(json_object_get(o, "spec"), "env");
-    return o;
+    for (size_t i = 0; i < n; i++) {
+        if (!lists_shows(q, all[i]))
+            continue;
+        if (q->limit && shown == q->limit)
+            return last;
+        sandbox_put(b, NULL, all[i], command_size(all[i]->spec.env) <= LISTED_ENV_MAX);
+        last = all[i];
+        shown++;
+    }
+    return NULL;
 }
 
 void handle_sandbox_list(struct api_call *c)
@@ -143,8 +154,8 @@ void handle_sandbox_list(struct api_call *c)
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_list_query_ struct list_query q = {0};
     _cleanup_free_ struct sandbox **all = NULL;
-    const char *next = NULL;
-    json_t *list;
+    _cleanup_buf_ struct buf b = JSON_PUT_INIT;
+    const struct sandbox *last;
     size_t n;
 
     if (lists_read_filters(c, &q, &err) < 0) {
@@ -152,18 +163,13 @@ void handle_sandbox_list(struct api_call *c)
         return;
     }
     all = lists_sorted(c->manager, &n);
-    list = json_array();
-    for (size_t i = 0, last = 0; i < n && !next; i++) {
-        if (!lists_shows(&q, all[i]))
-            continue;
-        if (q.limit && json_array_size(list) == q.limit) {
-            next = all[last]->name;
-        } else {
-            json_array_append_new(list, lists_item(all[i]));
-            last = i;
-        }
-    }
-    lists_reply(c, json_pack("{s:o}", "sandboxes", list), next ? xstrdup(next) : NULL);
+    json_put_open(&b, NULL, '{');
+    json_put_open(&b, "sandboxes", '[');
+    last = lists_put(&b, &q, all, n);
+    json_put_close(&b, ']');
+    json_put_string(&b, "next", last ? last->name : NULL);
+    json_put_close(&b, '}');
+    call_reply_text(c, 200, buf_data(&b));
 }
 
 /* ---- execs and sessions of a sandbox ---- */

@@ -8,48 +8,68 @@
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/packages/packages-proxy.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/json-put.h"
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 #include "proto/spec-limits.h"
 
-static void sandboxes_set_state(json_t *o, const struct sandbox *sb)
+static void sandboxes_put_state(struct buf *b, const struct sandbox *sb)
 {
-    json_object_set_new(o, "state", json_string(sandbox_shown_state(sb)));
-    json_object_set_new(o, "since", json_from_time(sb->since));
-    json_object_set_new(
-        o, "reason",
-        sandbox_is_unsure(sb)
-            ? json_sprintf("the daemon has just started; the last known state is %s",
-                           sandbox_state_name(sb->state))
-            : json_from_text(sb->reason));
+    _cleanup_free_ char *unsure = NULL;
+
+    if (sandbox_is_unsure(sb))
+        unsure = xasprintf("the daemon has just started; the last known state is %s",
+                           sandbox_state_name(sb->state));
+    json_put_string(b, "state", sandbox_shown_state(sb));
+    json_put_time(b, "since", sb->since);
+    json_put_string(b, "reason", unsure ? unsure : sb->reason);
 }
 
-json_t *sandbox_to_json(const struct sandbox *sb)
+void sandbox_put(struct buf *b, const char *key, const struct sandbox *sb, bool env)
 {
     const char *engine = sb->engine ? sb->engine->ops->name : "";
     uint64_t budget = sb->spec.disk ? 0 : manager_settings(sb->m)->disk_budget;
     uint32_t watched = disk_budget_is_watched(sb) ? LIMIT_DISK_BUDGET : 0;
-    json_t *o = json_object();
 
-    json_object_set_new(o, "name", json_string(sb->name));
-    json_object_set_new(o, "id", json_string(sb->id));
-    json_object_set_new(o, "engine", json_string(engine));
-    sandboxes_set_state(o, sb);
-    json_object_set_new(o, "image", json_from_text(sb->spec.image));
-    json_object_set_new(o, "image_digest", json_from_text(sb->spec.image_digest));
-    json_object_set_new(o, "hash", json_string(sb->hash));
-    json_object_set_new(o, "created_at", json_from_time(sb->created_at));
-    json_object_set_new(o, "ephemeral", json_boolean(sb->ephemeral));
-    json_object_set_new(o, "execs_live", json_integer(sb->n_execs));
-    json_object_set_new(o, "limits", spec_limits_to_json(&sb->spec));
+    json_put_open(b, key, '{');
+    json_put_string(b, "name", sb->name);
+    json_put_string(b, "id", sb->id);
+    json_put_string(b, "engine", engine);
+    sandboxes_put_state(b, sb);
+    json_put_string(b, "image", sb->spec.image);
+    json_put_string(b, "image_digest", sb->spec.image_digest);
+    json_put_string(b, "hash", sb->hash);
+    json_put_time(b, "created_at", sb->created_at);
+    json_put_bool(b, "ephemeral", sb->ephemeral);
+    json_put_number(b, "execs_live", sb->n_execs);
+    spec_put_limits(b, &sb->spec);
     if (budget)
-        json_object_set_new(o, "disk_budget", json_integer((json_int_t)budget));
-    json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced | watched));
-    json_object_set_new(o, "network", json_string(spec_network_name(sb->spec.network)));
-    json_object_set_new(o, "isolation", json_string(spec_isolation_name(sb->spec.isolation)));
-    json_object_set_new(o, "expires", lease_to_json(sb));
-    json_object_set_new(o, "spec", spec_to_json(&sb->spec, engine));
-    return o;
+        json_put_number(b, "disk_budget", budget);
+    spec_put_limit_names(b, "unenforced", sb->unenforced | watched);
+    json_put_string(b, "network", spec_network_name(sb->spec.network));
+    json_put_string(b, "isolation", spec_isolation_name(sb->spec.isolation));
+    lease_put(b, "expires", sb);
+    spec_put(b, "spec", &sb->spec, engine, env);
+    json_put_close(b, '}');
+}
+
+/* {"sandbox":…} and the members of `more`, which is used up. */
+static void sandboxes_reply(struct api_call *c, int status, const struct sandbox *sb, json_t *more)
+{
+    _cleanup_buf_ struct buf b = JSON_PUT_INIT;
+    const char *name;
+    json_t *value;
+
+    json_put_open(&b, NULL, '{');
+    sandbox_put(&b, "sandbox", sb, true);
+    json_object_foreach (more, name, value) {
+        _cleanup_free_ char *text = json_to_text(value, false);
+
+        json_put_raw(&b, name, text);
+    }
+    json_put_close(&b, '}');
+    json_decref(more);
+    call_reply_text(c, status, buf_data(&b));
 }
 
 /* ---- ensure ---- */
@@ -104,9 +124,9 @@ static void sandboxes_ensured(void *arg, const struct err *err, const struct san
         call_reply_err(c, err);
         return;
     }
-    call_reply(c, action == ACTION_CREATED ? 201 : 200,
-               json_pack("{s:o, s:s, s:o}", "sandbox", sandbox_to_json(sb), "action",
-                         manager_action_name(action), "warnings", sandboxes_warnings(sb)));
+    sandboxes_reply(c, action == ACTION_CREATED ? 201 : 200, sb,
+                    json_pack("{s:s, s:o}", "action", manager_action_name(action), "warnings",
+                              sandboxes_warnings(sb)));
 }
 
 void handle_sandbox_ensure(struct api_call *c)
@@ -127,7 +147,7 @@ static void sandboxes_counted(void *arg, const struct err *err, const char *stat
     (void)err;
     if (!sb)
         return;
-    doc = json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", sandboxes_notes(sb));
+    doc = json_pack("{s:o}", "warnings", sandboxes_notes(sb));
     packages = package_counts_counters(stats, sb->id);
     if (packages)
         json_object_set_new(doc, "packages", packages);
@@ -136,7 +156,7 @@ static void sandboxes_counted(void *arg, const struct err *err, const char *stat
         /* The old name of the field; the next version removes it. */
         json_object_set_new(doc, "registry", json_string(sandbox_packages_route(sb)));
     }
-    call_reply(c, 200, doc);
+    sandboxes_reply(c, 200, sb, doc);
 }
 
 void handle_sandbox_get(struct api_call *c)
@@ -164,7 +184,7 @@ static void sandboxes_reply_sandbox(void *arg, const struct err *err, const stru
     if (err)
         call_reply_err(c, err);
     else
-        call_reply(c, 200, json_pack("{s:o}", "sandbox", sandbox_to_json(sb)));
+        sandboxes_reply(c, 200, sb, NULL);
 }
 
 void handle_sandbox_stop(struct api_call *c)

@@ -80,8 +80,7 @@ int text_escape(struct buf *b, const char *s, size_t len)
     return 0;
 }
 
-/* The number of bytes from here on that need no escape: usually all. */
-static size_t text_plain_span(const char *s, size_t len)
+size_t text_plain_span(const char *s, size_t len)
 {
     size_t i = 0;
 

@@ -13,6 +13,8 @@
  * stays. */
 int text_escape(struct buf *b, const char *s, size_t len) _must_check_;
 
+/* The number of bytes at the start that are the same inside of a JSON string: usually all. */
+size_t text_plain_span(const char *s, size_t len);
 /* Appends as the inside of a JSON string; invalid UTF-8 becomes U+FFFD. */
 int text_escape_json(struct buf *b, const char *s) _must_check_;
 int text_escape_json_n(struct buf *b, const char *s, size_t len) _must_check_; /* may hold NUL */

@@ -80,16 +80,20 @@ static struct lease_due lease_next_due(const struct sandbox *sb)
     return d;
 }
 
-json_t *lease_to_json(const struct sandbox *sb)
+void lease_put(struct buf *b, const char *key, const struct sandbox *sb)
 {
     struct lease_due d = lease_next_due(sb);
-    char at[TIME_FORMAT_MAX];
 
-    if (!d.by)
-        return json_null();
-    return json_pack("{s:s, s:I, s:s, s:s}", "at", time_format(time_wall() + d.in, at), "in_ms",
-                     (json_int_t)(d.in / USEC_PER_MSEC), "action", d.remove ? "remove" : "stop",
-                     "by", d.by);
+    if (!d.by) {
+        json_put_string(b, key, NULL);
+        return;
+    }
+    json_put_open(b, key, '{');
+    json_put_time(b, "at", time_wall() + d.in);
+    json_put_number(b, "in_ms", d.in / USEC_PER_MSEC);
+    json_put_string(b, "action", d.remove ? "remove" : "stop");
+    json_put_string(b, "by", d.by);
+    json_put_close(b, '}');
 }
 
 static char *lease_why(const struct sandbox *sb, const struct lease_due *d)

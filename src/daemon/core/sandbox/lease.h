@@ -13,7 +13,7 @@
 
 #include "daemon/core/sandbox/op-queue.h"
 #include "daemon/core/sandbox/sandbox.h"
-#include "lib/base/json.h"
+#include "lib/base/json-put.h"
 
 /* To be called after a change of state: starts the clocks that the new state needs. */
 void lease_moved(struct sandbox *sb, enum sandbox_state from);
@@ -24,7 +24,7 @@ void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t d
 
 /* The next automatic action: {"at","in_ms","action":"stop|remove","by":"idle_stop|…"}, or null.
  * New reference. */
-json_t *lease_to_json(const struct sandbox *sb);
+void lease_put(struct buf *b, const char *key, const struct sandbox *sb);
 
 /* About once a second: queues the operations that are due. */
 void lease_tick(struct manager *m);

@@ -2,11 +2,14 @@
  * The spec as JSON, its stored form and its hash. The stored form is the document of the API plus
  * "asked" and "image_digest", so that one parser reads both.
  */
+#include <assert.h>
 #include <openssl/sha.h>
+#include <string.h>
 
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/engine/caches.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/json-put.h"
 #include "lib/base/strv.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
@@ -29,63 +32,85 @@ json_t *spec_limit_names(uint32_t bits)
     return a;
 }
 
-static json_t *spec_json_number(uint64_t v)
+void spec_put_limit_names(struct buf *b, const char *key, uint32_t bits)
 {
-    return json_integer((json_int_t)v);
+    json_put_open(b, key, '[');
+    for (size_t i = 0; i < ARRAY_SIZE(limit_names); i++)
+        if (bits & limit_names[i].bit)
+            json_put_string(b, NULL, limit_names[i].name);
+    json_put_close(b, ']');
 }
 
-json_t *spec_limits_to_json(const struct sandbox_spec *spec)
+/* Without zeros at the end: 2, not 2.0, so that one value has one canonical text. */
+static void spec_json_put_cpus(struct buf *b, const struct sandbox_spec *spec)
 {
-    json_t *o = json_object();
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%.3f", spec->cpu_milli / 1000.0);
 
-    json_object_set_new(o, "memory", spec_json_number(spec->memory));
-    /* Whole CPUs as integers: 2, not 2.0, so that one value has one canonical text. */
-    json_object_set_new(o, "cpus",
-                        spec->cpu_milli % 1000 ? json_real(spec->cpu_milli / 1000.0)
-                                               : spec_json_number(spec->cpu_milli / 1000));
-    json_object_set_new(o, "pids", spec_json_number(spec->pids));
+    while (text[n - 1] == '0')
+        n--;
+    if (text[n - 1] == '.')
+        n--;
+    text[n] = '\0';
+    json_put_raw(b, "cpus", text);
+}
+
+void spec_put_limits(struct buf *b, const struct sandbox_spec *spec)
+{
+    json_put_open(b, "limits", '{');
+    json_put_number(b, "memory", spec->memory);
+    spec_json_put_cpus(b, spec);
+    json_put_number(b, "pids", spec->pids);
     if (spec->disk)
-        json_object_set_new(o, "disk", spec_json_number(spec->disk));
-    json_object_set_new(o, "nofile", spec_json_number(spec->nofile));
-    return o;
+        json_put_number(b, "disk", spec->disk);
+    json_put_number(b, "nofile", spec->nofile);
+    json_put_close(b, '}');
 }
 
-static json_t *spec_json_pairs_to_json(char *const *v)
+static void spec_json_put_pairs(struct buf *b, const char *key, char *const *v)
 {
-    json_t *o = json_object();
-
+    json_put_open(b, key, '{');
     for (; v && *v; v++) {
         const char *eq = strchr(*v, '=');
-        _cleanup_free_ char *key = xstrndup(*v, (size_t)(eq - *v));
+        _cleanup_free_ char *name = xstrndup(*v, (size_t)(eq - *v));
 
-        json_object_set_new(o, key, json_string(eq + 1));
+        json_put_string(b, name, eq + 1);
     }
-    return o;
+    json_put_close(b, '}');
 }
 
-static json_t *spec_json_mounts_to_json(const struct sandbox_spec *spec)
+static void spec_json_put_mounts(struct buf *b, const struct sandbox_spec *spec)
 {
-    json_t *a = json_array();
-
+    json_put_open(b, "mounts", '[');
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct spec_mount *m = &spec->mounts[i];
-        json_t *o = json_pack("{s:s,s:s,s:b}", "source", m->source, "target", m->target,
-                              "read_only", m->read_only);
 
+        json_put_open(b, NULL, '{');
+        json_put_string(b, "source", m->source);
+        json_put_string(b, "target", m->target);
+        json_put_bool(b, "read_only", m->read_only);
         if (m->no_root_squash) /* the default is left out, as for `isolation` */
-            json_object_set_new(o, "no_root_squash", json_true());
-        json_array_append_new(a, o);
+            json_put_bool(b, "no_root_squash", true);
+        json_put_close(b, '}');
     }
-    return a;
+    json_put_close(b, ']');
 }
 
-static json_t *spec_json_ports_to_json(const struct sandbox_spec *spec)
+static void spec_json_put_ports(struct buf *b, const struct sandbox_spec *spec)
 {
-    json_t *a = json_array();
-
+    json_put_open(b, "ports", '[');
     for (size_t i = 0; i < spec->n_ports; i++)
-        json_array_append_new(a, json_integer(spec->ports[i]));
-    return a;
+        json_put_number(b, NULL, spec->ports[i]);
+    json_put_close(b, ']');
+}
+
+static void spec_json_put_tmpfs(struct buf *b, const struct sandbox_spec *spec)
+{
+    json_put_open(b, "tmpfs", '{');
+    json_put_number(b, "tmp", spec->tmp_size);
+    json_put_number(b, "run", spec->run_size);
+    json_put_number(b, "scratch", spec->scratch_size);
+    json_put_close(b, '}');
 }
 
 const char *spec_cache_mode_name(enum spec_cache_mode m)
@@ -93,51 +118,76 @@ const char *spec_cache_mode_name(enum spec_cache_mode m)
     return cache_mode_name(m);
 }
 
-static json_t *spec_json_caches_to_json(const struct sandbox_spec *spec)
+static void spec_json_put_caches(struct buf *b, const struct sandbox_spec *spec)
 {
-    json_t *o = json_object();
-
+    json_put_open(b, "caches", '{');
     if (spec->cache_mode != CACHE_LAYERED)
-        json_object_set_new(o, CACHE_ALL, json_string(cache_mode_name(spec->cache_mode)));
+        json_put_string(b, CACHE_ALL, cache_mode_name(spec->cache_mode));
     for (size_t i = 0; i < spec->n_caches; i++) {
         const struct spec_cache *c = &spec->caches[i];
+        _cleanup_free_ char *mode = xasprintf("%s%s%s", cache_mode_name(c->mode),
+                                              c->group ? ":" : "", c->group ? c->group : "");
 
-        json_object_set_new(o, c->tool,
-                            json_sprintf("%s%s%s", cache_mode_name(c->mode), c->group ? ":" : "",
-                                         c->group ? c->group : ""));
+        json_put_string(b, c->tool, mode);
     }
-    return o;
+    json_put_close(b, '}');
+}
+
+static void spec_json_put_leases(struct buf *b, const struct sandbox_spec *spec)
+{
+    json_put_number(b, "idle_stop_ms", spec->idle_stop / USEC_PER_MSEC);
+    json_put_number(b, "max_life_ms", spec->max_life / USEC_PER_MSEC);
+    json_put_number(b, "rm_after_ms", spec->rm_after / USEC_PER_MSEC);
+}
+
+void spec_put(struct buf *b, const char *key, const struct sandbox_spec *spec, const char *engine,
+              bool env)
+{
+    json_put_open(b, key, '{');
+    if (engine)
+        json_put_string(b, "engine", engine);
+    json_put_string(b, "image", spec->image);
+    json_put_string(b, "runtime", spec->runtime);
+    spec_json_put_caches(b, spec);
+    spec_put_limits(b, spec);
+    json_put_string(b, "network", spec_network_name(spec->network));
+    /* The default is left out, so that sandboxes made before this field existed keep their hash. */
+    if (spec->isolation != SPEC_ISOLATION_SHARED)
+        json_put_string(b, "isolation", spec_isolation_name(spec->isolation));
+    if (sandbox_spec_is_confined(spec))
+        spec_json_put_ports(b, spec);
+    else
+        spec_json_put_tmpfs(b, spec);
+    json_put_string(b, "user", spec->user);
+    json_put_string(b, "workdir", spec->workdir);
+    if (env)
+        spec_json_put_pairs(b, "env", spec->env);
+    spec_json_put_pairs(b, "labels", spec->labels);
+    spec_json_put_mounts(b, spec);
+    spec_json_put_leases(b, spec);
+    json_put_close(b, '}');
 }
 
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
 {
+    _cleanup_buf_ struct buf b = JSON_PUT_INIT;
+    json_t *o;
+
+    spec_put(&b, NULL, spec, engine, true);
+    o = json_loadb(buf_data(&b), b.len, 0, NULL);
+    assert(o); /* it is our own text */
+    return o;
+}
+
+static json_t *spec_json_pairs(char *const *v)
+{
     json_t *o = json_object();
 
-    if (engine)
-        json_object_set_new(o, "engine", json_string(engine));
-    json_object_set_new(o, "image", json_from_text(spec->image));
-    json_object_set_new(o, "runtime", json_from_text(spec->runtime));
-    json_object_set_new(o, "caches", spec_json_caches_to_json(spec));
-    json_object_set_new(o, "limits", spec_limits_to_json(spec));
-    json_object_set_new(o, "network", json_string(spec_network_name(spec->network)));
-    /* The default is left out, so that sandboxes made before this field existed keep their hash. */
-    if (spec->isolation != SPEC_ISOLATION_SHARED)
-        json_object_set_new(o, "isolation", json_string(spec_isolation_name(spec->isolation)));
-    if (sandbox_spec_is_confined(spec))
-        json_object_set_new(o, "ports", spec_json_ports_to_json(spec));
-    else
-        json_object_set_new(o, "tmpfs",
-                            json_pack("{s:I,s:I,s:I}", "tmp", (json_int_t)spec->tmp_size, "run",
-                                      (json_int_t)spec->run_size, "scratch",
-                                      (json_int_t)spec->scratch_size));
-    json_object_set_new(o, "user", json_string(spec->user));
-    json_object_set_new(o, "workdir", json_string(spec->workdir));
-    json_object_set_new(o, "env", spec_json_pairs_to_json(spec->env));
-    json_object_set_new(o, "labels", spec_json_pairs_to_json(spec->labels));
-    json_object_set_new(o, "mounts", spec_json_mounts_to_json(spec));
-    json_object_set_new(o, "idle_stop_ms", spec_json_number(spec->idle_stop / USEC_PER_MSEC));
-    json_object_set_new(o, "max_life_ms", spec_json_number(spec->max_life / USEC_PER_MSEC));
-    json_object_set_new(o, "rm_after_ms", spec_json_number(spec->rm_after / USEC_PER_MSEC));
+    for (; v && *v; v++) {
+        const char *eq = strchr(*v, '=');
+
+        json_object_setn_new(o, *v, (size_t)(eq - *v), json_string(eq + 1));
+    }
     return o;
 }
 
@@ -148,7 +198,7 @@ char *spec_to_text(const struct sandbox_spec *spec)
     json_object_set_new(o, "asked", spec_limit_names(spec->asked));
     json_object_set_new(o, "image_digest", json_from_text(spec->image_digest));
     if (spec->hashed_labels)
-        json_object_set_new(o, "hashed_labels", spec_json_pairs_to_json(spec->hashed_labels));
+        json_object_set_new(o, "hashed_labels", spec_json_pairs(spec->hashed_labels));
     return json_to_text(o, true);
 }
 
@@ -209,8 +259,8 @@ static char *spec_json_hashed_text(const struct sandbox_spec *spec, const char *
 {
     _cleanup_json_ json_t *o = spec_to_json(spec, engine);
 
-    json_object_set_new(o, "idle_stop_ms", spec_json_number(0));
-    json_object_set_new(o, "labels", spec_json_pairs_to_json(spec->hashed_labels));
+    json_object_set_new(o, "idle_stop_ms", json_integer(0));
+    json_object_set_new(o, "labels", spec_json_pairs(spec->hashed_labels));
     json_object_del(o, "max_life_ms");
     json_object_del(o, "rm_after_ms");
     return json_to_text(o, true);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "daemon/engine/sandbox-spec.h"
+#include "lib/base/buf.h"
 #include "lib/base/json.h"
 
 /* Raise it when a change of the hardening must re-create existing sandboxes. */
@@ -34,10 +35,14 @@ int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err
 /* The whole spec. Only the default isolation is left out, and what a confined sandbox has in place
  * of others: ports, no tmpfs. `engine` may be NULL. New reference. */
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine);
-/* The limits only: {"memory":…,"cpus":…,…}. */
-json_t *spec_limits_to_json(const struct sandbox_spec *spec);
+/* The same into a JSON_PUT_INIT buffer, with or without the environment. */
+void spec_put(struct buf *b, const char *key, const struct sandbox_spec *spec, const char *engine,
+              bool env);
+/* The limits only: "limits":{"memory":…,"cpus":…,…}. */
+void spec_put_limits(struct buf *b, const struct sandbox_spec *spec);
 /* ["memory",…] from enum limit_bit bits. */
 json_t *spec_limit_names(uint32_t bits);
+void spec_put_limit_names(struct buf *b, const char *key, uint32_t bits);
 
 /* The stored form: canonical text with the requested limits and the image digest, and back. */
 char *spec_to_text(const struct sandbox_spec *spec);
