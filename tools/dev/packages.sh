@@ -15,6 +15,7 @@ declare -A PACKAGES=(
     [builders]="buildah containernetworking-plugins"
     [vm]="qemu-system-x86 seabios ipxe-qemu mmdebstrap debian-archive-keyring e2fsprogs openssh-client python3"
     [bench]="python3 bubblewrap runc docker.io busybox-static iproute2 iptables"
+    [bench-api]="curl nginx-light perl-base socat wrk"
 )
 declare -A PURPOSE=(
     [build]="to compile ripcord"
@@ -28,6 +29,7 @@ declare -A PURPOSE=(
     [builders]="to compare build times"
     [vm]="to run virtual machines"
     [bench]="to run the benchmarks"
+    [bench-api]="to compare the API with other servers"
 )
 
 package_installed() {
