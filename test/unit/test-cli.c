@@ -132,7 +132,7 @@ TEST(spec_refuses_invalid_values)
 {
     static char *const bad[][2] = {
         {"--memory", "12X"},    {"--memory", "0"},          {"--cpus", "-1"},
-        {"--pids", "0"},        {"--env", "1A=x"},          {"--env", "A"},
+        {"--pids", "0"},        {"--env", "1A=x"},          {"--env", "=x"},
         {"--label", "=x"},      {"--mount", "/x"},          {"--mount", "/:y"},
         {"--mount", "/:/y:rx"}, {"--mount", "/no/such:/y"}, {"--user", "4294967296"},
         {"--user", "a b"},      {"--workdir", "rel"},       {"--network", "opne"},
