@@ -49,6 +49,12 @@ static bool packages_turn_away(void *arg, int fd)
     return !tcp_peer_is_user(fd, client->owner);
 }
 
+/* Names of packages may hold an encoded slash. */
+static bool packages_raw_target(void *arg _unused_, const struct http_head *head _unused_)
+{
+    return true;
+}
+
 int packages_listen(struct packages *pkgs, const char *id, int listen_fd, bool owner_only,
                     struct err *err)
 {
@@ -62,7 +68,7 @@ int packages_listen(struct packages *pkgs, const char *id, int listen_fd, bool o
         .turn_away = owner_only ? packages_turn_away : NULL,
         .turn_away_arg = client,
         .any_peer = true,
-        .raw_target = true,
+        .raw_target = packages_raw_target,
     };
     _cleanup_close_ int fd = listen_fd;
     struct stat st;

@@ -76,6 +76,13 @@ GUARDS = [
     Guard("websocket control frames", "test-websocket.c#control_frames_are_whole"),
     Guard("websocket accept", "test-websocket.c#a_client_checks_that_the_answer_is_to_its_request"),
     # E4 decisions on bodies
+    # E17 the port proxy
+    Guard("port fields", "test-port-message.c#fields_of_an_answer"),
+    Guard("port fields", "test-port-message.c#a_service_does_not_get_what_is_ours"),
+    Guard("port cookie inside", "test-port-message.c#our_cookie_stays_outside"),
+    Guard("port cookie outside", "test-port-message.c#a_service_does_not_set_our_cookie"),
+    Guard("port cookie domain", "test-port-message.c#cookies_are_for_their_own_host"),
+    Guard("port location", "test-port-message.c#locations"),
     Guard("body size", "test-http-server.c#expect_continue_is_refused_over_the_limit"),
     Guard("json keys", "test-json.c#json_refuses_what_is_ambiguous"),
     Guard("json depth", "test-json.c#json_depth_is_limited"),

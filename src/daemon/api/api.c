@@ -8,6 +8,7 @@
 #include "daemon/api/auth.h"
 #include "daemon/api/call.h"
 #include "daemon/api/idempotency.h"
+#include "daemon/api/port-proxy.h"
 #include "daemon/api/routes.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/command-size.h"
@@ -341,13 +342,13 @@ static int api_check_upgrade(struct api_call *c, struct err *err)
     return 0;
 }
 
-static int api_check_page(const struct api_call *c, struct err *err)
+/* For what no page may use. 0, or the status of the refusal. */
+static int api_refuse_page(const struct http_req *req, struct err *err)
 {
-    if (http_req_is_local(c->req) || routes_admits_pages(c->route) ||
-        !auth_is_page(http_req_head(c->req)))
+    if (http_req_is_local(req) || !auth_is_page(http_req_head(req)))
         return 0;
     err_set(err, ERR_UNAUTHORIZED, "%s: needs the token, not a session or a ticket",
-            http_req_path(c->req));
+            http_req_head(req)->target);
     err_hint(err, "Send 'Authorization: Bearer TOKEN'.");
     return 401;
 }
@@ -362,11 +363,18 @@ static void api_run_handler(void *arg)
         c->route->handler(c);
 }
 
+bool api_wants_raw_target(void *arg _unused_, const struct http_head *head)
+{
+    struct port_route route;
+
+    return port_proxy_wants(head, &route);
+}
+
 bool api_wants_stream(void *arg _unused_, const struct http_head *head, const char *path)
 {
-    const struct route *r = routes_find(head->method, path);
+    const struct route *r = path ? routes_find(head->method, path) : NULL;
 
-    return r && r->flags & ROUTE_STREAM;
+    return !path || (r && r->flags & ROUTE_STREAM);
 }
 
 /* A request for the old name of a path continues with the new name. */
@@ -396,18 +404,18 @@ static bool api_is_request_id(const char *s)
 }
 
 /* The client's own id of the request, or one of ours. Each answer has it, and the log. */
-static void api_identify(struct api_call *c)
+static void api_identify(struct api *a, struct http_req *req)
 {
-    const char *id = http_field_get(http_req_head(c->req), "x-request-id");
+    const char *id = http_field_get(http_req_head(req), "x-request-id");
+    const char *path = http_req_path(req);
     char own[HTTP_ID_SIZE];
 
     if (!api_is_request_id(id)) {
-        snprintf(own, sizeof(own), "%d-%llu", (int)getpid(),
-                 (unsigned long long)++c->api->requests);
+        snprintf(own, sizeof(own), "%d-%llu", (int)getpid(), (unsigned long long)++a->requests);
         id = own;
     }
-    http_req_set_id(c->req, id);
-    log_debug("request %s: %s %s", id, http_req_head(c->req)->method, http_req_path(c->req));
+    http_req_set_id(req, id);
+    log_debug("request %s: %s %s", id, http_req_head(req)->method, path ? path : "to a port");
 }
 
 static int api_append_object(struct buf *b, const char *what, const char *name)
@@ -417,17 +425,29 @@ static int api_append_object(struct buf *b, const char *what, const char *name)
     return buf_append_str(b, "\"");
 }
 
+static char *api_describe_port(const struct http_head *head)
+{
+    struct port_route route;
+
+    return port_proxy_wants(head, &route)
+               ? xasprintf("\"sandbox\":\"%s\",\"port\":\"%u\"", route.name, route.port)
+               : NULL;
+}
+
 /* The request may have left its call, so its path is read again. */
 char *api_describe(const struct http_req *req)
 {
     static const struct {
         const char *key, *what;
     } in_query[] = {{"path", "path"}, {"name", "image"}};
-    const struct route *route = routes_find(http_req_head(req)->method, http_req_path(req));
-    _cleanup_free_ char *path = xstrdup(http_req_path(req));
+    const char *given = http_req_path(req);
+    const struct route *route = given ? routes_find(http_req_head(req)->method, given) : NULL;
+    _cleanup_free_ char *path = xstrdup(given ? given : "");
     const char *params[CALL_PARAMS_MAX] = {NULL};
     _cleanup_buf_ struct buf b = BUF_INIT(OBJECTS_MAX);
 
+    if (!given)
+        return api_describe_port(http_req_head(req));
     if (!route)
         return NULL;
     routes_split(route, path, params, CALL_PARAMS_MAX);
@@ -444,21 +464,39 @@ char *api_describe(const struct http_req *req)
     return b.len ? xstrdup(buf_data(&b)) : NULL;
 }
 
+static void api_start_proxy(struct api *a, struct http_req *req)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct port_route route;
+
+    if (!port_proxy_wants(http_req_head(req), &route))
+        return;
+    if (api_refuse_page(req, &err))
+        http_reply_err(req, NULL, &err);
+    else
+        port_proxy_start(a, req, &route);
+}
+
 void api_on_request(void *arg, struct http_req *req)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct api_call *c = api_call_new(arg, req);
+    struct api_call *c;
     int status;
 
+    api_identify(arg, req);
+    if (!http_req_path(req)) {
+        api_start_proxy(arg, req);
+        return;
+    }
+    c = api_call_new(arg, req);
     api_follow_rename(c);
-    api_identify(c);
     c->route = routes_find(http_req_head(req)->method, c->path);
     if (!c->route) {
         api_reply_no_route(c);
         return;
     }
     routes_split(c->route, c->path, c->params, CALL_PARAMS_MAX);
-    status = api_check_page(c, &err);
+    status = routes_admits_pages(c->route) ? 0 : api_refuse_page(req, &err);
     if (!status)
         status = routes_check_query(c->route, http_req_query(req), &err) < 0 ? 400 : 0;
     if (!status)

@@ -32,7 +32,8 @@ void api_free(struct api *a);
 void api_on_request(void *arg, struct http_req *req);
 /* For http_server_config.describe: the objects that the request names. */
 char *api_describe(const struct http_req *req);
-/* For http_server_config.want_stream. */
+/* For raw_target and want_stream of http_server_config. */
+bool api_wants_raw_target(void *arg, const struct http_head *head);
 bool api_wants_stream(void *arg, const struct http_head *head, const char *path);
 void api_tick(struct api *a); /* from time to time */
 /* The number of requests without an answer. Streams that follow an exec do not count. */

@@ -341,6 +341,7 @@ static int daemon_open_server(struct daemon *d, struct err *err)
     };
     struct http_server_config http = {
         .on_request = api_on_request,
+        .raw_target = api_wants_raw_target,
         .want_stream = api_wants_stream,
         .describe = api_describe,
         .admit = auth_unix,

@@ -18,7 +18,8 @@ struct copy_call {
     struct sup_copy copy; /* its strings are owned; path NULL: a dial, or files */
     bool files;           /* an operation of proto/files.h, as copy.user */
     bool sent;
-    int tar_fd; /* of a copy or of files; owned until it is sent */
+    bool sleeps; /* a sandbox that is down stays so */
+    int tar_fd;  /* of a copy or of files; owned until it is sent */
     uint16_t port;
     copy_done_fn done;
     void *arg;
@@ -131,6 +132,15 @@ static void copy_dial_sandbox_ready(void *arg, const struct err *err, const stru
         copy_dial_launch(t);
 }
 
+static int copy_dial_check_up(const struct sandbox *sb, struct err *err)
+{
+    if (sb->state != SANDBOX_STOPPED && sb->state != SANDBOX_FAILED &&
+        sb->state != SANDBOX_STOPPING)
+        return 0;
+    err_set(err, ERR_CONFLICT, "sandbox '%s' is %s", sb->name, sandbox_state_name(sb->state));
+    return err_hint(err, "Start it with 'ripcord up %s'.", sb->name);
+}
+
 /* Starts the sandbox first when it does not run. Takes `call`, also on failure. */
 static int copy_dial_start(struct manager *m, const char *name, struct copy_call *call,
                            struct err *err)
@@ -142,6 +152,8 @@ static int copy_dial_start(struct manager *m, const char *name, struct copy_call
     if (!sb)
         return err ? -(int)err->code : -ERR_NOT_FOUND;
     if (!sb->ops && sandbox_check_awake(sb, err) < 0)
+        return -ERR_CONFLICT;
+    if (call->sleeps && copy_dial_check_up(sb, err) < 0)
         return -ERR_CONFLICT;
     if (sb->n_transfers >= TRANSFERS_MAX)
         return err_set(err, ERR_LIMIT, "sandbox '%s': too many copies and connections (limit %d)",
@@ -192,12 +204,13 @@ int manager_files(struct manager *m, const char *name, const char *user, bool wr
     return copy_dial_start(m, name, TAKE_PTR(call), err);
 }
 
-int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
-                 struct err *err)
+int manager_dial(struct manager *m, const char *name, uint16_t port, bool wake, copy_done_fn done,
+                 void *arg, struct err *err)
 {
     struct copy_call *call = xnew0(struct copy_call);
 
-    *call = (struct copy_call){.tar_fd = -1, .port = port, .done = done, .arg = arg};
+    *call =
+        (struct copy_call){.tar_fd = -1, .port = port, .sleeps = !wake, .done = done, .arg = arg};
     return copy_dial_start(m, name, call, err);
 }
 

@@ -1,7 +1,8 @@
 /*
  * File copies, file operations and connections through a sandbox's supervisor. A stopped
- * sandbox is started first. The data does not pass through here: a copy streams through the
- * caller's descriptor, and a dial returns a connected one. All on the loop.
+ * sandbox is started first, except for a dial that must not wake it. The data does not pass through
+ * here: a copy streams through the caller's descriptor, and a dial returns a connected one. All on
+ * the loop.
  */
 #pragma once
 
@@ -31,8 +32,9 @@ int manager_copy(struct manager *m, const char *name, const struct sup_copy *cop
  * sandbox's. writes: the operation needs space. */
 int manager_files(struct manager *m, const char *name, const char *user, bool writes, int fd,
                   copy_done_fn done, void *arg, struct err *err);
-int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
-                 struct err *err);
+/* wake: start the sandbox if it is down; otherwise ERR_CONFLICT. */
+int manager_dial(struct manager *m, const char *name, uint16_t port, bool wake, copy_done_fn done,
+                 void *arg, struct err *err);
 
 /* Counts as use of the sandbox for its idle_stop. An unknown name is ignored. */
 void manager_touch(struct manager *m, const char *name);

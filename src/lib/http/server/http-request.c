@@ -102,6 +102,7 @@ static void http_request_refuse_body(struct http_conn *c)
 
 static int http_request_parse_head(struct http_conn *c, size_t len, struct err *err)
 {
+    const struct http_server_config *config = &c->server->config;
     struct http_req *r = xnew0(struct http_req);
     int ret;
 
@@ -115,7 +116,7 @@ static int http_request_parse_head(struct http_conn *c, size_t len, struct err *
     c->scanned = 0;
     c->served = true;
     ret = http_parse_request(r->head_mem, len, &r->head, err);
-    if (ret < 0 || c->server->config.raw_target)
+    if (ret < 0 || (config->raw_target && config->raw_target(config->arg, &r->head)))
         return ret;
     r->target_mem = xstrdup(r->head.target);
     return http_target_split(r->target_mem, &r->path, &r->query, err);

@@ -10,7 +10,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/text.h"
 
-enum { RESPONSE_HEAD_MAX = 4 << 10, ERROR_BODY_MAX = 64 << 10 };
+enum { RESPONSE_HEAD_MAX = HTTP_HEAD_MAX + (8 << 10), ERROR_BODY_MAX = 64 << 10 };
 
 /* RFC 9110, 15.5.2: a 401 names the scheme to use. */
 #define HOW_TO_AUTHENTICATE "WWW-Authenticate: Bearer realm=\"ripcord\"\r\n"

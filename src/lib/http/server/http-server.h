@@ -50,9 +50,10 @@ struct http_server_config {
     size_t bodies_max; /* bytes of all bodies over 1 MiB together; further ones wait for up to the
                           body stall, then get 429. 0: no limit */
     unsigned connections_max;
-    bool any_peer;   /* do not check credentials: TCP, or a socket that other users may use */
-    bool raw_target; /* do not split the target: http_req_path() is NULL, the handler parses
-                        the target of the head */
+    bool any_peer; /* do not check credentials: TCP, or a socket that other users may use */
+    /* Whether the target of this request is not split: http_req_path() is NULL, and the handler
+     * parses the target of the head. NULL: never. */
+    bool (*raw_target)(void *arg, const struct http_head *head);
     /* usec; 0: the defaults above */
     uint64_t head_timeout, idle_timeout, stall_timeout, heartbeat;
 };

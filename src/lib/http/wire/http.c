@@ -26,12 +26,12 @@ static bool http_is_token_char(char c)
            (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* RFC 3986: unreserved, sub-delims and the delimiters of path and query. '#' is missing: clients do
- * not send fragments. */
+/* RFC 3986: unreserved, sub-delims and the delimiters of path and query, and what browsers leave as
+ * it is beyond that. '#' is missing: clients do not send fragments. */
 static bool http_is_target_char(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-           (c && strchr("-._~!$&'()*+,;=:@/?%", c));
+           (c && strchr("-._~!$&'()*+,;=:@/?%[]{}|^`", c));
 }
 
 static bool http_is_host_char(char c)
@@ -124,7 +124,7 @@ static bool http_list_has(const char *list, const char *token)
     return false;
 }
 
-static bool http_connection_has(const struct http_head *h, const char *token)
+bool http_connection_has(const struct http_head *h, const char *token)
 {
     for (size_t i = 0; i < h->n_fields; i++)
         if (strcasecmp(h->fields[i].name, "Connection") == 0 &&

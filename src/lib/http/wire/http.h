@@ -57,6 +57,8 @@ const char *http_field_get(const struct http_head *h,
  * it returns true. Returns that. */
 bool http_cookie_any(const struct http_head *h, const char *name,
                      bool (*fn)(void *arg, const char *value), void *arg);
+/* Whether a Connection field names the token. */
+bool http_connection_has(const struct http_head *h, const char *token);
 
 /* Splits and percent-decodes a target in place: path (must start with '/', no NUL, no "." or ".."
  * segments after decoding) and query. */
