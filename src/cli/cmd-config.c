@@ -40,6 +40,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     t = table_new(titles, ARRAY_SIZE(titles));
     json_object_foreach (config ? config : doc, key, entry)
         add_row(t, key, entry);
+    table_shorten(t, 1); /* VALUE */
     table_print(t);
     table_free(t);
     return 0;

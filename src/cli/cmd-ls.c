@@ -31,6 +31,7 @@ static void print_table(const json_t *list)
         table_add(t, json_text_of(sb, "isolation"));
         table_add(t, json_text_of(sb, "reason"));
     }
+    table_shorten(t, ARRAY_SIZE(titles) - 1); /* REASON */
     table_print(t);
     table_free(t);
 }

@@ -90,7 +90,8 @@ static void print_results(const json_t *results)
         table_add(t, json_text_of(item, "reason"));
     }
     if (any)
-        table_print(t);
+        table_shorten(t, ARRAY_SIZE(titles) - 1); /* REASON */
+    table_print(t);
     table_free(t);
 }
 

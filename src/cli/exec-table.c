@@ -90,6 +90,7 @@ void exec_table(const json_t *list, bool all, bool named)
         if (all || !state || !STREQ(state, "ended"))
             exec_table_add_row(t, x, all, named);
     }
+    table_shorten(t, n - 1); /* COMMAND */
     table_print(t);
     table_free(t);
 }

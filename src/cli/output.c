@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,11 +22,14 @@ struct cell {
     enum output_color color;
 };
 
+enum { TABLE_GAP = 2, TABLE_SHORTEN_MAX = 4, TABLE_CELL_MIN = 6 };
+
 struct table {
     const char *const *titles;
     size_t columns;
     struct cell *cells;
     size_t n;
+    size_t shorten[TABLE_SHORTEN_MAX], n_shorten; /* columns, the least important one first */
 };
 
 static char *output_escaped(const char *s, bool keep_lines)
@@ -154,7 +158,56 @@ static void output_print_cell(const char *text, size_t width, size_t column_widt
     if (last)
         putchar('\n');
     else
-        printf("%*s", (int)(column_width - width + 2), "");
+        printf("%*s", (int)(column_width - width + TABLE_GAP), "");
+}
+
+void table_shorten(struct table *t, size_t column)
+{
+    assert(t->n_shorten < TABLE_SHORTEN_MAX && column < t->columns);
+    t->shorten[t->n_shorten++] = column;
+}
+
+/* Columns of the terminal behind stdout; 0 for a file or a pipe. */
+static size_t output_terminal_width(void)
+{
+    struct winsize ws;
+
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) < 0 ? 0 : ws.ws_col;
+}
+
+/* Cuts the text to `width` characters, of which the last is "…". */
+static void output_cut_cell(struct cell *c, size_t width)
+{
+    char *p = c->text;
+
+    if (c->width <= width)
+        return;
+    for (size_t n = 0; *p; p++)
+        if (((unsigned char)*p & 0xc0) != 0x80 && ++n == width)
+            break;
+    *p = '\0';
+    p = xasprintf("%s…", c->text);
+    free(c->text);
+    c->text = p;
+    c->width = width;
+}
+
+static void output_fit_table(struct table *t, size_t *widths)
+{
+    size_t room = output_terminal_width(), sum = TABLE_GAP * (t->columns - 1);
+
+    for (size_t i = 0; i < t->columns; i++)
+        sum += widths[i];
+    for (size_t k = 0; room && k < t->n_shorten && sum > room; k++) {
+        size_t column = t->shorten[k], least = MAX(strlen(t->titles[column]), TABLE_CELL_MIN);
+        size_t width = widths[column] > sum - room ? widths[column] - (sum - room) : 0;
+
+        width = MIN(MAX(width, least), widths[column]);
+        for (size_t i = column; i < t->n; i += t->columns)
+            output_cut_cell(&t->cells[i], width);
+        sum -= widths[column] - width;
+        widths[column] = width;
+    }
 }
 
 void table_print(struct table *t)
@@ -166,6 +219,7 @@ void table_print(struct table *t)
         widths[i] = strlen(t->titles[i]);
     for (size_t i = 0; i < t->n; i++)
         widths[i % t->columns] = MAX(widths[i % t->columns], t->cells[i].width);
+    output_fit_table(t, widths);
     for (size_t i = 0; i < t->columns; i++)
         output_print_cell(t->titles[i], strlen(t->titles[i]), widths[i], COLOR_BOLD,
                           i + 1 == t->columns);

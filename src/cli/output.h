@@ -33,6 +33,9 @@ struct table *table_new(const char *const *titles, size_t n); /* titles are borr
 void table_free(struct table *t);
 void table_add(struct table *t, const char *cell); /* NULL is "-"; rows fill left to right */
 void table_color(struct table *t, enum output_color color); /* of the cell added last */
+/* On a terminal that is too narrow, this column is cut. Of several such columns the first one named
+ * is cut first. Names and ids are never cut: people copy them. */
+void table_shorten(struct table *t, size_t column);
 void table_print(struct table *t);
 
 /* The age of a time of the API in one unit: "3m", "2h", "5d". NULL gives "-". */
