@@ -112,7 +112,8 @@ const char *alias_hint(const char *word)
     return NULL;
 }
 
-const char *alias_nearest(const char *word, const char *const *names, size_t n)
+/* Ours for this word, if its first word is among the names. */
+static const char *aliases_ours(const char *word, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < ARRAY_SIZE(alias_words); i++) {
         const char *ours = alias_words[i].ours ? alias_words[i].ours : "";
@@ -122,7 +123,30 @@ const char *alias_nearest(const char *word, const char *const *names, size_t n)
             if (strlen(names[k]) == len && memcmp(names[k], ours, len) == 0)
                 return ours;
     }
-    return strv_nearest(word, names, n);
+    return NULL;
+}
+
+/* A typo in a word of another tool. */
+static const char *aliases_nearest_word(const char *word, const char *const *names, size_t n)
+{
+    const char *words[ARRAY_SIZE(alias_words)], *near;
+    size_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(alias_words); i++)
+        if (alias_words[i].same)
+            words[count++] = alias_words[i].word;
+    near = strv_nearest(word, words, count);
+    return near ? aliases_ours(near, names, n) : NULL;
+}
+
+const char *alias_nearest(const char *word, const char *const *names, size_t n)
+{
+    const char *near = aliases_ours(word, names, n);
+
+    if (near)
+        return near;
+    near = strv_nearest(word, names, n);
+    return near ? near : aliases_nearest_word(word, names, n);
 }
 
 const struct alias_option *alias_option(const struct cli_command *cmd, const char *word, size_t len)

@@ -214,6 +214,11 @@ static size_t strv_edit_distance(const char *a, const char *b)
     return prev[lb];
 }
 
+static bool strv_is_swapped(const char *a, const char *b)
+{
+    return strlen(a) == 2 && strlen(b) == 2 && a[0] == b[1] && a[1] == b[0];
+}
+
 const char *strv_nearest(const char *word, const char *const *candidates, size_t n)
 {
     const char *best = NULL;
@@ -228,6 +233,8 @@ const char *strv_nearest(const char *word, const char *const *candidates, size_t
         if (strlen(candidates[i]) > NEAREST_WORD_MAX)
             continue;
         d = strv_edit_distance(word, candidates[i]);
+        if (strlen(word) <= 2 && *word != *candidates[i] && !strv_is_swapped(word, candidates[i]))
+            continue; /* half of the word is wrong */
         if (d < best_distance && d < strlen(candidates[i])) {
             best = candidates[i];
             best_distance = d;
