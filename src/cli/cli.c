@@ -86,6 +86,45 @@ static int cli_failure_status(const struct cli *cli, const struct err *err)
     return for_command ? CLI_EXIT_OURS : err_code_exit(err->code);
 }
 
+const struct cli_action *cli_find_action(const struct cli_command *cmd, const char *name)
+{
+    const char *ours = alias_command(name);
+
+    for (const struct cli_action *a = cmd->actions; a && a->name; a++)
+        if (STREQ(a->name, name) || (ours && STREQ(a->name, ours)))
+            return a;
+    return NULL;
+}
+
+static int cli_unknown_action(const struct cli_command *cmd, const char *name, struct err *err)
+{
+    _cleanup_strv_ char **names = NULL;
+    _cleanup_free_ char *all = NULL;
+    const char *near;
+
+    for (const struct cli_action *a = cmd->actions; a->name; a++)
+        strv_add(&names, a->name);
+    all = strv_join(names, ", ");
+    near = alias_nearest(name, (const char *const *)names, strv_len(names));
+    err_set(err, ERR_INVALID, "unknown action '%s'; supported: %s", name, all);
+    return near ? err_hint(err, "Did you mean 'ripcord %s %s'?", cmd->name, near) : -ERR_INVALID;
+}
+
+int cli_run_action(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    const char *name = args->words[0];
+    const struct cli_action *a = cli_find_action(cli->command, name);
+    int r;
+
+    if (!a)
+        return cli_unknown_action(cli->command, name, err);
+    if (args->n_words - 1 > a->max_words)
+        return err_set(err, ERR_INVALID, "'ripcord %s %s': unexpected argument '%s'",
+                       cli->command->name, a->name, args->words[a->max_words + 1]);
+    r = args_check_action(cli->command, a->name, a->options, args, err);
+    return r < 0 ? r : a->run(cli, args, err);
+}
+
 static void cli_on_slow(void *userdata)
 {
     struct cli *cli = userdata;
@@ -153,7 +192,7 @@ static int cli_run_command(struct cli *cli, int argc, char **argv, struct err *e
     }
     cli_take_globals(cli, &args);
     if (args_has(&args, "help"))
-        help_command(cli->command);
+        help_command_or_action(cli->command, args.n_words ? args.words[0] : NULL);
     else
         r = cli->command->run(cli, &args, err);
     if (r < 0)

@@ -35,6 +35,14 @@ enum cli_flags {
 
 enum { CLI_ANY = 1 << 20 }; /* max_args without a limit */
 
+/* An action of a command, e.g. `pull` of `ripcord image`. */
+struct cli_action {
+    const char *name;    /* NULL ends the table */
+    int max_words;       /* words allowed after the action */
+    const char *options; /* its options, with a space around each */
+    int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
+};
+
 struct cli_command {
     const char *name;
     const char *summary;                   /* one line, no full stop */
@@ -44,7 +52,8 @@ struct cli_command {
     const struct cli_group *const *groups; /* NULL-terminated, without the global group */
     const char *complete; /* kind of each positional: sandbox exec image command topic path word;
                              "+" after the last kind repeats it */
-    const char *words;    /* allowed values of the first positional, e.g. "ls show"; NULL: any */
+    const struct cli_action *actions; /* the first positional is one of them; or NULL */
+    const char *words; /* allowed values of the first positional, e.g. "ls show"; NULL: any */
     int min_args, max_args;
     int stop_after; /* options end after this many positionals; -1: never */
     unsigned flags;
@@ -68,6 +77,10 @@ extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in th
 
 int cli_main(int argc, char **argv);
 const struct cli_command *cli_find_command(const char *name);
+/* The action of this name, or of a name that other tools have for it; or NULL. */
+const struct cli_action *cli_find_action(const struct cli_command *cmd, const char *name);
+/* Runs the action that the first word names. */
+int cli_run_action(struct cli *cli, const struct cli_args *args, struct err *err);
 /* Sets ERR_INVALID with such a command as a hint. */
 int cli_unknown_command(const char *name, struct err *err);
 

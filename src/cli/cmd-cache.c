@@ -1,7 +1,6 @@
 /* ripcord cache: the package cache, the caches of tools and the cache mounts of builds. */
 #include <string.h>
 
-#include "cli/aliases.h"
 #include "cli/cache-mounts.h"
 #include "cli/cache-tools.h"
 #include "cli/cli.h"
@@ -12,13 +11,6 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 #include "proto/spec-limits.h"
-
-struct action {
-    const char *name;
-    int max_words;       /* words allowed after the action */
-    const char *options; /* allowed options, with a space around each */
-    int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
-};
 
 static const char *size_of(const json_t *obj, const char *key, char buf[static FORMAT_MAX])
 {
@@ -294,35 +286,15 @@ static int run_prune(struct cli *cli, const struct cli_args *args, struct err *e
 
 /* ---- all of them ---- */
 
-static const struct action actions[] = {
+static const struct cli_action actions[] = {
     {"ls", 0, "", run_ls},
     {"show", 1, "", run_show},
     {"verify", 0, "", run_verify},
     {"prune", 0, " keep unused mounts tool ", run_prune},
     {"rm", CLI_ANY, "", cache_mounts_rm},
     {"warm", CLI_ANY, " tool requirements package-lock engine image ", cache_tools_warm},
+    {0},
 };
-
-static int run(struct cli *cli, const struct cli_args *args, struct err *err)
-{
-    const char *names[ARRAY_SIZE(actions)], *near, *name = args->words[0];
-    int r;
-
-    for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
-        names[i] = actions[i].name;
-        if (!STREQ(actions[i].name, name))
-            continue;
-        if (args->n_words - 1 > actions[i].max_words)
-            return err_set(err, ERR_INVALID, "'ripcord cache %s': unexpected argument '%s'", name,
-                           args->words[actions[i].max_words + 1]);
-        r = args_check_action(cli->command, name, actions[i].options, args, err);
-        return r < 0 ? r : actions[i].run(cli, args, err);
-    }
-    near = alias_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID, "unknown action '%s'; supported: ls, show, verify, prune, rm, warm",
-            name);
-    return near ? err_hint(err, "Did you mean 'ripcord cache %s'?", near) : -ERR_INVALID;
-}
 
 static const struct cli_option prune_options[] = {
     {"keep", 0, "SIZE", "remove the least recently used files until SIZE is left; 0 removes all",
@@ -389,10 +361,11 @@ const struct cli_command cmd_cache = {
         "ripcord cache warm --tool npm --package-lock package-lock.json\tprepare all packages of "
         "a project",
     .groups = groups,
+    .actions = actions,
     .words = "ls show verify prune rm warm",
     .complete = "word",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,
-    .run = run,
+    .run = cli_run_action,
 };

@@ -25,10 +25,15 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         if (!topic)
             return cli_unknown_command(args->words[0], err);
     }
+    if (args->n_words > 1 && !cli_find_action(topic, args->words[1]))
+        return err_set(err, ERR_INVALID, "'ripcord %s' has no action '%s'", topic->name,
+                       args->words[1]);
     if (cli->json && !format)
         show(topic, help_json_overview, help_json_command);
+    else if (topic && (!format || STREQ(format, "text")))
+        help_command_or_action(topic, args->n_words > 1 ? args->words[1] : NULL);
     else if (!format || STREQ(format, "text"))
-        show(topic, help_overview, help_command);
+        help_overview();
     else if (STREQ(format, "man"))
         show(topic, help_man_overview, help_man_command);
     else if (STREQ(format, "bash"))
@@ -56,12 +61,13 @@ static const struct cli_group *const groups[] = {&group, NULL};
 const struct cli_command cmd_help = {
     .name = "help",
     .summary = "show the list of commands or the help of one command",
-    .usage = "help [COMMAND] [options]",
+    .usage = "help [COMMAND [ACTION]] [options]",
     .examples = "ripcord help exec\tsame as 'ripcord exec --help'\n"
+                "ripcord help image pull\tone action of a command\n"
                 "source <(ripcord help --format bash)\tenable completion in this shell",
     .groups = groups,
     .complete = "topic",
-    .max_args = 1,
+    .max_args = 2,
     .stop_after = -1,
     .run = run,
 };

@@ -1,7 +1,4 @@
 /* ripcord image: the images of sandboxes. The actions are in image-*.c. */
-#include <string.h>
-
-#include "cli/aliases.h"
 #include "cli/cli.h"
 #include "cli/image.h"
 #include "cli/options.h"
@@ -10,43 +7,19 @@
     " file tag target build-arg secret ssh pull no-cache network engine progress platform strict "
 #define REMOTE_OPTIONS " plain-http username password-stdin "
 
-static const struct {
-    const char *name;
-    const char *options; /* allowed options, with a space around each */
-    int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
-} actions[] = {
-    {"build", BUILD_OPTIONS, image_build},
-    {"lint", " fix strict ", image_lint},
-    {"import", "", image_import},
-    {"export", " output format ", image_export},
-    {"pull", REMOTE_OPTIONS "platform ", image_pull},
-    {"push", REMOTE_OPTIONS, image_push},
-    {"ls", " quiet ", image_ls},
-    {"show", "", image_show},
-    {"rm", "", image_rm},
-    {"prune", "", image_prune},
+static const struct cli_action actions[] = {
+    {"build", CLI_ANY, BUILD_OPTIONS, image_build},
+    {"lint", CLI_ANY, " fix strict ", image_lint},
+    {"import", CLI_ANY, "", image_import},
+    {"export", CLI_ANY, " output format ", image_export},
+    {"pull", CLI_ANY, REMOTE_OPTIONS "platform ", image_pull},
+    {"push", CLI_ANY, REMOTE_OPTIONS, image_push},
+    {"ls", CLI_ANY, " quiet ", image_ls},
+    {"show", CLI_ANY, "", image_show},
+    {"rm", CLI_ANY, "", image_rm},
+    {"prune", CLI_ANY, "", image_prune},
+    {0},
 };
-
-static int run(struct cli *cli, const struct cli_args *args, struct err *err)
-{
-    const char *names[ARRAY_SIZE(actions)], *near, *name = args->words[0];
-    int r;
-
-    for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
-        names[i] = actions[i].name;
-        if (!STREQ(actions[i].name, name))
-            continue;
-        r = args_check_action(cli->command, name, actions[i].options, args, err);
-        return r < 0 ? r : actions[i].run(cli, args, err);
-    }
-    near = alias_nearest(name, names, ARRAY_SIZE(names));
-    err_set(
-        err, ERR_INVALID,
-        "unknown action '%s'; supported: build, lint, import, export, pull, push, ls, show, rm, "
-        "prune",
-        name);
-    return near ? err_hint(err, "Did you mean 'ripcord image %s'?", near) : -ERR_INVALID;
-}
 
 static const struct cli_option options[] = {
     {"platform", 0, "OS/ARCH",
@@ -155,9 +128,11 @@ const struct cli_command cmd_image = {
         "push uploads an image to the registry that its name contains, or to DEST. Layers are "
         "compressed, "
         "and layers that the registry already has are skipped.\n\n"
-        "ls lists the images; the total counts shared layers once. show prints the details of "
-        "one image. rm removes a name. When the last name is removed, the image is removed too, "
-        "unless a sandbox uses it. prune removes images without a name that are not in use.\n\n"
+        "ls lists the images; the total counts shared layers once.\n\n"
+        "show prints the details of one image.\n\n"
+        "rm removes a name. When the last name is removed, the image is removed too, unless a "
+        "sandbox uses it.\n\n"
+        "prune removes images without a name that are not in use.\n\n"
         "lint checks Dockerfiles, parsed as BuildKit parses them, for problems that a build does "
         "not report: cache mounts that have no effect, belong to the wrong user or have the "
         "wrong target, installs without a cache, unpinned versions, secrets that stay in the "
@@ -182,10 +157,11 @@ const struct cli_command cmd_image = {
         "ripcord image lint --fix a/Dockerfile b/Dockerfile\tfix in place\n"
         "ripcord image lint --json - <Dockerfile\tprint findings for programs",
     .groups = groups,
+    .actions = actions,
     .words = "build import export pull push ls show rm prune lint",
     .complete = "word image+",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,
-    .run = run,
+    .run = cli_run_action,
 };

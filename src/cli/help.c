@@ -1,14 +1,21 @@
 #include "cli/help.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/output.h"
+#include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/command-size.h"
 #include "lib/base/xalloc.h"
 
-enum { HELP_WIDTH = 80, HELP_OPTION_COLUMN = 30, HELP_COMMAND_COLUMN = 11 };
+enum {
+    HELP_EXAMPLES_MAX = 4096,
+    HELP_WIDTH = 80,
+    HELP_OPTION_COLUMN = 30,
+    HELP_COMMAND_COLUMN = 11
+};
 
 const char help_about[] =
     "ripcord runs AI agents in persistent, hardened sandboxes that start in milliseconds. It "
@@ -176,6 +183,112 @@ void help_command(const struct cli_command *cmd)
     help_print_group(&cli_global_group);
     if (cmd->examples)
         help_print_examples(cmd->examples);
+}
+
+/* ---- one action: the parts of the command's texts that are about it ---- */
+
+/* Whether the text begins with the action's name as a word. */
+static bool help_is_about(const char *text, size_t len, const char *name)
+{
+    size_t n = strlen(name);
+
+    return len > n && memcmp(text, name, n) == 0 && text[n] == ' ';
+}
+
+static bool help_is_about_any(const struct cli_command *cmd, const char *text, size_t len)
+{
+    for (const struct cli_action *a = cmd->actions; a->name; a++)
+        if (help_is_about(text, len, a->name))
+            return true;
+    return false;
+}
+
+static void help_action_usage(const struct cli_command *cmd, const struct cli_action *a)
+{
+    const char *rest = cmd->usage + strlen(cmd->name) + 1, *part;
+    size_t len;
+
+    while ((part = help_usage_next(&rest, &len)))
+        if (help_is_about(part, len, a->name) ||
+            (len == strlen(a->name) && memcmp(part, a->name, len) == 0))
+            printf("Usage: ripcord %s %.*s\n\n", cmd->name, (int)len, part);
+}
+
+/* A paragraph that begins with the name of an action is about it, and so are those after it up to
+ * the next action. */
+static void help_action_details(const struct cli_command *cmd, const struct cli_action *a)
+{
+    bool mine = false;
+    const char *end;
+
+    for (const char *p = cmd->details; *p; p = end + strspn(end, "\n")) {
+        _cleanup_free_ char *copy = NULL;
+        size_t len;
+
+        end = strstr(p, "\n\n");
+        end = end ? end : p + strlen(p);
+        len = (size_t)(end - p);
+        if (help_is_about_any(cmd, p, len))
+            mine = help_is_about(p, len, a->name);
+        if (!mine)
+            continue;
+        copy = xstrndup(p, len);
+        help_paragraphs(copy);
+    }
+}
+
+static void help_action_options(const struct cli_command *cmd, const struct cli_action *a)
+{
+    bool any = false;
+
+    for (const struct cli_group *const *g = cmd->groups; g && *g; g++)
+        for (const struct cli_option *o = (*g)->options; o->name; o++) {
+            _cleanup_free_ char *word = xasprintf(" %s ", o->name);
+
+            if (!strstr(a->options, word))
+                continue;
+            if (!any)
+                help_title("Options");
+            any = true;
+            help_print_option(o);
+        }
+    if (any)
+        putchar('\n');
+}
+
+static void help_action_examples(const struct cli_command *cmd, const struct cli_action *a)
+{
+    _cleanup_free_ char *start = xasprintf("ripcord %s %s", cmd->name, a->name);
+    struct buf b = BUF_INIT(HELP_EXAMPLES_MAX);
+    _cleanup_free_ char *text = NULL;
+
+    for (const char *p = cmd->examples, *next; p && *p; p = next) {
+        size_t len = strcspn(p, "\n");
+        const char *at = memmem(p, strcspn(p, "\t"), start, strlen(start));
+
+        next = p + len + (p[len] == '\n');
+        if (at && !isalpha((unsigned char)at[strlen(start)]))
+            (void)!buf_append(&b, p, len + (p[len] == '\n'));
+    }
+    if (!b.len)
+        return;
+    text = buf_steal(&b);
+    help_print_examples(text);
+}
+
+void help_command_or_action(const struct cli_command *cmd, const char *word)
+{
+    const struct cli_action *a = word ? cli_find_action(cmd, word) : NULL;
+
+    if (!a) {
+        help_command(cmd);
+        return;
+    }
+    help_action_usage(cmd, a);
+    help_action_details(cmd, a);
+    help_action_options(cmd, a);
+    help_print_group(&cli_global_group);
+    help_action_examples(cmd, a);
 }
 
 void help_overview(void)

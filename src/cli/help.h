@@ -8,6 +8,8 @@
 
 void help_overview(void);
 void help_command(const struct cli_command *cmd);
+/* Only one action of the command, if `word` (may be NULL) names one. */
+void help_command_or_action(const struct cli_command *cmd, const char *word);
 void help_json_overview(void);
 void help_json_command(const struct cli_command *cmd);
 void help_man_overview(void);

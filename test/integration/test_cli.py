@@ -1,12 +1,16 @@
 """What every command has: help, machine-readable output, completion."""
+import contextlib
+import fcntl
 import json
 import os
 import re
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 from pathlib import Path
 
@@ -51,8 +55,7 @@ class Help(TestCase):
             self.assertRegex(page, rf'(?m)^\.BR .*\b{re.escape(key)}\b')
 
     def test_words_of_other_tools_lead_to_ours(self):
-        for words, ours in ((["top"], "ps"), (["destroy"], "rm"), (["image", "list"], "image ls"), (["image", "delete"], "image rm"),
-                            (["image", "load"], "image import"), (["cache", "list"], "cache ls"), (["load"], "image import"),
+        for words, ours in ((["top"], "ps"), (["destroy"], "rm"), (["image", "load"], "image import"), (["load"], "image import"),
                             (["versoin"], "version")):
             done = self.assert_exit(self.root.run(*words), 2)
             self.assertIn(f"Did you mean 'ripcord {ours}'?", done.err.decode())
@@ -74,6 +77,8 @@ class Help(TestCase):
         self.assertEqual(self.root.ok("images", "--json").out, self.root.ok("image", "ls", "--json").out)
         self.root.ok("pause", "a")
         self.root.ok("unpause", "a")
+        self.assertEqual(self.root.ok("image", "list", "--json").out, self.root.ok("image", "ls", "--json").out)
+        self.assertEqual(self.root.ok("cache", "list", "--json").out, self.root.ok("cache", "ls", "--json").out)
         self.assert_exit(self.root.run("rmi", "no-such-image"), 3)
         self.root.ok("remove", "a")
         self.assertEqual(self.root.sandboxes(), [])
@@ -93,6 +98,71 @@ class Help(TestCase):
             self.assertIn(hint, done.err.decode().partition("hint: ")[2])
         self.assertIn(b"option '--rm' takes no value", self.assert_exit(self.root.run("run", "--rm=yes", "--", "true"), 125).err)
         self.assertIn(b"unknown option '--rm'", self.assert_exit(self.root.run("exec", "a", "--rm", "--", "true"), 125).err)
+
+    def test_typos_get_a_plausible_word_or_none(self):
+        for words, near in ((["exce"], "ripcord exec"), (["runn"], "ripcord run"), (["sl"], "ripcord ls"), (["imgae"], "ripcord image"),
+                            (["lits"], "ripcord ls"), (["imags"], "ripcord image"), (["strat"], "ripcord up --no-create"),
+                            (["ls", "--state", "runing"], "running"), (["ls", "--engine", "nativ"], "native"),
+                            (["up", "a", "--isolation", "confind"], "confined"), (["up", "a", "--network", "opne"], "open"),
+                            (["up", "a", "--memroy", "1G"], "--memory"), (["image", "pul"], "ripcord image pull")):
+            self.assertRegex(self.assert_exit(self.root.run(*words), 2).err.decode(), rf"Did you mean '{near}( |')", words)
+        for words in (["xyzzy"], ["xs"], ["q"], ["a"], ["kubernetes"], ["ls", "--state", "up"], ["ls", "--state", "zzz"], ["ls", "--xyzzy"],
+                      ["up", "a", "--isolation", "vm"], ["up", "a", "--network", "host"], ["image", "xyzzy"], ["cache", "zip"]):
+            done = self.assert_exit(self.root.run(*words), 2)
+            self.assertNotIn(b"Did you mean", done.err, words)
+
+    def test_help_of_one_action(self):
+        for words in (["image", "pull", "--help"], ["help", "image", "pull"], ["pull", "-h"]):
+            text = self.root.ok(*words).text
+            self.assertTrue(text.startswith("Usage: ripcord image pull NAME [AS]\n\npull downloads an image"), text)
+            for word in ("--platform", "--plain-http", "--json", "ripcord image pull debian:12-slim"):
+                self.assertIn(word, text)
+            for word in ("--tag", "push uploads", "ripcord image build", "lint"):
+                self.assertNotIn(word, text)
+        text = self.root.ok("image", "lint", "--help").text
+        self.assertIn("# ripcord: ignore=RULE", text)  # its second paragraph
+        for action in "build import export pull push ls show rm prune lint".split():
+            text = self.root.ok("image", action, "--help").text
+            self.assertRegex(text, rf"^Usage: ripcord image {action}\b")
+            self.assertLess(len(text), len(self.root.ok("image", "--help").text) / 2)
+        for action in "ls show verify prune rm warm".split():
+            self.assertRegex(self.root.ok("cache", action, "--help").text, rf"^Usage: ripcord cache {action}\b")
+        self.assertIn(b"has no action 'xyzzy'", self.assert_exit(self.root.run("help", "image", "xyzzy"), 2).err)
+        self.assertIn(b"has no action 'x'", self.assert_exit(self.root.run("help", "exec", "x"), 2).err)
+
+    def test_tables_fit_the_terminal(self):
+        self.root.ok("up", "a-name-that-is-never-cut")
+        long = "echo " + "ü" * 40
+        running = self.root.ok("exec", "a-name-that-is-never-cut", "-d", "--", "sh", "-c", long).text.strip()
+        whole = self.root.ok("ps", "-a").text
+        self.assertIn("ü" * 20, whole)
+        for width in (40, 120, 130, 400):
+            table = self.on_a_terminal(width, "ps", "-a")
+            rows = table.splitlines()
+            self.assertIn(running, rows[1])
+            self.assertIn("a-name-that-is-never-cut", rows[1])
+            if width == 400:
+                self.assertEqual(len(rows[1]), len(whole.splitlines()[1]))
+            elif width > 100:
+                self.assertLessEqual(max(map(len, rows)), width)
+            if width < 135:
+                self.assertTrue(rows[1].endswith("…"), rows)
+
+    def on_a_terminal(self, width, *words):
+        """What a command prints on a terminal so wide."""
+        leader, follower = os.openpty()
+        try:
+            fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+            with self.root.popen(*words, stdout=follower, env={"TERM": "dumb"}) as p:
+                os.close(follower)
+                out = b""
+                with contextlib.suppress(OSError):
+                    while piece := os.read(leader, 4096):
+                        out += piece
+                self.assertEqual(p.wait(20), 0)
+            return out.decode().replace("\r\n", "\n")
+        finally:
+            os.close(leader)
 
     def test_engines_that_do_not_exist(self):
         done = self.assert_exit(self.root.run("up", "a", "--engine", "fake"), 2)
