@@ -169,7 +169,12 @@ class Help(TestCase):
         self.assertIn("--engine: unknown value 'fake'; supported: native, docker\n", done.err.decode())
         self.root.start()
         reply = self.root.http("PUT", "/v1/sandboxes/a", {"engine": "fake"})
-        self.assertEqual((reply.status, reply.json()["error"]["message"]), (501, "unknown engine 'fake'; supported: native, docker"))
+        self.assert_refused(reply, 400, "invalid", "field 'engine': unknown engine 'fake'; supported: native, docker")
+        for method, target in (("GET", "/v1/sandboxes?engine="), ("GET", "/v1/images?engine="), ("POST", "/v1/images/prune?engine="),
+                               ("GET", "/v1/images/show?name=x&engine="), ("DELETE", "/v1/images?name=x&engine=")):
+            reply = self.root.http(method, target + "fake")
+            self.assert_refused(reply, 400, "invalid", "unknown engine 'fake'; supported: native, docker")
+            self.assertEqual(reply.json()["error"]["details"]["parameter"], "engine")
 
     def test_the_daemon_logs_json(self):
         for args in (["--json", "daemon"], ["daemon", "--json"]):

@@ -67,5 +67,5 @@ class Lists(TestCase):
                              ("/v1/sandboxes/a/execs?after=x", "after"), ("/v1/execs?after=a", "after"),
                              ("/v1/execs?after=a%2F-1", "after"), ("/v1/sandboxes/a/sessions?after=0", "after")):
             self.assert_refused(self.root.http("GET", target), 400, "invalid", word)
-        self.assert_refused(self.root.http("GET", "/v1/sandboxes?engine=nope"), 501, "unsupported", "nope")
+        self.assert_refused(self.root.http("GET", "/v1/sandboxes?engine=nope"), 400, "invalid", "nope", "native")
         self.assert_exit(self.root.run("ls", "--state", "sleeping"), 2)

@@ -400,7 +400,7 @@ TEST(requests_that_are_wrong_are_refused_at_once)
     err_done(&err);
     CHECK(manager_ensure(b.m, "A", empty, on_done, &b, &err) == -ERR_INVALID);
     err_done(&err);
-    CHECK(manager_ensure(b.m, "a", engine, on_done, &b, &err) == -ERR_UNSUPPORTED);
+    CHECK(manager_ensure(b.m, "a", engine, on_done, &b, &err) == -ERR_INVALID);
     err_done(&err);
     CHECK(manager_stop(b.m, "a", 0, on_done, &b, &err) == -ERR_NOT_FOUND);
     err_done(&err);

@@ -227,7 +227,7 @@ TEST(an_unknown_engine_gets_a_suggestion)
     struct bed b;
 
     bed_new(&b, NULL);
-    CHECK(manager_ensure(b.m, "a", doc, on_done, &b, &err) == -ERR_UNSUPPORTED);
+    CHECK(manager_ensure(b.m, "a", doc, on_done, &b, &err) == -ERR_INVALID);
     CHECK(err.hint && strstr(err.hint, "'remote'"));
     bed_end(&b);
 }

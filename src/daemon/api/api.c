@@ -218,6 +218,15 @@ int call_query_text(const struct api_call *c, const char *key, char **ret, struc
     return MIN(api_query_value(c, key, ret, err), 0);
 }
 
+int call_query_engine(const struct api_call *c, char **ret, struct err *err)
+{
+    int r = call_query_text(c, "engine", ret, err);
+
+    if (r < 0 || !*ret || manager_engine(c->manager, *ret, err))
+        return r;
+    return err_wrap(err, "query parameter 'engine'");
+}
+
 int call_query_texts(const struct api_call *c, const char *key, char ***ret, struct err *err)
 {
     return c->req ? http_query_all(http_req_query(c->req), key, ret, err) : 0;
@@ -403,19 +412,19 @@ static bool api_is_request_id(const char *s)
     return len > 0 && len < HTTP_ID_SIZE && strspn(s, allowed) == len;
 }
 
-/* The client's own id of the request, or one of ours. Each answer has it, and the log. */
-static void api_identify(struct api *a, struct http_req *req)
+/* The path is part of the line, the query is not: it may hold a ticket. */
+void api_identify(void *arg, const struct http_req *req, char *ret)
 {
-    const char *id = http_field_get(http_req_head(req), "x-request-id");
-    const char *path = http_req_path(req);
-    char own[HTTP_ID_SIZE];
+    const char *id = req ? http_field_get(http_req_head(req), "x-request-id") : NULL;
+    const char *path = req ? http_req_path(req) : NULL;
+    struct api *a = arg;
 
-    if (!api_is_request_id(id)) {
-        snprintf(own, sizeof(own), "%d-%llu", (int)getpid(), (unsigned long long)++a->requests);
-        id = own;
-    }
-    http_req_set_id(req, id);
-    log_debug("request %s: %s %s", id, http_req_head(req)->method, path ? path : "to a port");
+    if (api_is_request_id(id))
+        snprintf(ret, HTTP_ID_SIZE, "%s", id);
+    else
+        snprintf(ret, HTTP_ID_SIZE, "%d-%llu", (int)getpid(), (unsigned long long)++a->requests);
+    if (req)
+        log_debug("request %s: %s %s", ret, http_req_head(req)->method, path ? path : "to a port");
 }
 
 static int api_append_object(struct buf *b, const char *what, const char *name)
@@ -483,7 +492,6 @@ void api_on_request(void *arg, struct http_req *req)
     struct api_call *c;
     int status;
 
-    api_identify(arg, req);
     if (!http_req_path(req)) {
         api_start_proxy(arg, req);
         return;

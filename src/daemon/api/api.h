@@ -30,6 +30,8 @@ struct api *api_new(const struct api_config *config);
 void api_free(struct api *a);
 /* For http_server_config.on_request, with the api as its argument. */
 void api_on_request(void *arg, struct http_req *req);
+/* For http_server_config.identify: the client's own id, or one of ours. The log has it too. */
+void api_identify(void *arg, const struct http_req *req, char *ret);
 /* For http_server_config.describe: the objects that the request names. */
 char *api_describe(const struct http_req *req);
 /* For raw_target and want_stream of http_server_config. */

@@ -102,15 +102,19 @@ static int api_build_read_options(const struct api_call *c, struct build_request
         const char *key;
         char **ret;
     } texts[] = {
-        {"dockerfile", &req->dockerfile}, {"target", &req->target}, {"platform", &req->platform},
-        {"network", &req->network},       {"engine", engine},
+        {"dockerfile", &req->dockerfile},
+        {"target", &req->target},
+        {"platform", &req->platform},
+        {"network", &req->network},
     };
     const struct {
         const char *key;
         char ***ret;
     } lists[] = {{"tag", &req->tags}, {"arg", &req->args}, {"ssh", &req->agents}};
-    int r;
+    int r = call_query_engine(c, engine, err);
 
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         r = call_query_text(c, texts[i].key, texts[i].ret, err);
         if (r < 0)

@@ -53,6 +53,8 @@ bool call_wants_upgrade(const struct api_call *c);
 #define TUNNEL_PROTOCOL "tcp"
 /* Each reads ?key=…, and leaves *ret alone if the key is absent. A text is the caller's to free. */
 int call_query_text(const struct api_call *c, const char *key, char **ret, struct err *err);
+/* ?engine=…, which must be the name of an engine. */
+int call_query_engine(const struct api_call *c, char **ret, struct err *err);
 /* Adds the values of all ?key=… to a strv. */
 int call_query_texts(const struct api_call *c, const char *key, char ***ret, struct err *err);
 int call_query_u64(const struct api_call *c, const char *key, uint64_t *ret, struct err *err);

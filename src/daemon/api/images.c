@@ -14,7 +14,7 @@ static void api_images_ask(struct api_call *c, const struct image_op *what)
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
 
-    if (call_query_text(c, "engine", &engine, &err) < 0 ||
+    if (call_query_engine(c, &engine, &err) < 0 ||
         manager_image(c->manager, engine, what, call_answered, c, &err) < 0)
         call_reply_err(c, &err);
 }
@@ -86,8 +86,7 @@ void handle_image_import(struct api_call *c)
         call_reply_status(c, 415, &err);
         return;
     }
-    if (api_images_name_of(c, false, &name, &err) >= 0 &&
-        call_query_text(c, "engine", &engine, &err) >= 0)
+    if (api_images_name_of(c, false, &name, &err) >= 0 && call_query_engine(c, &engine, &err) >= 0)
         u = upload_start(c, &what.import.archive, &err);
     if (!u) {
         call_reply_err(c, &err);
@@ -112,8 +111,7 @@ void handle_image_export(struct api_call *c)
     struct manager *m = c->manager;
     struct drain *d = NULL;
 
-    if (api_images_name_of(c, true, &name, &err) >= 0 &&
-        call_query_text(c, "engine", &engine, &err) >= 0 &&
+    if (api_images_name_of(c, true, &name, &err) >= 0 && call_query_engine(c, &engine, &err) >= 0 &&
         call_query_text(c, "format", &format, &err) >= 0) {
         config.what = text = xasprintf("export of image '%.200s'", name);
         d = drain_start(c, &config, &what.export.archive, &err);
@@ -185,7 +183,7 @@ static void api_images_transfer(struct api_call *c, bool push)
     int progress = -1;
 
     if (api_images_read_transfer(c->body, push, &f, &err) >= 0 &&
-        call_query_text(c, "engine", &engine, &err) >= 0) {
+        call_query_engine(c, &engine, &err) >= 0) {
         const char *local = push ? f.name : f.other;
 
         here = local ? xstrdup(local) : NULL;

@@ -343,6 +343,7 @@ static int daemon_open_server(struct daemon *d, struct err *err)
         .on_request = api_on_request,
         .raw_target = api_wants_raw_target,
         .want_stream = api_wants_stream,
+        .identify = api_identify,
         .describe = api_describe,
         .admit = auth_unix,
         .body_max = d->config.body_max,

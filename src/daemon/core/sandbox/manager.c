@@ -385,7 +385,7 @@ struct engine *manager_engine(struct manager *m, const char *name, struct err *e
     }
     all = strv_join(names, ", ");
     near = strv_nearest(wanted, (const char *const *)names, strv_len(names));
-    err_set(err, ERR_UNSUPPORTED, "unknown engine '%.60s'; supported: %s", wanted, all);
+    err_set(err, ERR_INVALID, "unknown engine '%.60s'; supported: %s", wanted, all);
     if (near)
         err_hint(err, "Did you mean '%s'?", near);
     else
@@ -434,7 +434,7 @@ static int manager_check_spec(struct manager *m, const struct sandbox *sb, const
         return r;
     e = manager_engine(m, name, err);
     if (!e)
-        return -ERR_UNSUPPORTED;
+        return err_wrap(err, "field 'engine'");
     return engine_is_open(e) ? engine_check_spec(e, &scratch, err) : 0;
 }
 

@@ -162,7 +162,7 @@ static int op_ensure_choose_engine(struct op *op, const char *engine, struct err
 
     if (sb->state == SANDBOX_ABSENT) {
         sb->engine = manager_engine(sb->m, engine, err);
-        return sb->engine ? 0 : -ERR_UNSUPPORTED;
+        return sb->engine ? 0 : -ERR_INVALID;
     }
     if (!engine || STREQ(engine, sb->engine->ops->name))
         return 0;

@@ -152,4 +152,6 @@ void req_free(struct http_req *r);
 /* http-response.c */
 /* Answers a request that reached no handler, and closes the connection. */
 void conn_refuse(struct http_conn *c, int status, const struct err *err);
-int response_error(struct buf *b, int status, const struct err *err, bool close) _must_check_;
+/* The same for a request that is no longer that of the connection. */
+void conn_refuse_as(struct http_conn *c, const char *id, int status, const struct err *err);
+int response_error(struct buf *b, const char *id, int status, const struct err *err) _must_check_;

@@ -44,16 +44,6 @@ const char *http_req_query(const struct http_req *r)
     return r->query;
 }
 
-void http_req_set_id(struct http_req *r, const char *id)
-{
-    snprintf(r->id, sizeof(r->id), "%s", id);
-}
-
-const char *http_req_id(const struct http_req *r)
-{
-    return r->id;
-}
-
 const char *http_req_body(const struct http_req *r, size_t *len)
 {
     if (len)
@@ -182,6 +172,8 @@ static void http_request_take_head(struct http_conn *c)
         conn_refuse(c, err.code == ERR_LIMIT ? 431 : 400, &err);
         return;
     }
+    if (config->identify)
+        config->identify(config->arg, c->req, c->req->id);
     status = config->admit ? config->admit(config->admit_arg, &c->req->head, &err) : 0;
     if (status)
         conn_refuse(c, status, &err);
@@ -247,8 +239,12 @@ void http_body_read(struct http_req *r, bool on)
 
 void conn_refuse_body(struct http_conn *c, int status, const struct err *err)
 {
-    struct http_req *r = c->state == CONN_BUSY ? TAKE_PTR(c->req) : NULL;
+    char id[HTTP_ID_SIZE] = "";
+    struct http_req *r;
 
+    if (c->req)
+        memcpy(id, c->req->id, sizeof(id));
+    r = c->state == CONN_BUSY ? TAKE_PTR(c->req) : NULL;
     c->body_open = false;
     if (r)
         r->conn = NULL;
@@ -256,7 +252,7 @@ void conn_refuse_body(struct http_conn *c, int status, const struct err *err)
         r->on_gone(r);
         req_free(r);
     }
-    conn_refuse(c, status, err);
+    conn_refuse_as(c, id, status, err);
 }
 
 /* Takes one piece from `in`: *off and *len are its bytes, *used is what was consumed. */

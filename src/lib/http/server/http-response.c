@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/cleanup.h"
+#include "lib/base/log.h"
 #include "lib/base/text.h"
 
 enum { RESPONSE_HEAD_MAX = HTTP_HEAD_MAX + (8 << 10), ERROR_BODY_MAX = 64 << 10 };
@@ -20,14 +21,16 @@ static bool http_response_has_no_body(const struct http_req *r, int status)
     return STREQ(r->head.method, "HEAD") || status == 204 || status == 304;
 }
 
-/* r: NULL if the request could not be read. */
-static int http_response_append_head(struct buf *b, const struct http_req *r,
-                                     const struct http_answer *a, bool close)
+/* id: of the request; "" without one. */
+static int http_response_append_head(struct buf *b, const char *id, const struct http_answer *a,
+                                     bool close)
 {
     const char *reason = a->reason ? a->reason : http_status_text(a->status);
 
+    if (*id)
+        log_debug("request %s: status %d", id, a->status);
     if (buf_appendf(b, "HTTP/1.1 %d %s\r\n", a->status, reason) < 0 ||
-        (r && *r->id && buf_appendf(b, "X-Request-Id: %s\r\n", r->id) < 0) ||
+        (*id && buf_appendf(b, "X-Request-Id: %s\r\n", id) < 0) ||
         (a->content_type && buf_appendf(b, "Content-Type: %s\r\n", a->content_type) < 0) ||
         (a->extra && buf_append_str(b, a->extra) < 0) ||
         (close && buf_append_str(b, "Connection: close\r\n") < 0))
@@ -73,18 +76,18 @@ static void http_response_error_body(struct buf *b, const char *objects, const s
     (void)!http_response_append_error_json(b, NULL, &plain);
 }
 
-int response_error(struct buf *b, int status, const struct err *err, bool close)
+int response_error(struct buf *b, const char *id, int status, const struct err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(ERROR_BODY_MAX);
     int r;
 
     http_response_error_body(&body, NULL, err);
     r = http_response_append_head(
-        b, NULL,
+        b, id,
         &(struct http_answer){.status = status,
                               .content_type = "application/json",
                               .extra = status == 401 ? HOW_TO_AUTHENTICATE : NULL},
-        close);
+        true);
     if (r < 0)
         return r;
     r = buf_appendf(b, "Content-Length: %zu\r\n\r\n", body.len);
@@ -93,15 +96,27 @@ int response_error(struct buf *b, int status, const struct err *err, bool close)
     return buf_append(b, buf_data(&body), body.len);
 }
 
-void conn_refuse(struct http_conn *c, int status, const struct err *err)
+void conn_refuse_as(struct http_conn *c, const char *id, int status, const struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(RESPONSE_HEAD_MAX + ERROR_BODY_MAX);
+    const struct http_server_config *config = &c->server->config;
+    char name[HTTP_ID_SIZE];
 
+    snprintf(name, sizeof(name), "%s", id);
+    if (!*name && config->identify)
+        config->identify(config->arg, NULL, name);
+    if (*name)
+        log_debug("request %s: refused: %s", name, err->msg);
     req_free(TAKE_PTR(c->req));
     c->close_after = true;
-    if (response_error(&b, status, err, true) >= 0)
+    if (response_error(&b, name, status, err) >= 0)
         conn_write(c, &(struct iovec){buf_data(&b), b.len}, 1);
     conn_finish(c);
+}
+
+void conn_refuse(struct http_conn *c, int status, const struct err *err)
+{
+    conn_refuse_as(c, c->req ? c->req->id : "", status, err);
 }
 
 /* The response is complete: frees the request; the connection goes on. */
@@ -133,7 +148,7 @@ static bool http_response_reply_head(struct http_req *r, const struct http_answe
 {
     struct http_conn *c = http_response_begin_response(r);
 
-    return c && http_response_append_head(head, r, a, c->close_after) >= 0 &&
+    return c && http_response_append_head(head, r->id, a, c->close_after) >= 0 &&
            (a->status == 204 || a->status == 304 ||
             buf_appendf(head, "Content-Length: %llu\r\n", (unsigned long long)len) >= 0) &&
            buf_append_str(head, "\r\n") >= 0;
@@ -210,7 +225,7 @@ void http_stream_start_with(struct http_req *r, const struct http_answer *a, htt
     r->chunked = r->head.minor == 1;
     r->no_body = http_response_has_no_body(r, a->status);
     r->events = r->silent = a->content_type && STREQ(a->content_type, "text/event-stream");
-    if (http_response_append_head(&head, r, a, c->close_after) >= 0 &&
+    if (http_response_append_head(&head, r->id, a, c->close_after) >= 0 &&
         buf_append_str(&head, r->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n") >= 0)
         conn_write(c, &(struct iovec){buf_data(&head), head.len}, 1);
     conn_update(c);
@@ -280,6 +295,7 @@ void http_upgrade_with(struct http_req *r, const char *protocol, const char *ext
                        const struct http_raw_events *events)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
+    const struct http_answer answer = {.status = 101, .extra = extra};
     struct http_conn *c = http_response_begin_response(r);
 
     r->raw = *events;
@@ -289,8 +305,8 @@ void http_upgrade_with(struct http_req *r, const char *protocol, const char *ext
     c->state = CONN_RAW;
     c->close_after = true;
     c->raw_reading = true;
-    if (buf_appendf(&head, "HTTP/1.1 101 %s\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s\r\n",
-                    http_status_text(101), protocol, extra) >= 0)
+    if (http_response_append_head(&head, r->id, &answer, false) >= 0 &&
+        buf_appendf(&head, "Connection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol) >= 0)
         conn_write(c, &(struct iovec){buf_data(&head), head.len}, 1);
     conn_update(c);
 }

@@ -41,7 +41,7 @@ static void http_server_refuse(int fd, enum err_code code, const char *why, cons
 
     err_set(&err, code, "%s", why);
     err_hint(&err, "%s", hint);
-    if (response_error(&b, err_code_http(code), &err, true) >= 0)
+    if (response_error(&b, "", err_code_http(code), &err) >= 0)
         (void)!send(fd, buf_data(&b), b.len, MSG_NOSIGNAL | MSG_DONTWAIT);
     fd_close(fd);
 }

@@ -26,6 +26,8 @@ struct http_conn; /* one connection */
 struct http_req;  /* one request and its response; lives until the response is sent or the peer has
                      gone */
 
+enum { HTTP_ID_SIZE = 65 };
+
 /* Called once per request. */
 typedef void (*http_handler_fn)(void *arg, struct http_req *req);
 
@@ -35,6 +37,10 @@ struct http_server_config {
     /* Whether the body of this request is streamed to the handler, see http_body_start(). NULL:
      * never. */
     bool (*want_stream)(void *arg, const struct http_head *head, const char *path);
+    /* Gives the request an id, printable and with its NUL, that all its responses carry as
+     * X-Request-Id. Called before the request is checked. r NULL: its head could not be read. NULL:
+     * requests have no id. */
+    void (*identify)(void *arg, const struct http_req *r, char *ret);
     void *arg;
     /* Decides by the head, before anything else is checked or read: 0 accepts the request; a status
      * with *err refuses it and closes the connection. NULL: all requests are accepted. */
@@ -74,10 +80,6 @@ bool http_req_is_local(
     const struct http_req *r); /* came over a unix socket with checked credentials */
 const char *http_req_path(const struct http_req *r);  /* decoded */
 const char *http_req_query(const struct http_req *r); /* raw, or NULL */
-/* An id that all responses to it carry as X-Request-Id. Printable, shorter than HTTP_ID_SIZE. */
-enum { HTTP_ID_SIZE = 65 };
-void http_req_set_id(struct http_req *r, const char *id);
-const char *http_req_id(const struct http_req *r); /* "" without one */
 const char *http_req_body(const struct http_req *r, size_t *len);
 void http_req_drop_body(struct http_req *r); /* frees it early, for the next large request */
 void http_req_set_user(struct http_req *r, void *user);
