@@ -253,6 +253,25 @@ struct file_talk *file_talk_start(struct api *a, const struct file_talk_config *
     return NULL;
 }
 
+/* One message. What the socket takes at once, which is usually all, is not copied before. */
+static void file_talk_send_data(struct file_talk *t, const char *data, size_t len)
+{
+    char head[FILES_HEAD_SIZE];
+    struct iovec parts[] = {{head, sizeof(head)}, {(char *)data, len}};
+    const struct msghdr msg = {.msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts)};
+    ssize_t n = -1;
+    size_t sent;
+
+    files_put_head(head, FILES_DATA, (uint32_t)len);
+    if (t->fd >= 0 && !t->out.len)
+        n = sendmsg(t->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    sent = n > 0 ? (size_t)n : 0;
+    if (sent < sizeof(head))
+        file_talk_queue(t, head + sent, sizeof(head) - sent);
+    sent -= MIN(sent, sizeof(head));
+    file_talk_queue(t, data + sent, len - sent);
+}
+
 void file_talk_send(struct file_talk *t, const char *data, size_t len, bool end)
 {
     char head[FILES_HEAD_SIZE];
@@ -260,9 +279,7 @@ void file_talk_send(struct file_talk *t, const char *data, size_t len, bool end)
     while (len) {
         size_t n = MIN(len, (size_t)FILES_MESSAGE_MAX);
 
-        files_put_head(head, FILES_DATA, (uint32_t)n);
-        file_talk_queue(t, head, sizeof(head));
-        file_talk_queue(t, data, n);
+        file_talk_send_data(t, data, n);
         data += n;
         len -= n;
     }

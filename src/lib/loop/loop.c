@@ -34,6 +34,7 @@ struct loop_timer {
 
 struct loop_watch {
     uv_poll_t uv;
+    int events; /* of libuv, that it watches for */
     loop_watch_fn fn;
     void *arg;
 };
@@ -198,8 +199,10 @@ static void loop_on_watch(uv_poll_t *h, int status, int events)
     struct loop_watch *w = h->data;
     int what = 0;
 
-    if (status < 0)
+    if (status < 0) {
+        w->events = 0;
         what = LOOP_READ | LOOP_WRITE;
+    }
     if (events & UV_READABLE)
         what |= LOOP_READ;
     if (events & UV_WRITABLE)
@@ -225,6 +228,9 @@ void loop_watch_set(struct loop_watch *w, int events)
 {
     int uv = (events & LOOP_READ ? UV_READABLE : 0) | (events & LOOP_WRITE ? UV_WRITABLE : 0);
 
+    if (uv == w->events)
+        return; /* libuv would make two system calls */
+    w->events = uv;
     if (uv)
         uv_poll_start(&w->uv, uv, loop_on_watch);
     else
