@@ -6,11 +6,12 @@
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/stamps.h"
 #include "cli/tail.h"
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 
-enum { LOGS_TEXT_MAX = 8 << 20 };
+enum { LOGS_TEXT_MAX = 32 << 20 };
 
 /*
  * Output of a sandbox may contain terminal escapes, so it is escaped on a terminal. Files and pipes
@@ -31,6 +32,7 @@ struct dump {
     uint64_t offset;
     enum render_mode mode;
     struct render_state state;
+    struct stamps *stamps; /* or NULL */
 };
 
 static int write_out(int fd, const char *data, size_t len, struct err *err)
@@ -40,9 +42,8 @@ static int write_out(int fd, const char *data, size_t len, struct err *err)
     return r < 0 ? err_sys(err, -r, "write the output") : 0;
 }
 
-static int on_piece(void *userdata, const char *data, size_t len, struct err *err)
+static int show_piece(struct dump *d, const char *data, size_t len, struct err *err)
 {
-    struct dump *d = userdata;
     _cleanup_buf_ struct buf b = BUF_INIT(LOGS_TEXT_MAX);
     int r;
 
@@ -52,8 +53,20 @@ static int on_piece(void *userdata, const char *data, size_t len, struct err *er
                                   : render_json(d->stream, d->offset, data, len, &b);
     if (r < 0)
         return err_set(err, ERR_LIMIT, "a piece of output is too large to display");
-    d->offset += len;
     return write_out(d->mode == RENDER_JSON ? STDOUT_FILENO : d->fd, buf_data(&b), b.len, err);
+}
+
+static int on_piece(void *userdata, const char *data, size_t len, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(LOGS_TEXT_MAX);
+    struct dump *d = userdata;
+    int r;
+
+    if (d->stamps && stamps_add(d->stamps, d->fd - STDOUT_FILENO, d->offset, data, len, &b) < 0)
+        return err_set(err, ERR_LIMIT, "a piece of output is too large to display");
+    r = d->stamps ? show_piece(d, buf_data(&b), b.len, err) : show_piece(d, data, len, err);
+    d->offset += len;
+    return r;
 }
 
 /* Without -f, prints the output of a running exec so far, one stream after the other. */
@@ -70,39 +83,65 @@ static int dump(struct client *c, const char *sandbox, const char *exec, struct 
     return write_out(d->fd, buf_data(&rest), rest.len, err);
 }
 
-/* --tail: raises the offsets to the last lines of each stream. */
-static int skip_to_tail(struct client *c, const struct cli_args *args, const json_t *exec,
-                        struct dump *d, struct err *err)
+/* Raises the offset as --since and --tail say. */
+static int skip_to_start(struct client *c, const struct cli_args *args, const json_t *exec,
+                         const struct stamps *stamps, struct dump *d, struct err *err)
 {
-    uint64_t lines = 0, at = 0;
+    uint64_t lines = 0, at = 0, since = 0;
     int r = args_u64(args, "tail", 0, TAIL_MAX, &lines, err);
 
-    if (r < 0 || !args_has(args, "tail"))
-        return r;
-    r = tail_offset(c, args->words[0], exec, d->stream, lines, &at, err);
+    if (r >= 0 && args_has(args, "tail"))
+        r = tail_offset(c, args->words[0], exec, d->stream, lines, &at, err);
+    if (r >= 0 && args_has(args, "since")) {
+        r = stamps_parse(args_get(args, "since"), &since, err);
+        at = MAX(at, stamps_offset(stamps, d->fd - STDOUT_FILENO, since));
+    }
     d->offset = MAX(d->offset, at);
     return r;
+}
+
+/* Mistakes are reported before the daemon is asked. */
+static int check_options(struct cli *cli, const struct cli_args *args, struct dump *out,
+                         struct dump *errors, struct err *err)
+{
+    uint64_t unused;
+    int r;
+
+    if ((r = args_u64(args, "tail", 0, TAIL_MAX, &unused, err)) < 0 ||
+        (r = args_u64(args, "stdout-offset", 0, INT64_MAX, &out->offset, err)) < 0 ||
+        (r = args_u64(args, "stderr-offset", 0, INT64_MAX, &errors->offset, err)) < 0)
+        return r;
+    if (args_has(args, "since") && stamps_parse(args_get(args, "since"), &unused, err) < 0)
+        return err_wrap(err, "--since");
+    if (args_has(args, "timestamps") && cli->json)
+        return err_set(err, ERR_INVALID, "--timestamps cannot be combined with --json");
+    return 0;
 }
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *exec = NULL;
     _cleanup_stream_ struct client_stream s = {.fd = -1};
-    struct follow_options o = {.reading = true, .json = cli->json, .mode = mode_of(cli, args)};
-    struct dump out = {.stream = "stdout", .fd = STDOUT_FILENO, .mode = o.mode};
-    struct dump errors = {.stream = "stderr", .fd = STDERR_FILENO, .mode = o.mode};
+    _cleanup_stamps_ struct stamps stamps = {0};
+    bool timed = args_has(args, "timestamps");
+    struct follow_options o = {.reading = true,
+                               .json = cli->json,
+                               .mode = mode_of(cli, args),
+                               .stamps = timed ? &stamps : NULL};
+    struct dump out = {.stream = "stdout", .fd = STDOUT_FILENO, .mode = o.mode, .stamps = o.stamps};
+    struct dump errors = {
+        .stream = "stderr", .fd = STDERR_FILENO, .mode = o.mode, .stamps = o.stamps};
     const char *name = args->words[0], *id, *state;
-    uint64_t unused;
     struct client *c;
     int r;
 
-    if ((r = args_u64(args, "tail", 0, TAIL_MAX, &unused, err)) < 0 ||
-        (r = args_u64(args, "stdout-offset", 0, INT64_MAX, &out.offset, err)) < 0 ||
-        (r = args_u64(args, "stderr-offset", 0, INT64_MAX, &errors.offset, err)) < 0 ||
+    if ((r = check_options(cli, args, &out, &errors, err)) < 0 ||
         (r = cli_client(cli, &c, err)) < 0 ||
         (r = exec_lookup(cli, name, args->n_words > 1 ? args->words[1] : NULL, &exec, err)) < 0 ||
-        (r = skip_to_tail(c, args, exec, &out, err)) < 0 ||
-        (r = skip_to_tail(c, args, exec, &errors, err)) < 0)
+        ((timed || args_has(args, "since")) &&
+         (r = stamps_load(cli, name, exec, &stamps, err)) < 0) ||
+        (r = skip_to_start(c, args, exec, &stamps, &out, err)) < 0 ||
+        (r = skip_to_start(c, args, exec, &stamps, &errors, err)) < 0)
         return r;
     id = json_text_of(exec, "id");
     state = json_text_of(exec, "state");
@@ -118,6 +157,10 @@ static const struct cli_option options[] = {
     {"follow", 'f', NULL, "follow the output until the exec ends", NULL},
     {"tail", 'n', "N", "start with the last N lines of standard output and of standard error",
      NULL},
+    {"since", 0, "TIME",
+     "only output since this time: a duration, e.g. 10m, or a time, e.g. 2026-11-19T10:00:00Z",
+     NULL},
+    {"timestamps", 't', NULL, "put the time of its writing before each line", NULL},
     {"stdout-offset", 0, "N", "start at this byte of standard output", NULL},
     {"stderr-offset", 0, "N", "start at this byte of standard error", NULL},
     {"raw", 0, NULL, "do not escape control characters on a terminal", NULL},
@@ -133,9 +176,13 @@ const struct cli_command cmd_logs = {
     .details =
         "Writes the standard output of EXEC to standard output and its standard error to "
         "standard error. The default EXEC is the newest one. On a terminal, control characters "
-        "are escaped.",
+        "are escaped.\n\n"
+        "The times of --since and --timestamps are stored with the output, to 50 ms; for a command "
+        "that writes for hours without a pause, to some seconds. With -f, new output gets the time "
+        "of its arrival here.",
     .examples = "ripcord logs box\tshow the output of the newest exec\n"
                 "ripcord logs box --tail 20 -f\tshow the last lines, and follow\n"
+                "ripcord logs box --since 10m -t\tthe output of the last ten minutes, with times\n"
                 "ripcord logs box -f\tfollow it until the exec ends\n"
                 "ripcord logs box last --stdout-offset 4096\tresume at an offset",
     .groups = groups,

@@ -22,7 +22,8 @@
 
 enum {
     FOLLOW_INPUT = 64 << 10,
-    FOLLOW_TEXT_MAX = (1 << 20) * RENDER_GROWTH + 4096,
+    FOLLOW_STAMPED_MAX = (1 << 20) * STAMPS_GROWTH,
+    FOLLOW_TEXT_MAX = (1 << 20) * RENDER_GROWTH + FOLLOW_STAMPED_MAX,
     FOLLOW_STATUS_PIPE = 128 + SIGPIPE,
     KEY_CTRL_P = 0x10,
     KEY_CTRL_Q = 0x11,
@@ -40,9 +41,10 @@ struct follow {
     struct sink *busy; /* sink that has not written all of data yet, or NULL */
     const char *data;
     size_t len;
-    struct buf text; /* rendered output; unused for raw output */
-    int signals;     /* signalfd */
-    char *input;     /* owned */
+    struct buf text;    /* rendered output; unused for raw output */
+    struct buf stamped; /* output with times; unused without */
+    int signals;        /* signalfd */
+    char *input;        /* owned */
     bool input_open;
     bool held_key; /* a Ctrl-P waits for the next key */
     bool ended, closed, detached;
@@ -132,13 +134,22 @@ static int follow_show_text(struct follow *f, int stream, int r, struct err *err
 
 static int follow_on_output(struct follow *f, const struct stream_event *ev, struct err *err)
 {
+    const char *data = ev->data;
+    size_t len = ev->len;
+
+    if (f->o->stamps) {
+        buf_clear(&f->stamped);
+        if (stamps_add(f->o->stamps, ev->stream - 1, ev->from, data, len, &f->stamped) < 0)
+            return err_set(err, ERR_LIMIT, "a piece of output is too large to display");
+        data = buf_data(&f->stamped);
+        len = f->stamped.len;
+    }
     if (f->o->mode == RENDER_RAW)
-        return follow_show(f, ev->stream, ev->data, ev->len, err);
+        return follow_show(f, ev->stream, data, len, err);
     buf_clear(&f->text);
     if (f->o->mode == RENDER_ESCAPED)
         return follow_show_text(f, ev->stream,
-                                render_escaped(&f->states[ev->stream], ev->data, ev->len, &f->text),
-                                err);
+                                render_escaped(&f->states[ev->stream], data, len, &f->text), err);
     return follow_show_text(f, STREAM_STDOUT,
                             render_json(ev->stream == STREAM_STDOUT ? "stdout" : "stderr", ev->from,
                                         ev->data, ev->len, &f->text),
@@ -533,6 +544,7 @@ static void follow_done(struct follow *f)
     sink_done(&f->sinks[STREAM_STDERR]);
     fd_close(f->signals);
     buf_done(&f->text);
+    buf_done(&f->stamped);
     free(f->input);
 }
 
@@ -543,6 +555,7 @@ int follow(struct client_stream *s, const struct follow_options *o, struct err *
         .o = o,
         .sinks = {SINK_INIT(-1), SINK_INIT(STDOUT_FILENO), SINK_INIT(STDERR_FILENO)},
         .text = BUF_INIT(FOLLOW_TEXT_MAX),
+        .stamped = BUF_INIT(FOLLOW_STAMPED_MAX),
         .signals = -1,
         .input_open = o->input,
         .by = {DEADLINE_NEVER},

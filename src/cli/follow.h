@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cli/render.h"
+#include "cli/stamps.h"
 #include "client/stream.h"
 
 struct follow_options {
@@ -18,6 +19,7 @@ struct follow_options {
     bool stats;
     bool json;
     enum render_mode mode;
+    struct stamps *stamps;                /* put a time before each line; or NULL */
     uint64_t timeout_ms, idle_timeout_ms; /* as requested, for messages; or 0 */
 };
 

@@ -1,4 +1,5 @@
 """What the command line does by itself: waiting, the daemon's life, copies of several files, the end of an output."""
+import datetime
 import os
 import tempfile
 import time
@@ -247,6 +248,72 @@ class Tail(TestCase):
     def test_numbers_out_of_range(self):
         for value in ("-1", "1000001", "all"):
             self.assertIn(b"--tail", self.assert_exit(self.root.run("logs", "a", "--tail", value), 2).err)
+
+
+class Times(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root.ok("up", "a")
+
+    @staticmethod
+    def parse(line):
+        """Seconds since the epoch, and the rest of the line."""
+        stamp, _, text = line.partition(" ")
+        return datetime.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc).timestamp(), text
+
+    def test_each_line_has_the_time_of_its_writing(self):
+        before = time.time()
+        self.root.run("exec", "a", "--", "sh", "-c", "echo one; sleep 1; printf tw; sleep 1; echo o; echo three >&2")
+        after = time.time()
+        done = self.root.run("logs", "a", "--timestamps")
+        (one, first), (two, second) = [self.parse(line) for line in done.text.splitlines()]
+        three, third = self.parse(done.err.decode().rstrip("\n"))
+        self.assertEqual((first, second, third), ("one", "two", "three"))
+        self.assertLessEqual(before - 0.1, one)  # the start may be a moment before the first output
+        self.assertGreaterEqual(two - one, 0.9)
+        self.assertGreaterEqual(three - two, 0.9)
+        self.assertLessEqual(three, after + 0.01)
+
+    def test_since(self):
+        self.root.run("exec", "a", "--", "sh", "-c", "echo old; sleep 1.5; echo new; echo bad >&2")
+        new = self.parse(self.root.run("logs", "a", "-t").text.splitlines()[1])[0]
+        moment = datetime.datetime.fromtimestamp(new - 0.5, datetime.timezone.utc)
+        for text in (moment.isoformat(), moment.isoformat().replace("+00:00", "Z"),
+                     moment.astimezone(datetime.timezone(datetime.timedelta(hours=-5, minutes=-30))).isoformat()):
+            done = self.root.run("logs", "a", "--since", text)
+            self.assertEqual((done.out, done.err), (b"new\n", b"bad\n"), text)
+        done = self.root.run("logs", "a", "--since", "1h")
+        self.assertEqual((done.out, done.err), (b"old\nnew\n", b"bad\n"))
+        time.sleep(0.2)
+        done = self.root.run("logs", "a", "--since", "100ms")
+        self.assertEqual((done.out, done.err), (b"", b""))
+        self.assertEqual(self.root.run("logs", "a", "--since", "1h", "--tail", "1").out, b"new\n")
+
+    def test_followed_lines_have_the_time_of_their_arrival(self):
+        self.root.ok("exec", "a", "-d", "--", "sh", "-c", "echo first; until [ -e go ]; do sleep 0.1; done; echo second")
+        wait_until(lambda: self.root.run("logs", "a").out == b"first\n", 20, "the output")
+        with self.root.popen("logs", "a", "-f", "-t") as p:
+            first = self.parse(p.stdout.readline().decode())
+            asked = time.time()
+            self.shell("a", "touch go")
+            second = self.parse(p.communicate(timeout=20)[0].decode())
+        self.assertEqual((first[1], second[1]), ("first\n", "second\n"))
+        self.assertGreaterEqual(second[0], asked - 0.001)
+        self.assertLess(first[0], asked)
+
+    def test_the_bytes_stay_the_same(self):
+        self.root.ok("exec", "a", "--", "sh", "-c", "seq 200000; printf '\\n\\n\\377x\\r\\nend'")
+        stamped = self.root.run("logs", "a", "-t").out
+        self.assertEqual(b"".join(line.partition(b" ")[2] for line in stamped.splitlines(True)), self.root.run("logs", "a").out)
+
+    def test_a_short_command_stores_no_times(self):
+        self.root.ok("exec", "a", "--", "true")
+        self.assertEqual(self.root.get("/v1/sandboxes/a/execs/last/times"), {"stdout": [], "stderr": []})
+
+    def test_times_that_do_not_exist(self):
+        for text in ("yesterday", "2026-02-30T00:00:00Z", "2026-11-19T10:00:00", "2026-11-19", "2026-11-19T10:00:00Zx", "2026-11-19T10:00:00+1:00", ""):
+            self.assertIn(b"--since", self.assert_exit(self.root.run("logs", "a", "--since", text), 2).err, text)
+        self.assert_exit(self.root.run("logs", "a", "-t", "--json"), 2)
 
 
 if __name__ == "__main__":

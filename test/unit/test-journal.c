@@ -282,3 +282,64 @@ TEST(cause_names)
         CHECK(end_cause_parse(end_cause_name((enum end_cause)i), &c) == 0 && (int)c == i);
     CHECK(end_cause_parse("", &c) < 0);
 }
+
+TEST(times_are_marked_at_most_once_in_a_gap)
+{
+    PLACE(p);
+    struct times_writer w;
+    _cleanup_free_ struct times_mark *marks = NULL;
+    size_t n = 1;
+
+    CHECK(times_read(p.fd, "out", &marks, &n, NULL) == 0 && n == 0);
+    times_writer_init(&w);
+    times_writer_note(&w, p.fd, "out", 0);
+    CHECK(w.n == 0 && w.fd < 0); /* within the gap after the start */
+    w.last -= TIMES_GAP_USEC;
+    times_writer_note(&w, p.fd, "out", 10);
+    times_writer_note(&w, p.fd, "out", 20);
+    CHECK(w.n == 1);
+    w.last += 10 * TIMES_GAP_USEC; /* the clock was set back */
+    times_writer_note(&w, p.fd, "out", 30);
+    times_writer_done(&w);
+    free(TAKE_PTR(marks));
+    CHECK(times_read(p.fd, "out", &marks, &n, NULL) == 0 && n == 2);
+    CHECK(marks[0].offset == 10 && marks[1].offset == 30);
+    CHECK(marks[0].usec && marks[1].usec >= marks[0].usec);
+}
+
+TEST(times_of_a_long_stream_are_thinned)
+{
+    PLACE(p);
+    struct times_writer w;
+    _cleanup_free_ struct times_mark *marks = NULL;
+    struct stat st;
+    size_t n;
+
+    times_writer_init(&w);
+    for (uint64_t i = 0; i < 3 * TIMES_MAX; i++) {
+        w.last -= w.gap;
+        times_writer_note(&w, p.fd, "err", i);
+    }
+    CHECK(fstat(w.fd, &st) == 0 && st.st_size <= (off_t)(TIMES_MAX * sizeof(*marks)));
+    CHECK(w.gap == 16 * TIMES_GAP_USEC || w.gap == 8 * TIMES_GAP_USEC);
+    times_writer_done(&w);
+    CHECK(times_read(p.fd, "err", &marks, &n, NULL) == 0 && n > TIMES_MAX / 2);
+    CHECK(marks[0].offset == 0 && marks[n - 1].offset == 3 * TIMES_MAX - 1);
+    for (size_t i = 1; i < n; i++)
+        if (marks[i].offset <= marks[i - 1].offset)
+            CHECK(!"ascending");
+}
+
+TEST(times_of_an_interrupted_thinning_ascend)
+{
+    PLACE(p);
+    struct times_mark raw[] = {{1, 0}, {3, 20}, {2, 10}, {3, 20}, {4, 30}};
+    _cleanup_free_ struct times_mark *marks = NULL;
+    _cleanup_close_ int fd = openat(p.fd, "out.times", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    size_t n;
+
+    CHECK(write(fd, raw, sizeof(raw)) == sizeof(raw));
+    CHECK(write(fd, "torn", 4) == 4);
+    CHECK(times_read(p.fd, "out", &marks, &n, NULL) == 0 && n == 3);
+    CHECK(marks[1].offset == 20 && marks[2].offset == 30);
+}

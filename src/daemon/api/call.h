@@ -125,6 +125,7 @@ void handle_exec_list_all(struct api_call *c);
 void handle_exec_get(struct api_call *c);
 void handle_exec_stdout(struct api_call *c);
 void handle_exec_stderr(struct api_call *c);
+void handle_exec_times(struct api_call *c);
 void handle_exec_attach(struct api_call *c);
 void handle_exec_signal(struct api_call *c);
 void handle_exec_kill(struct api_call *c);

@@ -39,6 +39,46 @@ static json_t *execs_output_kept(struct manager *m, struct sandbox *sb, const ch
     return o;
 }
 
+/* [[offset, milliseconds since the epoch], …] */
+static int execs_times_of(struct output_stream *s, enum journal_stream which, json_t *doc,
+                          const char *name, struct err *err)
+{
+    _cleanup_free_ struct times_mark *marks = NULL;
+    json_t *list = json_array();
+    size_t n;
+    int r;
+
+    json_object_set_new(doc, name, list);
+    r = output_stream_times(s, which, &marks, &n, err);
+    for (size_t i = 0; r >= 0 && i < n; i++)
+        json_array_append_new(list, json_pack("[I, I]", (json_int_t)marks[i].offset,
+                                              (json_int_t)(marks[i].usec / USEC_PER_MSEC)));
+    return r;
+}
+
+void handle_exec_times(struct api_call *c)
+{
+    const struct output_stream_config config = {.want = {true, true}};
+    _cleanup_json_ json_t *doc = json_object();
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = call_sandbox(c);
+    struct output_stream *s = NULL;
+    int r;
+
+    if (!sb)
+        return;
+    r = output_stream_new(c->manager, sb, c->params[1], &config, &s, &err);
+    if (r >= 0)
+        r = execs_times_of(s, JOURNAL_STDOUT, doc, "stdout", &err);
+    if (r >= 0)
+        r = execs_times_of(s, JOURNAL_STDERR, doc, "stderr", &err);
+    output_stream_free(s);
+    if (r < 0)
+        call_reply_err(c, &err);
+    else
+        call_reply(c, 200, TAKE_PTR(doc));
+}
+
 static void execs_reply_exec(struct api_call *c, struct sandbox *sb, const char *id,
                              const struct wait_config *config)
 {

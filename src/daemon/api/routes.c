@@ -54,6 +54,7 @@ static const struct route routes[] = {
     {"GET",    "/v1/sandboxes/*/execs",                   handle_exec_list,           ROUTE_FRESH_STATE, {"limit", "after"}},
     {"GET",    "/v1/sandboxes/*/execs/*",                 handle_exec_get,            ROUTE_FRESH_STATE, {"wait", "output", "output_max"}},
     {"GET",    "/v1/sandboxes/*/execs/*/stdout",          handle_exec_stdout,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"offset", "follow"}},
+    {"GET",    "/v1/sandboxes/*/execs/*/times",           handle_exec_times,          ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/execs/*/stderr",          handle_exec_stderr,         ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"offset", "follow"}},
     {"POST",   "/v1/sandboxes/*/execs/*/attach",          handle_exec_attach,         ROUTE_BODY | ROUTE_UPGRADE | ROUTE_FRESH_STATE, {"stdout_offset", "stderr_offset"}},
     {"GET",    "/v1/sandboxes/*/execs/*/attach",          handle_exec_socket,         ROUTE_WEBSOCKET | ROUTE_LIVE | ROUTE_FRESH_STATE, {"stdout_offset", "stderr_offset", "ticket"}},

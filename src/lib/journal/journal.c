@@ -33,11 +33,13 @@ void journal_writer_init(struct journal_writer *w, int dirfd, enum journal_strea
 {
     *w = (struct journal_writer){
         .dirfd = dirfd, .name = stream_names[stream], .fd = -1, .budget = budget};
+    times_writer_init(&w->times);
 }
 
 void journal_writer_done(struct journal_writer *w)
 {
     w->fd = fd_close(w->fd);
+    times_writer_done(&w->times);
 }
 
 static int journal_open_segment(struct journal_writer *w, struct err *err)
@@ -55,6 +57,8 @@ int journal_writer_append(struct journal_writer *w, const void *data, size_t len
 {
     const char *p = data;
 
+    if (len)
+        times_writer_note(&w->times, w->dirfd, w->name, w->end);
     while (len) {
         uint64_t at = w->end % JOURNAL_SEGMENT_SIZE;
         ssize_t n;
@@ -187,6 +191,12 @@ int journal_reader_extent(struct journal_reader *r, uint64_t *start, uint64_t *e
     *start = first * JOURNAL_SEGMENT_SIZE;
     *end = last * JOURNAL_SEGMENT_SIZE + (uint64_t)st.st_size;
     return 0;
+}
+
+int journal_reader_times(const struct journal_reader *r, struct times_mark **ret, size_t *ret_n,
+                         struct err *err)
+{
+    return times_read(r->dirfd, stream_names[r->stream], ret, ret_n, err);
 }
 
 /* 1: open; 0: not written yet; -ERR_NOT_FOUND: dropped. */

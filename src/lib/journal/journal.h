@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "lib/base/err.h"
+#include "lib/journal/times.h"
 
 enum { JOURNAL_SEGMENT_SIZE = 16 << 20 };
 
@@ -27,6 +28,7 @@ struct journal_writer {
     uint64_t start;   /* first offset still on disk */
     uint64_t end;     /* next offset to write */
     uint64_t budget;  /* 0: unlimited */
+    struct times_writer times;
 };
 
 void journal_writer_init(struct journal_writer *w, int dirfd, enum journal_stream stream,
@@ -51,6 +53,9 @@ void journal_reader_done(struct journal_reader *r);
 /* The bytes on disk: *start is the lowest offset that is kept, *end the length of the stream. */
 int journal_reader_extent(struct journal_reader *r, uint64_t *start, uint64_t *end,
                           struct err *err);
+/* When the bytes were written (times.h). The caller frees *ret. */
+int journal_reader_times(const struct journal_reader *r, struct times_mark **ret, size_t *ret_n,
+                         struct err *err);
 /* Reads up to len bytes at offset. 0: not written yet; -ERR_NOT_FOUND: the offset was dropped (a
  * gap). */
 ssize_t journal_reader_read(struct journal_reader *r, uint64_t offset, void *data, size_t len,

@@ -308,6 +308,15 @@ uint64_t output_stream_first(struct output_stream *s, enum journal_stream which,
     return start;
 }
 
+int output_stream_times(struct output_stream *s, enum journal_stream which, struct times_mark **ret,
+                        size_t *ret_n, struct err *err)
+{
+    int r = output_stream_side_open(s, &s->sides[which], which, err);
+
+    *ret_n = 0;
+    return r > 0 ? journal_reader_times(&s->sides[which].reader, ret, ret_n, err) : r;
+}
+
 bool output_stream_skip(struct output_stream *s, enum journal_stream which, uint64_t offset)
 {
     struct output_side *side = &s->sides[which];

@@ -53,6 +53,9 @@ size_t output_stream_available(const struct output_stream *s);
 /* The lowest offset that is still kept. *ret_end (may be NULL): the length of the stream so
  * far. */
 uint64_t output_stream_first(struct output_stream *s, enum journal_stream which, uint64_t *ret_end);
+/* When the bytes of one stream were written (lib/journal/times.h). The caller frees *ret. */
+int output_stream_times(struct output_stream *s, enum journal_stream which, struct times_mark **ret,
+                        size_t *ret_n, struct err *err);
 /* Continues at a higher offset, before the first read. False: the exec has ended, and no byte is
  * left there. */
 bool output_stream_skip(struct output_stream *s, enum journal_stream which, uint64_t offset);
