@@ -1,6 +1,7 @@
 """`Idempotency-Key`: a request that is sent again has its effect once, also when the daemon was killed in between. From curl and
 from Python."""
 import json
+import signal
 import sqlite3
 import subprocess
 import threading
@@ -223,6 +224,20 @@ class TestUnderWay(IdempotencyCase):
         name = next(s["name"] for s in self.root.sandboxes() if s["name"] != "box")
         self.root.ok("rm", "-f", name)
         self.assert_refused(self.post("/v1/run", body, "k", Accept="application/x-ndjson"), 409, "conflict", "gone", "new key")
+
+    def test_a_daemon_that_stops_does_not_wait_for_a_client_that_has_gone(self):
+        """The grace of open requests is 5 s; a busy machine gets three tries."""
+        for n in range(3):
+            with closing(self.leave(self.execs + "?wait=1h", {"argv": ["sleep", "1000"]}, f"k{n}")):
+                wait_until(lambda n=n: len(self.root.get("/v1/execs")["execs"]) == n + 1, 20, "the command to run")
+            since = time.monotonic()
+            self.root.kill_daemon(signal.SIGTERM)
+            took = time.monotonic() - since
+            self.root.start()
+            self.assertEqual(len(self.root.get("/v1/execs")["execs"]), n + 1)
+            if took < 4:
+                return
+        self.fail(f"the daemon took {took} s to stop")
 
     def test_on_disconnect_kill_holds_with_a_key(self):
         body = {"exec": {"argv": ["sleep", "1000"], "on_disconnect": "kill"}}

@@ -31,10 +31,11 @@ enum {
 
 struct api {
     struct api_config config;
-    unsigned open_calls;
-    bool old_path_logged; /* one warning in the life of the daemon */
-    uint64_t requests;    /* numbers their ids */
-    bool had_large;       /* a large body since api_tick() */
+    unsigned open_calls;    /* without `alone` */
+    struct api_call *alone; /* calls that go on without their client */
+    bool old_path_logged;   /* one warning in the life of the daemon */
+    uint64_t requests;      /* numbers their ids */
+    bool had_large;         /* a large body since api_tick() */
 };
 
 struct api *api_new(const struct api_config *config)
@@ -94,9 +95,39 @@ static struct api_call *api_call_new(struct api *a, struct http_req *req)
     return c;
 }
 
+bool call_go_on(struct api_call *c)
+{
+    if (c->alone)
+        return false;
+    c->alone = true;
+    c->next_alone = c->api->alone;
+    c->api->alone = c;
+    c->api->open_calls--;
+    return true;
+}
+
+static void api_call_leave(struct api_call *c)
+{
+    struct api_call **at = &c->api->alone;
+
+    if (!c->alone) {
+        c->api->open_calls--;
+        return;
+    }
+    while (*at != c)
+        at = &(*at)->next_alone;
+    *at = c->next_alone;
+}
+
+void api_end_calls(struct api *a)
+{
+    while (a->alone)
+        a->alone->on_gone(a->alone->gone_arg);
+}
+
 static void api_call_free(struct api_call *c)
 {
-    c->api->open_calls--;
+    api_call_leave(c);
     idempotency_done(c);
     json_decref(c->body);
     free(c->path);

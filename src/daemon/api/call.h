@@ -31,6 +31,8 @@ struct api_call {
     /* Called once if the peer disconnects before the answer; NULL: not called. */
     void (*on_gone)(void *arg);
     void *gone_arg;
+    bool alone; /* see call_go_on() */
+    struct api_call *next_alone;
 };
 
 const struct api_config *api_settings(const struct api *a);
@@ -47,6 +49,10 @@ void call_answered(void *arg, const struct err *err, const char *json);
 void call_reply_status(struct api_call *c, int status, const struct err *err);
 /* Hands the request over to the caller and frees the call. NULL: the peer has disconnected. */
 struct http_req *call_take_request(struct api_call *c);
+
+/* For on_gone: the call goes on for the answer that its key keeps. The daemon's end does not wait
+ * for it, and calls on_gone once more; then this returns false. */
+bool call_go_on(struct api_call *c);
 
 /* Whether the request asks for an upgrade to the protocol of its route. */
 bool call_wants_upgrade(const struct api_call *c);

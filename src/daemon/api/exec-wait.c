@@ -225,23 +225,28 @@ static void exec_wait_on_counted(void *arg)
     exec_wait_check(arg);
 }
 
-/* If the request has a key, its client may come back, so its answer is still made. */
-static bool exec_wait_goes_on(const struct exec_waiting *w)
-{
-    return w->call->key && !w->config.wire.kill;
-}
-
 /* Nobody waits any more: the exec goes on, or a `run` ends. */
-static void exec_wait_on_gone(void *arg)
+static void exec_wait_drop(struct exec_waiting *w)
 {
-    struct exec_waiting *w = arg;
     struct api_call *c = w->call;
 
-    if (exec_wait_goes_on(w))
-        return;
     wire_client_gone(&w->config.wire, w->exec);
     exec_wait_free(w);
     call_take_request(c);
+}
+
+/* If the request has a key, its client may come back, so its answer is still made. */
+static bool exec_wait_goes_on(const struct exec_waiting *w)
+{
+    return w->call->key && !w->config.wire.kill && call_go_on(w->call);
+}
+
+static void exec_wait_on_gone(void *arg)
+{
+    struct exec_waiting *w = arg;
+
+    if (!exec_wait_goes_on(w))
+        exec_wait_drop(w);
 }
 
 void wait_start(struct api_call *c, struct exec *x, const struct wait_config *config)
@@ -264,12 +269,12 @@ void wait_start(struct api_call *c, struct exec *x, const struct wait_config *co
         loop_timer_set(w->timer, config->wait, false);
     }
     exec_watch_add(x, &w->watch);
-    if (!c->req && !exec_wait_goes_on(w)) {
-        exec_wait_on_gone(w);
-        return;
-    }
     c->on_gone = exec_wait_on_gone;
     c->gone_arg = w;
+    if (!c->req && !exec_wait_goes_on(w)) {
+        exec_wait_drop(w);
+        return;
+    }
     if (w->expired && x->state != EXEC_STARTING)
         exec_wait_answer(w);
 }

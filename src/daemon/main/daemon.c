@@ -440,6 +440,8 @@ static void daemon_close(struct daemon *d)
         unlinkat(d->run_dirfd, SERVICE_SOCKET, 0);
     http_server_free(d->server);
     tcp_close(d->tcp);
+    if (d->api)
+        api_end_calls(d->api);
     if (d->manager && manager_busy(d->manager)) {
         log_warn("shutting down with unfinished operations; the next start continues them");
         events_flush(d->events);
