@@ -18,6 +18,7 @@
 #include "cli/pump.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 enum { PORT_BACKLOG = 128, PORT_CONNECTIONS_MAX = 512 };
@@ -137,6 +138,36 @@ static int parse(const struct cli_args *args, struct forward *ret, struct err *e
         return err_wrap(err, "LOCALPORT");
     if (args->n_words > 2 && args_has(args, "stdio"))
         return err_set(err, ERR_INVALID, "LOCALPORT cannot be combined with --stdio");
+    if (args_has(args, "url") && (args->n_words > 2 || args_has(args, "stdio")))
+        return err_set(err, ERR_INVALID, "--url cannot be combined with LOCALPORT or --stdio");
+    if (!args_has(args, "url") && (args_has(args, "wake") || args_has(args, "for")))
+        return err_set(err, ERR_INVALID, "--wake and --for need --url");
+    return 0;
+}
+
+/* --url: a link for a browser. */
+static int print_link(struct cli *cli, const struct cli_args *args, const struct forward *f,
+                      struct err *err)
+{
+    _cleanup_free_ char *target = xasprintf("/v1/sandboxes/%s/links", f->name);
+    _cleanup_json_ json_t *body =
+        json_pack("{s:i, s:b}", "port", (int)f->port, "wake", (int)args_has(args, "wake"));
+    _cleanup_json_ json_t *answer = NULL;
+    const char *life = args_get(args, "for");
+    uint64_t usec;
+    int r;
+
+    if (life && parse_duration(life, &usec, err) < 0)
+        return err_wrap(err, "--for");
+    if (life)
+        json_object_set_new(body, "life_ms", json_integer((json_int_t)(usec / USEC_PER_MSEC)));
+    r = cli_call(cli, "POST", target, body, &answer, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        output_json(answer);
+    else
+        printf("%s\n", json_string_value(json_object_get(json_object_get(answer, "link"), "url")));
     return 0;
 }
 
@@ -150,6 +181,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (r < 0)
         return r;
+    if (args_has(args, "url"))
+        return print_link(cli, args, &f, err);
     if (args_has(args, "stdio"))
         return connect_inside(cli, &f, STDIN_FILENO, STDOUT_FILENO, err);
     /* Report an unknown sandbox now, not with the first connection. */
@@ -167,6 +200,9 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 
 static const struct cli_option options[] = {
     {"stdio", 0, NULL, "carry one connection over standard input and output", NULL},
+    {"url", 0, NULL, "print a link that opens the port in a browser", NULL},
+    {"wake", 0, NULL, "with --url: requests start the sandbox if it is stopped", NULL},
+    {"for", 0, "TIME", "with --url: how long the link works (12h; at most 7d)", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -183,10 +219,14 @@ const struct cli_command cmd_port = {
         "WebSocket or a database. The command runs until it is interrupted. The first connection "
         "starts a stopped sandbox.\n\n"
         "While the command runs, every user who can connect to 127.0.0.1 on this machine can use "
-        "the port.",
+        "the port.\n\n"
+        "With --url, it prints a link instead. The link opens the port in a browser, as a web "
+        "origin of its own (http://PORT-ID.localhost). Who has the link can use the port until the "
+        "link expires or the API token changes. The daemon must listen on TCP (http.listen).",
     .examples =
         "ripcord port box 8000\tuse any free local port\n"
         "ripcord port box 8000 8080\topen http://127.0.0.1:8080\n"
+        "ripcord port box 8000 --url\tprint a link for a browser\n"
         "ssh -o ProxyCommand='ripcord port box 22 --stdio' agent@box\tuse it as an ssh proxy "
         "command",
     .groups = groups,

@@ -2,6 +2,7 @@
 import base64
 import hashlib
 import http.client
+import json
 import os
 import shutil
 import socket
@@ -141,7 +142,6 @@ class Service(ProxyCase):
             self.assertEqual(r.headers["Content-Type"], "text/html")
 
     def test_methods_and_targets_arrive(self):
-        import json
         for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "ODD"):
             seen = json.loads(self.ask("/seen?a[]=%2F&b={}|^`", method).data)
             self.assertEqual((seen["method"], seen["target"]), (method, "/seen?a[]=%2F&b={}|^`"))
@@ -163,7 +163,6 @@ class Service(ProxyCase):
         self.assertEqual(self.ask("/").data, b"hello\n")  # on the same connection
 
     def test_bodies_of_any_form(self):
-        import json
         data = os.urandom(3_000_000)
         want = [len(data), hashlib.sha256(data).hexdigest()]
         self.assertEqual(json.loads(self.ask("/digest", "POST", data).data), want)
@@ -244,7 +243,6 @@ class Service(ProxyCase):
 
 class Errors(ProxyCase):
     def assert_error(self, r, status, code, word):
-        import json
         error = json.loads(r.data)["error"]
         self.assertEqual((r.status, error["code"]), (status, code), error)
         self.assertIn(word, error["message"] + error.get("hint", ""))
@@ -281,7 +279,7 @@ class Errors(ProxyCase):
         self.assertEqual(self.ask("/").data, b"hello\n")
 
 
-class OverTcp(ProxyCase):
+class TcpCase(ProxyCase):
     config = "http.listen: 127.0.0.1:0\n"
 
     def setUp(self):
@@ -297,6 +295,8 @@ class OverTcp(ProxyCase):
         c.close()
         return r
 
+
+class OverTcp(TcpCase):
     def test_only_the_token_opens_it(self):
         bearer = {"Authorization": f"Bearer {self.token}"}
         r = self.over_tcp(bearer)
@@ -311,6 +311,158 @@ class OverTcp(ProxyCase):
         for headers in ({"Origin": "http://evil"}, {"Sec-Fetch-Site": "cross-site"}):
             self.assertEqual(self.over_tcp({**bearer, **headers}).status, 403, headers)
         self.assertEqual(self.over_tcp({**bearer, "Host": "evil"}).status, 421)
+
+
+class Links(TcpCase):
+    """The pages of a port in a browser: an origin of its own, which a signed link opens."""
+    def setUp(self):
+        super().setUp()
+        self.origin = f"8000-{self.root.sandbox('a')['id']}.localhost:{self.host.rpartition(':')[2]}"
+
+    def visit(self, path, method="GET", **headers):
+        return self.over_tcp({"Host": self.origin, **headers}, path, method)
+
+    def link(self, *args):
+        url = self.root.ok("port", "a", "8000", "--url", *args).text.strip()
+        self.assertTrue(url.startswith(f"http://{self.origin}/.ripcord/open/"), url)
+        return url.partition(self.origin)[2]
+
+    def open(self, *args):
+        """Follows a new link, and returns the cookie and its attributes."""
+        r = self.visit(self.link(*args))
+        self.assertEqual((r.status, r.headers["Location"]), (303, "/"))
+        cookie, _, attributes = r.headers["Set-Cookie"].partition("; ")
+        return cookie, attributes
+
+    def test_a_link_opens_it(self):
+        cookie, attributes = self.open()
+        self.assertRegex(attributes, r"^Path=/; HttpOnly; SameSite=Lax; Max-Age=43[12]\d\d$")
+        r = self.visit("/seen", Cookie=f"app=1; {cookie}", Authorization="Basic app")
+        self.assertEqual(r.status, 200)
+        self.assertIsNone(r.headers["Content-Security-Policy"])  # the application's to choose
+        fields = {k.lower(): v for k, v in json.loads(r.data)["fields"]}
+        self.assertEqual((fields["host"], fields["cookie"], fields["authorization"]), (self.origin, "app=1", "Basic app"))
+        self.assertNotIn("x-forwarded-prefix", fields)
+
+    def test_without_it_the_port_is_closed(self):
+        cookie, _ = self.open()
+        wrong = cookie[:-1] + ("0" if cookie[-1] != "0" else "1")
+        neighbour = self.origin.replace("8000-", "8001-", 1)
+        for headers in ({}, {"Authorization": f"Bearer {self.token}"}, {"Cookie": wrong}, {"Cookie": "ripcord-port="},
+                        {"Cookie": cookie, "Origin": "http://evil"}, {"Cookie": cookie, "Origin": "null"},
+                        {"Cookie": cookie, "Origin": f"http://{neighbour}"}):
+            r = self.visit("/seen", **headers)
+            self.assertEqual((r.status, r.headers["Content-Type"]), (403, "text/plain; charset=utf-8"), headers)
+        self.assertIn(b"ripcord port NAME PORT --url", self.visit("/").data)
+        self.assertEqual(self.visit("/seen", Cookie=cookie, Origin=f"http://{self.origin}").status, 200)
+        link = self.link()
+        for bad in (link[:-1], link + "0", "/.ripcord/open/", "/.ripcord/open/" + cookie.partition("=")[2]):
+            self.assertEqual(self.visit(bad).status, 403, bad)
+        for other in (neighbour, "8000-0123456789abcdef.localhost"):
+            self.assertEqual(self.visit(link, Host=other).status, 403, other)
+            self.assertEqual(self.visit("/seen", Cookie=cookie, Host=other).status, 403, other)
+
+    def test_links_end(self):
+        link, (cookie, _) = self.link("--for", "1s"), self.open("--for", "3s")
+        time.sleep(3.5)
+        self.assertEqual(self.visit(link).status, 403)
+        self.assertEqual(self.visit("/seen", Cookie=cookie).status, 403)
+        cookie, _ = self.open()
+        self.root.ok("token", "--rotate")
+        self.assertEqual(self.visit("/seen", Cookie=cookie).status, 403)
+
+    def test_the_api_is_not_there(self):
+        cookie, _ = self.open()
+        for path in ("/v1/sandboxes", "/v1/version", "/healthz"):
+            r = self.visit(path, Cookie=cookie, Authorization=f"Bearer {self.token}")
+            self.assertEqual(r.data, b"hello\n", path)  # of the service
+            self.assertEqual(self.visit(path, Authorization=f"Bearer {self.token}").status, 403)
+        for host in (self.host, self.host.replace("127.0.0.1", "localhost")):
+            self.assertEqual(self.visit("/v1/sandboxes", Cookie=cookie, Host=host).status, 401)
+            self.assertEqual(self.visit(self.link(), Host=host).status, 401)
+        with self.root.connect() as s:
+            s.sendall(f"GET /v1/version HTTP/1.1\r\nHost: {self.origin}\r\nConnection: close\r\n\r\n".encode())
+            self.assertTrue(read_all(s).startswith(b"HTTP/1.1 421 "))
+
+    def test_cookies_of_the_application(self):
+        self.serve(RAW, 8001)
+        self.origin = self.origin.replace("8000-", "8001-", 1)
+        url = self.root.ok("port", "a", "8001", "--url").text.strip()
+        cookie = self.visit(url.partition(self.origin)[2]).headers["Set-Cookie"].partition(";")[0]
+        raw = (b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=1; Domain=localhost; Path=/\r\nSet-Cookie: ripcord-port=x\r\nSet-Cookie: =ripcord-port=x\r\n"
+               b"Set-Cookie: ripcord_session_7070=x; domain=.localhost\r\nClear-Site-Data: \"cookies\"\r\nAlt-Svc: h2=\":1\"\r\n\r\n")
+        r = self.visit("/" + base64.b64encode(raw, altchars=b"-_").decode(), Cookie=cookie)
+        self.assertEqual(r.headers.get_all("Set-Cookie"), ["sid=1; Path=/", "ripcord_session_7070=x"])
+        for name in ("Clear-Site-Data", "Alt-Svc"):
+            self.assertIsNone(r.headers[name])
+
+    def test_refusals(self):
+        self.assertEqual(self.root.http("POST", "/v1/sandboxes/nix/links", {"port": 80}).status, 404)
+        self.assertEqual(self.root.http("POST", "/v1/sandboxes/a/links", {"port": 80}).status, 201)
+        for body in ({}, {"port": 0}, {"port": 65536}, {"port": 80, "life_ms": 1}, {"port": 80, "life_ms": 10**12}, {"port": 80, "x": 1}):
+            self.assertEqual(self.root.http("POST", "/v1/sandboxes/a/links", body).status, 400, body)
+        for args in (("--wake",), ("--for", "1h"), ("--url", "--stdio"), ("--url", "--for", "x"), ("--url", "--for", "8d")):
+            self.assertEqual(self.root.run("port", "a", "80", *args).code, 2, args)
+        cookie, _ = self.open()
+        self.root.ok("rm", "-f", "a")
+        self.assertEqual(self.visit("/", Cookie=cookie).status, 404)
+
+
+class WithoutTcp(ProxyCase):
+    def test_a_link_needs_a_listener(self):
+        r = self.root.run("port", "a", "8000", "--url")
+        self.assertEqual(r.code, 7, r)
+        self.assertIn(b"http.listen", r.err)
+
+
+class Waking(TcpCase):
+    def serve_again(self):
+        """What a supervisor of services would do, once a request has started the sandbox."""
+        wait_until(lambda: self.root.sandbox("a")["state"] == "running", 30, "the sandbox to be started")
+        self.root.ok("exec", "--detach", "a", "--", "python3", "-c", self.script)
+
+    def starts(self):
+        events = self.root.ok("events", "--since", "0", "--kind", "sandbox.running").text.splitlines()
+        return len(events)
+
+    def test_requests_start_it_once(self):
+        self.root.ok("stop", "a")
+        self.assertEqual(self.ask("/").status, 409)
+        before = self.starts()
+
+        def one(_):
+            c = Connection(self.socket)
+            c.request("GET", "/v1/sandboxes/a/ports/8000/", headers={"Ripcord-Wake": "1"})
+            r = c.getresponse()
+            data = r.read()
+            c.close()
+            return r.status, data
+        server = threading.Thread(target=self.serve_again)
+        server.start()
+        with ThreadPoolExecutor(10) as pool:
+            self.assertEqual(set(pool.map(one, range(10))), {(200, b"hello\n")})
+        server.join()
+        self.assertEqual(self.starts(), before + 1)
+
+    def test_a_link_that_wakes(self):
+        origin = f"8000-{self.root.sandbox('a')['id']}.localhost:{self.host.rpartition(':')[2]}"
+        cookies = []
+        for args in ((), ("--wake",)):
+            path = self.root.ok("port", "a", "8000", "--url", *args).text.strip().partition(origin)[2]
+            cookies.append(self.over_tcp({"Host": origin}, path).headers["Set-Cookie"].partition(";")[0])
+        self.root.ok("stop", "a")
+        self.assertEqual(self.over_tcp({"Host": origin, "Cookie": cookies[0], "Ripcord-Wake": "1"}, "/").status, 409)
+        server = threading.Thread(target=self.serve_again)
+        server.start()
+        self.assertEqual(self.over_tcp({"Host": origin, "Cookie": cookies[1]}, "/").data, b"hello\n")
+        server.join()
+
+    def test_the_wait_has_an_end(self):
+        self.port = 9999
+        begin = time.monotonic()
+        self.assertEqual(self.ask("/", headers={"Ripcord-Wake": "1", "Ripcord-Timeout": "2s"}).status, 502)
+        self.assertGreater(time.monotonic() - begin, 1.5)
+        self.assertEqual(self.ask("/", headers={"Ripcord-Wake": "x"}).status, 400)
 
 
 class Hostile(ProxyCase):

@@ -83,6 +83,8 @@ GUARDS = [
     Guard("port cookie outside", "test-port-message.c#a_service_does_not_set_our_cookie"),
     Guard("port cookie domain", "test-port-message.c#cookies_are_for_their_own_host"),
     Guard("port location", "test-port-message.c#locations"),
+    Guard("link signature", "test-port-link.c#a_link_that_was_changed_is_not_ours"),
+    Guard("link expiry", "test-port-link.c#a_link_expires"),
     Guard("body size", "test-http-server.c#expect_continue_is_refused_over_the_limit"),
     Guard("json keys", "test-json.c#json_refuses_what_is_ambiguous"),
     Guard("json depth", "test-json.c#json_depth_is_limited"),

@@ -8,6 +8,8 @@
 #include "daemon/api/auth.h"
 #include "daemon/api/call.h"
 #include "daemon/api/idempotency.h"
+#include "daemon/api/port-link.h"
+#include "daemon/api/port-origin.h"
 #include "daemon/api/port-proxy.h"
 #include "daemon/api/routes.h"
 #include "lib/base/cleanup.h"
@@ -406,8 +408,9 @@ static void api_run_handler(void *arg)
 bool api_wants_raw_target(void *arg _unused_, const struct http_head *head)
 {
     struct port_route route;
+    struct port_host host;
 
-    return port_proxy_wants(head, &route);
+    return port_host_parse(http_field_get(head, "Host"), &host) || port_proxy_wants(head, &route);
 }
 
 bool api_wants_stream(void *arg _unused_, const struct http_head *head, const char *path)
@@ -507,9 +510,15 @@ char *api_describe(const struct http_req *req)
 static void api_start_proxy(struct api *a, struct http_req *req)
 {
     _cleanup_err_ struct err err = ERR_INIT;
+    const struct http_head *head = http_req_head(req);
     struct port_route route;
+    struct port_host host;
 
-    if (!port_proxy_wants(http_req_head(req), &route))
+    if (port_host_parse(http_field_get(head, "Host"), &host)) {
+        port_origin_start(a, req, &host);
+        return;
+    }
+    if (!port_proxy_wants(head, &route))
         return;
     if (api_refuse_page(req, &err))
         http_reply_err(req, NULL, &err);

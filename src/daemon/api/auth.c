@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "daemon/api/port-link.h"
 #include "daemon/api/web-access.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/guard.h"
@@ -256,13 +257,22 @@ int auth_new_ticket(struct auth *a, const char *path, struct api_token *ret, str
     return web_ticket_new(a->web, time_mono(), path, ret, err);
 }
 
+const char *auth_key(struct auth *a)
+{
+    auth_check_file(a);
+    return a->stamp ? a->token.text : NULL;
+}
+
 int auth_tcp(void *auth, const struct http_head *head, struct err *err)
 {
     const char *host = http_field_get(head, "host");
     const char *given = http_field_get(head, "authorization");
+    struct port_host origin;
     struct auth *a = auth;
     int status;
 
+    if (port_host_parse(host, &origin))
+        return 0;
     status = auth_check_host(a, host, err);
     if (!status)
         status = auth_check_origin(head, host, err);

@@ -18,7 +18,8 @@
 int auth_unix(void *arg, const struct http_head *head, struct err *err);
 
 /*
- * For TCP. A request must name the daemon's own address or a configured name (else 421), must not
+ * For TCP. A request to the origin of a port is accepted: port-origin.c decides about it. Any other
+ * must name the daemon's own address or a configured name (else 421), must not
  * come from a foreign web page (403), and must have the token, a session or a ticket (401). After
  * a few requests per second without one, further ones get 429. Requests with one are never limited.
  */
@@ -46,6 +47,8 @@ int auth_begin_session(struct auth *a, char **ret_cookie, struct err *err);
 /* False: the request has no session. */
 bool auth_end_session(struct auth *a, const struct http_head *head, char **ret_cookie);
 int auth_new_ticket(struct auth *a, const char *path, struct api_token *ret, struct err *err);
+/* The key of signed links: it changes with the token. NULL: there is no token now. */
+const char *auth_key(struct auth *a);
 /* Whether a request that was accepted over TCP has a session or a ticket in place of the token. */
 bool auth_is_page(const struct http_head *head);
 

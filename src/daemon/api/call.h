@@ -151,5 +151,6 @@ void handle_files_get(struct api_call *c);
 void handle_files_put(struct api_call *c);
 void handle_file_op(struct api_call *c);
 void handle_file_watch(struct api_call *c);
+void handle_port_link(struct api_call *c);
 void handle_port_list(struct api_call *c);
 void handle_port(struct api_call *c);

@@ -15,7 +15,7 @@
 /* Where the client sees the service. */
 enum port_place {
     PORT_IN_API,    /* below /v1/sandboxes/{name}/ports/{port}/, for programs */
-    PORT_AS_ORIGIN, /* on a host of its own, for browsers */
+    PORT_AS_ORIGIN, /* on a host of its own, for browsers (daemon/api/port-origin.h) */
     PORT_PLACES,
 };
 
@@ -28,6 +28,7 @@ struct port_route {
     enum port_place place;
     char name[64]; /* of the sandbox */
     uint16_t port;
+    bool wake;          /* start the sandbox if it is down, and wait for the service */
     const char *target; /* for the service: the rest of the client's target; may lack its '/' */
 };
 

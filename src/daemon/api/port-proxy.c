@@ -30,6 +30,8 @@ enum {
 };
 
 #define PROXY_ANSWER_TIME (120 * USEC_PER_SEC) /* without progress, until the head of the answer */
+#define PROXY_WAKE_TIME (30 * USEC_PER_SEC)    /* until something listens */
+#define PROXY_WAKE_STEP (250 * USEC_PER_MSEC)
 #define PROXY_TIME_MAX (USEC_PER_SEC * 3600)
 
 struct port_proxy {
@@ -39,7 +41,8 @@ struct port_proxy {
     struct port_route route;
     char *target; /* owned; route.target points into it */
     uint64_t patience;
-    bool websocket, wake;
+    bool websocket;
+    uint64_t wake_until;    /* time_mono() until which it waits for the service; 0: it does not */
     bool dialling, summing; /* a callback is to come, which frees it without a request */
 
     int fd; /* to the service; -1 without a connection */
@@ -472,9 +475,15 @@ static bool port_proxy_has_body(const struct http_head *head)
 
 static void port_proxy_dial(struct port_proxy *p);
 
+/* Without a connection: the service of a sandbox that was woken may listen by now. */
 static void port_proxy_on_timer(void *arg)
 {
-    port_proxy_fail_with(arg, ERR_TIMEOUT, "does not answer in time");
+    struct port_proxy *p = arg;
+
+    if (p->fd < 0)
+        port_proxy_dial(p);
+    else
+        port_proxy_fail_with(p, ERR_TIMEOUT, "does not answer in time");
 }
 
 static void port_proxy_send(struct port_proxy *p)
@@ -509,6 +518,21 @@ static void port_proxy_reply_closed(struct port_proxy *p, const char *ports)
     port_proxy_fail(p, &err);
 }
 
+/* False: it does not wait, or not any more. */
+static bool port_proxy_wait_for_service(struct port_proxy *p)
+{
+    uint64_t now = time_mono();
+
+    if (!p->route.wake)
+        return false;
+    if (!p->wake_until)
+        p->wake_until = now + MIN(PROXY_WAKE_TIME, p->patience);
+    if (now >= p->wake_until)
+        return false;
+    loop_timer_set(p->timer, PROXY_WAKE_STEP, false);
+    return true;
+}
+
 static void port_proxy_on_summary(void *arg, const char *ports)
 {
     struct port_proxy *p = arg;
@@ -531,6 +555,8 @@ static void port_proxy_dialled(void *arg, const struct err *err, const struct co
         port_proxy_free(p);
     } else if (!err) {
         port_proxy_send(p);
+    } else if (err->code == ERR_NOT_FOUND && port_proxy_wait_for_service(p)) {
+        return;
     } else if (err->code == ERR_NOT_FOUND) {
         p->summing = port_summary(p->api, p->route.name, port_proxy_on_summary, p);
         if (!p->summing)
@@ -546,7 +572,7 @@ static void port_proxy_dial(struct port_proxy *p)
     _cleanup_err_ struct err err = ERR_INIT;
     struct http_req *req = p->req;
 
-    if (manager_dial(api_settings(p->api)->manager, p->route.name, p->route.port, p->wake,
+    if (manager_dial(api_settings(p->api)->manager, p->route.name, p->route.port, p->route.wake,
                      port_proxy_dialled, p, &err) >= 0) {
         p->dialling = true;
         return;
@@ -608,6 +634,18 @@ static int port_proxy_patience(const struct http_head *head, uint64_t *ret, stru
     return 0;
 }
 
+/* In an origin, the link has said whether requests wake the sandbox. */
+static int port_proxy_wake(const struct port_route *route, const struct http_head *head, bool *ret,
+                           struct err *err)
+{
+    const char *text = http_field_get(head, "Ripcord-Wake");
+
+    *ret = route->wake;
+    if (route->place == PORT_IN_API && text && parse_bool(text, ret, err) < 0)
+        return err_wrap(err, "header 'Ripcord-Wake'");
+    return 0;
+}
+
 void port_proxy_start(struct api *a, struct http_req *req, const struct port_route *route)
 {
     const struct http_head *head = http_req_head(req);
@@ -615,10 +653,11 @@ void port_proxy_start(struct api *a, struct http_req *req, const struct port_rou
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t patience = 0;
     struct port_proxy *p;
-    bool websocket;
+    bool websocket, wake;
 
     if (port_proxy_check_load(route, &err) < 0 ||
         port_proxy_check_upgrade(head, &websocket, &err) < 0 ||
+        port_proxy_wake(route, head, &wake, &err) < 0 ||
         port_proxy_patience(head, &patience, &err) < 0) {
         http_reply_err(req, NULL, &err);
         return;
@@ -629,6 +668,7 @@ void port_proxy_start(struct api *a, struct http_req *req, const struct port_rou
     p->target = xstrdup(route->target);
     p->route.target = p->target;
     p->websocket = websocket;
+    p->route.wake = wake;
     p->patience = patience;
     p->timer = loop_timer_new(api_settings(a)->loop, port_proxy_on_timer, p);
     p->in = (struct buf)BUF_INIT(HTTP_HEAD_MAX + PROXY_PIECE);

@@ -82,6 +82,7 @@ static const struct route routes[] = {
     {"POST",   "/v1/sandboxes/*/files/grep",                  handle_file_op,             ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/sandboxes/*/files/edit",                  handle_file_op,             ROUTE_BODY | ROUTE_FRESH_STATE | ROUTE_KEY, {NULL}},
     {"GET",    "/v1/sandboxes/*/files/watch",                 handle_file_watch,          ROUTE_LIVE | ROUTE_FRESH_STATE | ROUTE_FOLLOW, {"path", "path_base64", "user", "recursive"}},
+    {"POST",   "/v1/sandboxes/*/links",                   handle_port_link,           ROUTE_BODY | ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/ports",                   handle_port_list,           ROUTE_LIVE | ROUTE_FRESH_STATE, {NULL}},
     {"GET",    "/v1/sandboxes/*/ports/*",                 handle_port,                ROUTE_TUNNEL | ROUTE_LIVE | ROUTE_FRESH_STATE, {NULL}},
     {"POST",   "/v1/session",                             handle_web_session_begin,   ROUTE_BODY, {NULL}},

@@ -138,7 +138,10 @@ static int copy_dial_check_up(const struct sandbox *sb, struct err *err)
         sb->state != SANDBOX_STOPPING)
         return 0;
     err_set(err, ERR_CONFLICT, "sandbox '%s' is %s", sb->name, sandbox_state_name(sb->state));
-    return err_hint(err, "Start it with 'ripcord up %s'.", sb->name);
+    return err_hint(err,
+                    "Start it with 'ripcord up %s', or let requests start it: 'Ripcord-Wake: 1' "
+                    "for programs, 'ripcord port --url --wake' for links.",
+                    sb->name);
 }
 
 /* Starts the sandbox first when it does not run. Takes `call`, also on failure. */

@@ -60,7 +60,6 @@ void manager_warn(struct manager *m, const char *fmt, ...) _printf_(2, 3);
  * except the default engine. */
 bool manager_asks_engine(const struct manager *m, const struct engine *e);
 /* NULL without such a sandbox. */
-struct sandbox *manager_find_id(struct manager *m, const char *id);
 
 /* Makes a sandbox in state `absent` and adds it to the map. */
 struct sandbox *sandbox_new(struct manager *m, const char *name);

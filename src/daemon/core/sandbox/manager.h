@@ -76,6 +76,8 @@ bool manager_is_recovered(const struct manager *m);
 
 /* On failure NULL, with *err filled (ERR_INVALID or ERR_NOT_FOUND, with the nearest name). */
 struct sandbox *manager_find(struct manager *m, const char *name, struct err *err);
+/* NULL: no sandbox has this id. */
+struct sandbox *manager_find_id(struct manager *m, const char *id);
 /* In no particular order, without `absent` ones. */
 bool manager_next(struct manager *m, size_t *iter, struct sandbox **ret);
 
