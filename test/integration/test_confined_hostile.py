@@ -46,7 +46,7 @@ GUARDS = {
     "our_own_socket": ("confined calls", SAME),
     "abstract_sockets": ("confined calls,landlock", BOTH),
     "tcp_elsewhere": ("landlock", BOTH),
-    "tcp_by_fast_open": ("confined calls", BOTH),
+    "tcp_by_fast_open": ("confined calls,landlock", BOTH),  # Landlock holds it since 6.12.117
     "listen_elsewhere": ("landlock", BOTH),
     "leave_loopback": ("loopback", BOTH),
     "other_families": ("confined calls", BOTH),
