@@ -1,8 +1,9 @@
 /*
  * When the bytes of a journal were written: the file `out.times` or `err.times` beside the
- * segments, with a mark (time, offset) at most once in TIMES_GAP_USEC. The bytes from a mark to the next one were
- * written at the time of the mark or up to the gap later. Bytes before the first mark were written
- * within the gap after the writer was made, so that a short command needs no such file.
+ * segments, with a mark (time, offset) at most once in TIMES_GAP_USEC. The bytes from a mark to the
+ * next one were written at the time of the mark or up to the gap later. Bytes before the first mark
+ * were written within the gap after the writer was made, so that a short command needs no such
+ * file.
  *
  * A full file is thinned: every second mark goes, and the gap doubles. The file is therefore never
  * larger than TIMES_MAX marks, and a journal of a day is still known to a few seconds.
