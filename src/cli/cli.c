@@ -30,7 +30,7 @@ const struct cli_command *const cli_commands[] = {
     &cmd_run, &cmd_up, &cmd_exec, &cmd_session, &cmd_sessions, &cmd_shell, &cmd_attach,
     &cmd_ls, &cmd_show, &cmd_ps, &cmd_logs, &cmd_wait, &cmd_kill,
     &cmd_stop, &cmd_pause, &cmd_resume, &cmd_lease, &cmd_rm,
-    &cmd_cp, &cmd_port, &cmd_cache, &cmd_image, &cmd_reconcile, &cmd_events,
+    &cmd_cp, &cmd_port, &cmd_ssh_config, &cmd_cache, &cmd_image, &cmd_reconcile, &cmd_events,
     &cmd_doctor, &cmd_daemon, &cmd_config, &cmd_token, &cmd_version, &cmd_help,
     NULL,
 };
