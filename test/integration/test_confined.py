@@ -124,11 +124,15 @@ class Common:
                 s.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 self.assertIn(b"200 OK", s.recv(100))
             forward.terminate()
+        proxied = self.root.http("GET", f"/v1/sandboxes/a/ports/{port}/", checked=False)
+        self.assertEqual((proxied.status, proxied.headers["content-security-policy"]), (200, "sandbox"))
+        self.assert_refused(self.root.http("GET", "/v1/sandboxes/a/ports"), 501, "unsupported", "RIPCORD_PORTS")
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
         other = listener.getsockname()[1]
         self.assert_refused(self.root.http("GET", f"/v1/sandboxes/a/ports/{other}", headers={"Upgrade": "tcp", "Connection": "Upgrade"}),
                             501, "unsupported", "does not belong")
+        self.assert_refused(self.root.http("GET", f"/v1/sandboxes/a/ports/{other}/x"), 501, "unsupported", "does not belong")
         self.refused("up", "b", "--isolation", "confined", "--ports", other, code=4, words=("in use",))
 
     def test_chosen_ports(self):

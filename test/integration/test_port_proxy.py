@@ -11,7 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from ripcord_test import Connection, TestCase, read_all, wait_until
+from ripcord_test import Config, Connection, TestCase, read_all, wait_until
 
 # An ordinary server: says what it got, echoes bodies, streams, is slow.
 SERVER = r"""
@@ -192,7 +192,8 @@ class Service(ProxyCase):
         while piece := r.read(1 << 20):
             n += len(piece)
         self.assertEqual(n, 300 << 20)
-        self.assertLess(self.memory(), 64 << 20)
+        if not Config.sanitized:  # they keep what was freed
+            self.assertLess(self.memory(), 64 << 20)
 
     def test_websocket(self):
         with self.root.connect(30) as s:
