@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The HTTP API under load, beside nginx, cp and our own command line, in one run.
+"""The HTTP API under load, beside nginx, cp, socat and our own command line, in one run.
 
     bench_api.py --bin BUILD --out FILE [--execs N] [--idle N] [--seconds S]
 """
@@ -29,6 +29,7 @@ BLOCK = 4096
 BLOCKS = 16
 LISTED = "/v1/sandboxes?limit=20"
 GIB = 1 << 30
+PORT_BYTES = 256 << 20
 # Each block of the output is its own number again and again: a lost or moved byte shows.
 TALKER = f"""$| = 1; for my $i (1..{BLOCKS}) {{ print sprintf("%08d", $i) x {BLOCK // 8}; select undef, undef, undef, 1 }}"""
 EXPECTED = b"".join(b"%08d" % i * (BLOCK // 8) for i in range(1, BLOCKS + 1))
@@ -154,25 +155,55 @@ class Gate:
 # ---- the peers ----
 
 
-class Nginx:
-    """Serves the bytes of one answer as a file."""
-
-    def __init__(self, place, page):
-        self.port, self.place = free_port(), place
-        (place / "page.json").write_bytes(page)
-        (place / "nginx.conf").write_text(
-            f"worker_processes 1; daemon off; pid {place}/nginx.pid; error_log {place}/error.log;\n"
+def nginx_config(place, port):
+    paths = "".join(f"{name}_temp_path {place}/{name}; " for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    return (f"worker_processes 1; daemon off; pid {place}/nginx.pid; error_log {place}/error.log;\n"
             "events { worker_connections 1024; }\n"
-            f"http {{ access_log off; types {{ application/json json; }} keepalive_requests 1000000;\n"
-            f"  server {{ listen 127.0.0.1:{self.port}; root {place}; }} }}\n")
-        self.process = subprocess.Popen(["nginx", "-c", place / "nginx.conf", "-p", place, "-e", place / "error.log"])
+            f"http {{ access_log off; types {{ application/json json; }} keepalive_requests 1000000; {paths}\n"
+            f"  server {{ listen 127.0.0.1:{port}; root {place}; }} }}\n")
 
-    def url(self):
-        return f"http://127.0.0.1:{self.port}/page.json"
+
+class Server:
+    """A program that serves at a port of this machine."""
+
+    def __init__(self, port, *argv):
+        self.port = port
+        self.process = subprocess.Popen([str(a) for a in argv])
+        while self.process.poll() is None:
+            with socket.socket() as s:
+                if s.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.01)
+        raise SystemExit(f"{argv[0]} ended with {self.process.returncode}")
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.port}/{path}"
 
     def stop(self):
         self.process.terminate()
         self.process.wait()
+
+
+def start_nginx(place):
+    """Serves the files of a folder."""
+    port = free_port()
+    (place / "nginx.conf").write_text(nginx_config(place, port))
+    return Server(port, "nginx", "-c", place / "nginx.conf", "-p", place, "-e", place / "error.log")
+
+
+def start_socat(to):
+    port = free_port()
+    return Server(port, "socat", f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork", f"TCP:127.0.0.1:{to}")
+
+
+def bytes_per_second(url, size, *headers):
+    """The best of three downloads."""
+    best = None
+    for _ in range(3):
+        since = time.monotonic()
+        subprocess.run(["curl", "-sS", "--fail", "-o", "/dev/null", *[a for h in headers for a in ("-H", h)], url], check=True)
+        best = min(best or 1e9, time.monotonic() - since)
+    return size / best
 
 
 def requests_per_second(url, seconds, *headers):
@@ -200,6 +231,7 @@ class Bench:
 
     def prepare(self):
         self.root.start()
+        self.token = f"Authorization: Bearer {self.root.ok('token').text.strip()}"
         self.boxes = [f"box{i:02}" for i in range(BOXES)]
         for box in self.boxes:
             self.root.ok("up", box, "--pids", "500")
@@ -224,16 +256,51 @@ class Bench:
         """A page of 20 sandboxes, and the same bytes as a file of nginx."""
         place = self.place / "nginx"
         place.mkdir()
-        nginx = Nginx(place, self.root.http("GET", LISTED, checked=False).body)
-        token = f"Authorization: Bearer {self.root.ok('token').text.strip()}"
+        (place / "page.json").write_bytes(self.root.http("GET", LISTED, checked=False).body)
+        nginx = start_nginx(place)
         try:
-            time.sleep(0.5)
-            theirs = requests_per_second(nginx.url(), self.opts.seconds)
-            ours = requests_per_second(f"http://127.0.0.1:{self.port}{LISTED}", self.opts.seconds, token)
+            theirs = requests_per_second(nginx.url("page.json"), self.opts.seconds)
+            ours = requests_per_second(f"http://127.0.0.1:{self.port}{LISTED}", self.opts.seconds, self.token)
         finally:
             nginx.stop()
         self.figures.update({"page of 20 sandboxes, per second": round(ours), "the same bytes by nginx, per second": round(theirs)})
         self.goals.add("page of 20 sandboxes / nginx", ours / theirs, "x", 0.25, False)
+
+    def ports(self):
+        """nginx in a sandbox through the API, and nginx on this machine through socat."""
+        place = self.place / "ports"
+        place.mkdir()
+        (place / "small").write_bytes(b"x" * 1000)
+        with open(place / "big", "wb") as f:
+            f.truncate(PORT_BYTES)
+        self.start_nginx_inside()
+        nginx = start_nginx(place)
+        socat = start_socat(nginx.port)
+        inside = f"http://127.0.0.1:{self.port}/v1/sandboxes/box01/ports/8000/"
+        try:
+            for what, one in (("small", ()), ("small, a connection each", ("Connection: close",))):
+                theirs = requests_per_second(socat.url("small"), self.opts.seconds, *one)
+                ours = requests_per_second(inside + "small", self.opts.seconds, self.token, *one)
+                self.add_port(f"requests per second ({what})", ours, theirs)
+            theirs = bytes_per_second(socat.url("big"), PORT_BYTES)
+            ours = bytes_per_second(inside + "big", PORT_BYTES, self.token)
+            self.add_port("MB per second", ours / 1e6, theirs / 1e6)
+        finally:
+            socat.stop()
+            nginx.stop()
+
+    def add_port(self, what, ours, theirs):
+        self.figures.update({f"port: {what}": round(ours), f"socat: {what}": round(theirs)})
+        self.goals.add(f"port / socat: {what}", ours / theirs, "x", 0.5, False)
+
+    def start_nginx_inside(self):
+        home = "/home/agent"
+        script = (f"cat > nginx.conf; head -c 1000 /dev/zero > small; truncate -s {PORT_BYTES} big; "
+                  "exec /usr/sbin/nginx -c $HOME/nginx.conf -p $HOME -e $HOME/error.log")
+        body = {"shell": script, "input": nginx_config(home, 8000)}
+        self.root.http("POST", "/v1/sandboxes/box01/execs", body, checked=False)
+        while self.root.http("GET", "/v1/sandboxes/box01/ports/8000/small", checked=False).status != 200:
+            time.sleep(0.05)
 
     def files(self):
         """1 GiB into a sandbox and out of it, and the same by cp."""
@@ -310,7 +377,7 @@ class Bench:
 def main():
     opts = options()
     Config.bin = opts.bin.resolve()
-    for tool in ("curl", "wrk", "nginx"):
+    for tool in ("curl", "nginx", "socat", "wrk"):
         if not shutil.which(tool):
             raise SystemExit(f"{tool} is missing: run this as ./dev bench api")
     with tempfile.TemporaryDirectory(prefix="ripcord-bench-") as name:
@@ -318,7 +385,7 @@ def main():
         bench = Bench(opts, Path(name))
         try:
             bench.prepare()
-            for part in (bench.run_and_wait, bench.page, bench.files, bench.streams):
+            for part in (bench.run_and_wait, bench.page, bench.ports, bench.files, bench.streams):
                 part()
         finally:
             problems = bench.root.close()
