@@ -38,8 +38,8 @@ char *api_describe(const struct http_req *req);
 bool api_wants_raw_target(void *arg, const struct http_head *head);
 bool api_wants_stream(void *arg, const struct http_head *head, const char *path);
 void api_tick(struct api *a); /* from time to time */
-/* The number of requests without an answer. Streams that follow an exec do not count, and neither do
- * those whose client has gone. */
+/* The number of requests without an answer. Streams that follow an exec do not count, nor do those
+ * whose client has gone. */
 unsigned api_open_calls(const struct api *a);
 /* Ends those whose client has gone, before the manager is freed. */
 void api_end_calls(struct api *a);

@@ -24,8 +24,8 @@ int store_fail(struct store *s, const char *what, struct err *err)
 
 /*
  * A small page cache and no mmap: the tables are small, and the daemon should need little memory
- * while idle. secure_delete stays off: the store holds no secret, unless a command wrote one into an
- * answer that a key keeps.
+ * while idle. secure_delete stays off: the store holds no secret, unless a command wrote one into
+ * an answer that a key keeps.
  */
 static int store_configure(struct store *s, struct err *err)
 {
