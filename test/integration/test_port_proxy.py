@@ -11,7 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from ripcord_test import Config, Connection, TestCase, read_all, wait_until
+from ripcord_test import Config, Connection, TestCase, only_on, read_all, wait_until
 
 # An ordinary server: says what it got, echoes bodies, streams, is slow.
 SERVER = r"""
@@ -235,7 +235,7 @@ class Service(ProxyCase):
         before = self.root.snapshot()["daemon descriptors"]
         for i in range(12):
             c = Connection(self.socket)
-            c.request("GET", f"/v1/sandboxes/a/ports/8000/{('slow?5', 'big?9000000', '')[i % 3]}")
+            c.request("GET", f"/v1/sandboxes/a/ports/8000/{('slow?1', 'big?9000000', '')[i % 3]}")
             if i % 2:
                 c.getresponse().read(10)
             c.close()
@@ -297,6 +297,7 @@ class TcpCase(ProxyCase):
         return r
 
 
+@only_on("native")
 class OverTcp(TcpCase):
     def test_only_the_token_opens_it(self):
         bearer = {"Authorization": f"Bearer {self.token}"}
@@ -314,6 +315,7 @@ class OverTcp(TcpCase):
         self.assertEqual(self.over_tcp({**bearer, "Host": "evil"}).status, 421)
 
 
+@only_on("native")  # the daemon alone decides
 class Links(TcpCase):
     """The pages of a port in a browser: an origin of its own, which a signed link opens."""
     def setUp(self):
@@ -466,6 +468,7 @@ class Waking(TcpCase):
         self.assertEqual(self.ask("/", headers={"Ripcord-Wake": "x"}).status, 400)
 
 
+@only_on("native")  # what comes out of the dialled connection is the same from every engine
 class Hostile(ProxyCase):
     """Each service here is at the attacker's command."""
     script, port = RAW, 8001
