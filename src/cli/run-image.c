@@ -18,11 +18,13 @@ static const struct cli_option image_options[] = {
 };
 const struct cli_group image_group = {"Image", image_options};
 
-/* The image of --image, unless it is one that comes with the engine. */
+/* The image of --image, unless it comes with the engine, or the daemon will refuse every image. */
 static const char *run_image_name(const struct cli_args *args)
 {
-    const char *name = args_get(args, "image");
+    const char *name = args_get(args, "image"), *isolation = args_get(args, "isolation");
 
+    if (isolation && STREQ(isolation, "confined"))
+        return NULL;
     return name && *name && !STREQ(name, "host") && !STREQ(name, "default") ? name : NULL;
 }
 
