@@ -54,7 +54,7 @@ static void check_request(const struct port_route *route, const struct http_head
     struct http_head h;
     size_t scanned = 0;
 
-    if (port_request_head(route, given, false, &b) >= 0) {
+    if (port_request_head(route, given, PORT_CLOSE, &b) >= 0) {
         MUST(http_head_find(buf_data(&b), b.len, &scanned, NULL) == (ssize_t)b.len);
         if (http_parse_request(buf_data(&b), b.len, &h, NULL) >= 0) {
             MUST(h.chunked == given->chunked && h.has_length == given->has_length);

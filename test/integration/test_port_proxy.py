@@ -52,6 +52,10 @@ class H(http.server.BaseHTTPRequestHandler):
             self.send_response(204); self.end_headers()
         elif path == "/refuse":
             self.send_response(413); self.send_header("Content-Length", "0"); self.send_header("Connection", "close"); self.end_headers(); self.close_connection = True
+        elif path == "/peer":
+            self.whole(str(self.client_address[1]).encode())
+        elif path == "/bye":
+            self.whole(b"bye"); self.close_connection = True
         elif path == "/slow":
             time.sleep(float(query)); self.whole(b"late")
         elif path == "/socket":
@@ -90,6 +94,12 @@ def serve(c):
     if path == b"dribble":
         for b in b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1000: c.sendall(bytes([b])); time.sleep(0.2)
     if path == b"silent": time.sleep(600)
+    kept, _, rest = path.rpartition(b"/")
+    if kept:
+        first, second = rest.split(b".")
+        first, second = (base64.b64decode(b, altchars=b"-_") for b in (first, second))
+        if kept == b"later": c.sendall(first); time.sleep(0.3); first = b""
+        c.sendall(first + second); time.sleep(600)
     seen.append(head)
     c.sendall(base64.b64decode(path, altchars=b"-_")); c.shutdown(1)
     while p := c.recv(65536): seen[-1] += p
@@ -230,6 +240,34 @@ class Service(ProxyCase):
             return data.startswith(b"[100000, ")
         with ThreadPoolExecutor(20) as pool:
             self.assertEqual(list(pool.map(one, range(60))), [True] * 60)
+
+    def test_requests_that_only_read_share_connections(self):
+        peers = [self.ask("/peer").data for _ in range(5)]
+        self.assertEqual(len(set(peers)), 1, peers)
+        self.assertEqual(b"".join(self.ask("/stream").data.split(b"\n\n")), b"data: 0data: 1data: 2data: 3data: 4")
+        self.assertEqual(self.ask("/peer").data, peers[0])
+        self.assertNotEqual(self.ask("/peer", "POST", b"x").data, peers[0])
+        self.assertNotEqual(self.ask("/peer", "DELETE").data, peers[0])
+        self.assertEqual(self.ask("/peer").data, peers[0])
+        self.assertEqual(self.ask("/empty").status, 204)
+        self.assertNotEqual(self.ask("/peer").data, peers[0])
+
+    def test_a_body_that_should_not_be_there(self):
+        """This service sends one with its answer to HEAD, as some do."""
+        for _ in range(10):
+            self.assertEqual((self.ask("/peer", "HEAD").status, self.ask("/").data), (200, b"hello\n"))
+
+    def test_a_service_that_closes_a_shared_connection(self):
+        for _ in range(30):
+            self.assertEqual(self.ask("/bye").data, b"bye")
+
+    def test_a_stopped_sandbox_is_not_asked_through_a_shared_connection(self):
+        self.ask("/")
+        self.root.ok("pause", "a")
+        self.assertEqual(self.ask("/").status, 409)
+        self.root.ok("resume", "a")
+        self.root.ok("stop", "a")
+        self.assertEqual(self.ask("/").status, 409)
 
     def test_nothing_is_left_open(self):
         before = self.root.snapshot()["daemon descriptors"]
@@ -518,6 +556,16 @@ class Hostile(ProxyCase):
             self.assertNotIn(b"POISON", self.answer(first + second).data)
             self.assertEqual(self.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nmy").data, b"my")
         self.assertNotIn(b"POISON", self.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + second, "HEAD").data)
+
+    def test_nothing_follows_an_answer_on_a_connection_that_stays_open(self):
+        word = lambda b: base64.b64encode(b, altchars=b"-_").decode()
+        second = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nPOISON"
+        for kept in ("now", "later"):
+            for first in (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 204 No\r\n\r\n",
+                          b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"):
+                self.assertIn(self.ask(f"/{kept}/{word(first)}.{word(second)}").data, (b"ok", b""))
+                time.sleep(0.6 if kept == "later" else 0)
+                self.assertEqual(self.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nmy").data, b"my", (kept, first))
 
     def test_requests_arrive_as_one(self):
         """Whatever a client sends, the service sees one request, whose length is not in doubt."""

@@ -21,14 +21,15 @@ static const struct port_route as_origin = {
         CHECK(cond);                                                                               \
     } while (0)
 
-static char *request(const struct port_route *route, const char *fields, bool websocket)
+static char *request(const struct port_route *route, const char *fields,
+                     enum port_connection connection)
 {
     _cleanup_free_ char *raw = xasprintf("POST /x HTTP/1.1\r\nHost: h:7070\r\n%s\r\n", fields);
     struct buf out = BUF_INIT(PORT_HEAD_MAX);
     struct http_head head;
 
     if (http_parse_request(raw, strlen(raw), &head, NULL) < 0 ||
-        port_request_head(route, &head, websocket, &out) < 0)
+        port_request_head(route, &head, connection, &out) < 0)
         abort();
     return buf_steal(&out);
 }
@@ -89,10 +90,12 @@ TEST(targets)
 
 TEST(a_request_is_written_anew)
 {
-    _cleanup_free_ char *plain = request(&in_api, "Accept: */*\r\nContent-Length: 3\r\n", false);
-    _cleanup_free_ char *chunked = request(&as_origin, "Transfer-Encoding: chunked\r\n", false);
+    _cleanup_free_ char *plain =
+        request(&in_api, "Accept: */*\r\nContent-Length: 3\r\n", PORT_CLOSE);
+    _cleanup_free_ char *chunked =
+        request(&as_origin, "Transfer-Encoding: chunked\r\n", PORT_CLOSE);
     _cleanup_free_ char *socket =
-        request(&in_api, "Connection: Upgrade\r\nUpgrade: websocket\r\n", true);
+        request(&in_api, "Connection: Upgrade\r\nUpgrade: websocket\r\n", PORT_WEBSOCKET);
 
     CHECK(STREQ(plain, "POST /dir/page?q=1 HTTP/1.1\r\nHost: localhost:8000\r\n"
                        "X-Forwarded-Host: h:7070\r\nX-Forwarded-Proto: http\r\n"
@@ -127,7 +130,7 @@ TEST(a_service_does_not_get_what_is_ours)
 
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
         _cleanup_free_ char *lines = xasprintf("%s\r\n", fields[i]);
-        _cleanup_free_ char *got = request(&in_api, lines, false);
+        _cleanup_free_ char *got = request(&in_api, lines, PORT_CLOSE);
 
         CHECK_EACH(!(strstr(got, "secret")), fields[i]);
     }
@@ -135,8 +138,9 @@ TEST(a_service_does_not_get_what_is_ours)
 
 TEST(an_origin_has_its_own_credentials)
 {
-    _cleanup_free_ char *got = request(
-        &as_origin, "Authorization: Basic app\r\nCookie: a=1; ripcord-port=secret ;b=2\r\n", false);
+    _cleanup_free_ char *got =
+        request(&as_origin, "Authorization: Basic app\r\nCookie: a=1; ripcord-port=secret ;b=2\r\n",
+                PORT_CLOSE);
 
     CHECK(strstr(got, "\r\nAuthorization: Basic app\r\nCookie: a=1; b=2\r\n"));
 }
@@ -152,7 +156,7 @@ TEST(our_cookie_stays_outside)
 
     for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
         _cleanup_free_ char *lines = xasprintf("Cookie: %s\r\n", forms[i]);
-        _cleanup_free_ char *got = request(&as_origin, lines, false);
+        _cleanup_free_ char *got = request(&as_origin, lines, PORT_CLOSE);
 
         CHECK_EACH(!(strstr(got, "secret")), forms[i]);
     }

@@ -10,6 +10,7 @@
 #include "daemon/api/idempotency.h"
 #include "daemon/api/port-link.h"
 #include "daemon/api/port-origin.h"
+#include "daemon/api/port-pool.h"
 #include "daemon/api/port-proxy.h"
 #include "daemon/api/routes.h"
 #include "lib/base/cleanup.h"
@@ -50,6 +51,7 @@ struct api *api_new(const struct api_config *config)
 
 void api_free(struct api *a)
 {
+    port_pool_close();
     free(a);
 }
 

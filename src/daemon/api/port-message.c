@@ -386,21 +386,25 @@ static int port_message_put_origin(const struct port_route *route, const struct 
                        route->port, host, port_message_prefix(route, prefix));
 }
 
-/* Each request has a connection of its own, so no answer can be taken for another's. */
-static int port_message_put_framing(const struct http_head *head, bool websocket, struct buf *b)
+static int port_message_put_framing(const struct http_head *head, enum port_connection what,
+                                    struct buf *b)
 {
-    if (websocket)
-        return buf_append_str(b, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    static const char *const lines[] = {
+        [PORT_CLOSE] = "Connection: close\r\n\r\n",
+        [PORT_KEEP] = "Connection: keep-alive\r\n\r\n",
+        [PORT_WEBSOCKET] = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    };
+
     if (head->chunked)
-        return buf_append_str(b, "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+        return buf_appendf(b, "Transfer-Encoding: chunked\r\n%s", lines[what]);
     if (head->has_length)
-        return buf_appendf(b, "Content-Length: %llu\r\nConnection: close\r\n\r\n",
-                           (unsigned long long)head->length);
-    return buf_append_str(b, "Connection: close\r\n\r\n");
+        return buf_appendf(b, "Content-Length: %llu\r\n%s", (unsigned long long)head->length,
+                           lines[what]);
+    return buf_append_str(b, lines[what]);
 }
 
-int port_request_head(const struct port_route *route, const struct http_head *head, bool websocket,
-                      struct buf *ret)
+int port_request_head(const struct port_route *route, const struct http_head *head,
+                      enum port_connection what, struct buf *ret)
 {
     const char *slash = *route->target == '/' ? "" : "/";
 
@@ -408,7 +412,7 @@ int port_request_head(const struct port_route *route, const struct http_head *he
         port_message_put_origin(route, head, ret) < 0 ||
         port_message_put_fields(route, head, request_fields, ARRAY_SIZE(request_fields), ret) < 0)
         return -ERR_LIMIT;
-    return port_message_put_framing(head, websocket, ret);
+    return port_message_put_framing(head, what, ret);
 }
 
 int port_answer_fields(const struct port_route *route, const struct http_head *head,

@@ -35,9 +35,12 @@ struct port_route {
 /* Whether a target is below /v1/sandboxes/{name}/ports/{port}/. *ret borrows from it. */
 bool port_route_parse(const char *target, struct port_route *ret);
 
-/* The head of the request to the service. websocket: it asks for that upgrade. */
-int port_request_head(const struct port_route *route, const struct http_head *head, bool websocket,
-                      struct buf *ret) _must_check_;
+/* What is to become of the connection to the service. */
+enum port_connection { PORT_CLOSE, PORT_KEEP, PORT_WEBSOCKET };
+
+/* The head of the request to the service. */
+int port_request_head(const struct port_route *route, const struct http_head *head,
+                      enum port_connection what, struct buf *ret) _must_check_;
 /* The lines of the answer's head that the client gets, without those of framing. */
 int port_answer_fields(const struct port_route *route, const struct http_head *head,
                        struct buf *ret) _must_check_;

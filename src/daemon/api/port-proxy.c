@@ -12,6 +12,7 @@
 
 #include "daemon/api/call.h"
 #include "daemon/api/port-list.h"
+#include "daemon/api/port-pool.h"
 #include "daemon/api/port-tunnel.h"
 #include "daemon/core/sandbox/copy-dial.h"
 #include "lib/base/cleanup.h"
@@ -41,7 +42,8 @@ struct port_proxy {
     struct port_route route;
     char *target; /* owned; route.target points into it */
     uint64_t patience;
-    bool websocket;
+    enum port_connection connection;
+    bool reused;            /* the connection has carried other requests before */
     uint64_t wake_until;    /* time_mono() until which it waits for the service; 0: it does not */
     bool dialling, summing; /* a callback is to come, which frees it without a request */
 
@@ -139,9 +141,19 @@ static void port_proxy_update(struct port_proxy *p)
 
 /* ---- the answer ---- */
 
+/* The answer has come to the end that it has announced. */
+static void port_proxy_keep(struct port_proxy *p)
+{
+    if (p->connection != PORT_KEEP || p->out.len || p->fd < 0)
+        return;
+    loop_watch_free(TAKE_PTR(p->watch));
+    port_pool_give(p->api, p->route.name, p->route.port, TAKE_FD(p->fd));
+}
+
 static void port_proxy_finish(struct port_proxy *p)
 {
     http_stream_end(p->req);
+    port_proxy_keep(p);
     port_proxy_drop(p);
 }
 
@@ -159,8 +171,11 @@ static void port_proxy_take_chunks(struct port_proxy *p, const char *data, size_
         data += used;
         len -= used;
     }
-    if (p->chunks.done)
-        port_proxy_finish(p);
+    if (!p->chunks.done)
+        return;
+    if (len)
+        p->connection = PORT_CLOSE;
+    port_proxy_finish(p);
 }
 
 /* Bytes behind the end of the answer are dropped with the connection. */
@@ -170,8 +185,10 @@ static void port_proxy_take_body(struct port_proxy *p, const char *data, size_t 
         port_proxy_take_chunks(p, data, len);
         return;
     }
-    if (!p->until_end)
-        len = (size_t)MIN(p->left, (uint64_t)len);
+    if (!p->until_end && len > p->left) {
+        p->connection = PORT_CLOSE;
+        len = (size_t)p->left;
+    }
     p->left -= p->until_end ? 0 : len;
     http_stream_write(p->req, data, len);
     if (!p->until_end && !p->left)
@@ -234,6 +251,8 @@ static void port_proxy_answer(struct port_proxy *p, const struct http_head *head
     p->answering = true;
     p->chunked = head->chunked;
     p->until_end = !head->chunked && !head->has_length;
+    if (p->connection == PORT_KEEP && !head->keep_alive)
+        p->connection = PORT_CLOSE;
     p->left = head->length;
     if (head->has_length)
         http_stream_start_length(p->req, &a, head->length, port_proxy_on_drain);
@@ -297,8 +316,8 @@ static bool port_proxy_take_head(struct port_proxy *p)
 /* Only what the client asked for: otherwise a service could make a tunnel of any request. */
 static bool port_proxy_may_switch(const struct port_proxy *p, const struct http_head *head)
 {
-    return p->websocket && head->upgrade && strcasecmp(head->upgrade, "websocket") == 0 &&
-           !head->chunked && !head->has_length;
+    return p->connection == PORT_WEBSOCKET && head->upgrade &&
+           strcasecmp(head->upgrade, "websocket") == 0 && !head->chunked && !head->has_length;
 }
 
 static void port_proxy_on_tunnel_end(void *arg)
@@ -333,9 +352,24 @@ static void port_proxy_switch(struct port_proxy *p, const struct http_head *head
 
 /* ---- the connection to the service ---- */
 
+static void port_proxy_dial(struct port_proxy *p);
+
+/* A service may close a connection at the moment in which we use it again. Such a request has no
+ * body and may be sent twice. */
+static void port_proxy_send_again(struct port_proxy *p)
+{
+    port_proxy_close(p);
+    buf_clear(&p->out);
+    p->deaf = p->reused = false;
+    p->connection = PORT_CLOSE;
+    port_proxy_dial(p);
+}
+
 static void port_proxy_on_end(struct port_proxy *p)
 {
-    if (!p->answering)
+    if (p->reused && !p->answering && !p->in.len && !p->interim)
+        port_proxy_send_again(p);
+    else if (!p->answering)
         port_proxy_fail_with(p, ERR_ENGINE, "closed the connection without an answer");
     else if (p->until_end)
         port_proxy_finish(p);
@@ -473,8 +507,6 @@ static bool port_proxy_has_body(const struct http_head *head)
 
 /* ---- dialling ---- */
 
-static void port_proxy_dial(struct port_proxy *p);
-
 /* Without a connection: the service of a sandbox that was woken may listen by now. */
 static void port_proxy_on_timer(void *arg)
 {
@@ -492,7 +524,7 @@ static void port_proxy_send(struct port_proxy *p)
     const struct http_head *head = http_req_head(p->req);
 
     p->watch = loop_watch_new(api_settings(p->api)->loop, p->fd, port_proxy_on_ready, p);
-    if (!p->watch || port_request_head(&p->route, head, p->websocket, &p->out) < 0) {
+    if (!p->watch || port_request_head(&p->route, head, p->connection, &p->out) < 0) {
         err_set(&err, ERR_LIMIT,
                 p->watch ? "the request's head is too large for the service"
                          : "cannot watch the connection");
@@ -572,6 +604,13 @@ static void port_proxy_dial(struct port_proxy *p)
     _cleanup_err_ struct err err = ERR_INIT;
     struct http_req *req = p->req;
 
+    if (p->connection == PORT_KEEP)
+        p->fd = port_pool_take(p->api, p->route.name, p->route.port);
+    p->reused = p->fd >= 0;
+    if (p->reused) {
+        port_proxy_send(p);
+        return;
+    }
     if (manager_dial(api_settings(p->api)->manager, p->route.name, p->route.port, p->route.wake,
                      port_proxy_dialled, p, &err) >= 0) {
         p->dialling = true;
@@ -612,12 +651,22 @@ static int port_proxy_check_load(const struct port_route *route, struct err *err
     return err_hint(err, "Try again when other requests and WebSockets have ended.");
 }
 
-/* A WebSocket begins with a GET without a body. Other upgrades do not pass. */
-static int port_proxy_check_upgrade(const struct http_head *head, bool *ret, struct err *err)
+/*
+ * A WebSocket begins with a GET without a body. Other upgrades do not pass. Requests share
+ * connections only if they may be sent twice, because the service may close one at the wrong
+ * moment, and not those for a HEAD: some services send a body with it.
+ */
+static int port_proxy_connection(const struct http_head *head, enum port_connection *ret,
+                                 struct err *err)
 {
-    *ret = head->upgrade && strcasecmp(head->upgrade, "websocket") == 0;
-    if (*ret && (!STREQ(head->method, "GET") || port_proxy_has_body(head)))
+    bool bare_get = STREQ(head->method, "GET") && !port_proxy_has_body(head);
+
+    *ret = bare_get ? PORT_KEEP : PORT_CLOSE;
+    if (!head->upgrade || strcasecmp(head->upgrade, "websocket") != 0)
+        return 0;
+    if (!bare_get)
         return err_set(err, ERR_INVALID, "header 'Upgrade': a WebSocket needs GET without a body");
+    *ret = PORT_WEBSOCKET;
     return 0;
 }
 
@@ -653,10 +702,11 @@ void port_proxy_start(struct api *a, struct http_req *req, const struct port_rou
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t patience = 0;
     struct port_proxy *p;
-    bool websocket, wake;
+    enum port_connection connection;
+    bool wake;
 
     if (port_proxy_check_load(route, &err) < 0 ||
-        port_proxy_check_upgrade(head, &websocket, &err) < 0 ||
+        port_proxy_connection(head, &connection, &err) < 0 ||
         port_proxy_wake(route, head, &wake, &err) < 0 ||
         port_proxy_patience(head, &patience, &err) < 0) {
         http_reply_err(req, NULL, &err);
@@ -667,7 +717,7 @@ void port_proxy_start(struct api *a, struct http_req *req, const struct port_rou
     proxies = p;
     p->target = xstrdup(route->target);
     p->route.target = p->target;
-    p->websocket = websocket;
+    p->connection = connection;
     p->route.wake = wake;
     p->patience = patience;
     p->timer = loop_timer_new(api_settings(a)->loop, port_proxy_on_timer, p);

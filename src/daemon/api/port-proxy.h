@@ -3,8 +3,8 @@
  * and WebSockets. docs/decisions/039-port-proxy.md has its rules.
  *
  * Neither side's bytes pass as they are: the strict parsers of lib/http/wire read a request and its
- * answer, and both are written anew (port-message.h). Each request has its own connection to the
- * service, so an answer can never be taken for that of another request.
+ * answer, and both are written anew (port-message.h). A connection to the service carries another
+ * request only if the one before and its answer ended as they had announced (port-pool.h).
  */
 #pragma once
 
