@@ -2,8 +2,9 @@
 import json
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from ripcord_test import TestCase, smoke, wait_until
+from ripcord_test import TestCase, only_on, smoke, wait_until
 
 
 class Life(TestCase):
@@ -87,6 +88,18 @@ class Life(TestCase):
         self.assertEqual(self.root.wait_clean(), {})
 
     @smoke
+    @only_on("native")  # the daemon's queue is the same on every engine
+    def test_every_request_of_a_burst_is_answered(self):
+        """A pause waited for a command that waited behind it in the queue."""
+        requests = [("POST", "/execs", {"argv": ["sleep", "1000"]}), ("DELETE", "?force=1", None), ("PUT", "", {}), ("POST", "/pause", {})]
+        self.root.start()
+        with ThreadPoolExecutor(len(requests)) as pool:
+            for _ in range(30):
+                self.root.http("PUT", "/v1/sandboxes/a", {})
+                replies = list(pool.map(lambda r: self.root.http(r[0], f"/v1/sandboxes/a{r[1]}", r[2]), requests))
+                self.assertLess(max(r.status for r in replies), 500, replies)
+                self.root.http("POST", "/v1/sandboxes/a/resume", {})
+
     def test_stop_ends_execs_with_their_cause(self):
         self.root.ok("up", "a")
         self.root.ok("exec", "a", "--detach", "--", "sleep", "100")

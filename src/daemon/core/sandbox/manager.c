@@ -164,6 +164,7 @@ static void manager_on_closed(void *arg)
     op_push_front(sb, &op_reclaim);
     if (!busy)
         exec_start_waiting(sb);
+    op_pause_lost(sb);
 }
 
 static const struct supervisor_events supervisor_events = {

@@ -2,6 +2,7 @@
  * The operations stop, remove, pause (and resume), lease, and reclaim, which cleans up after a
  * supervisor that ended by itself.
  */
+#include "daemon/core/exec/exec-internal.h"
 #include "daemon/core/sandbox/lease.h"
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/sandbox/spec.h"
@@ -175,11 +176,11 @@ static void op_pause_done(void *arg, const struct err *err, int fd)
 }
 
 /* An exec that is frozen while it starts would leave its client without an answer: pause waits
- * for its start. */
+ * for its start. One that is not sent yet waits for its own turn in the queue, behind this one. */
 static struct exec *op_pause_find_starting(const struct sandbox *sb)
 {
     for (struct exec *x = sb->execs; x; x = x->next)
-        if (x->seq && x->state == EXEC_STARTING)
+        if (exec_is_sent(x) && x->state == EXEC_STARTING)
             return x;
     return NULL;
 }
@@ -193,6 +194,12 @@ static void op_pause_exec_started(void *arg, enum exec_event event _unused_)
     exec_watch_remove(op->starting, &op->watch);
     exec_unref(TAKE_PTR(op->starting));
     op_pause_run(op);
+}
+
+void op_pause_lost(struct sandbox *sb)
+{
+    if (sb->ops && sb->ops->starting)
+        op_pause_exec_started(sb->ops, EXEC_EVENT_ENDED);
 }
 
 static void op_pause_run(struct op *op)

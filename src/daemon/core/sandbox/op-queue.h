@@ -93,4 +93,6 @@ void op_fail(struct op *op, const struct err *err);
 void op_down(struct op *op, uint64_t grace, op_step_fn then);
 /* The supervisor's connection is closed: returns 1 when the running operation waited for that. */
 int op_conn_closed(struct sandbox *sb);
+/* The sandbox went down by itself: ends a pause that waits for the start of a command. */
+void op_pause_lost(struct sandbox *sb);
 void op_check_deadline(struct sandbox *sb);
