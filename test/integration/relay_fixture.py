@@ -109,7 +109,7 @@ class Exec:
         return dict(line.split("=", 1) for line in m[2]["record"].splitlines())
 
     def read(self, stream="out"):
-        return b"".join(p.read_bytes() for p in sorted(self.sandbox.execs.joinpath(self.name).glob(f"{stream}.*")))
+        return b"".join(p.read_bytes() for p in sorted(self.sandbox.execs.joinpath(self.name).glob(f"{stream}.[0-9]*")))
 
     def request(self, kind, *fields):
         """The fields of the relay's answer to a message about this exec."""
